@@ -1,0 +1,314 @@
+//! What kind of thing a descriptor refers to, under the names of the public contract.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The class of a descriptor. The names are public interface: see [`NAMES`] and `other:RAWNAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Class {
+    /// A regular file that is none of the kinds below.
+    Regular,
+    /// A SQLite database file.
+    SqliteDb,
+    /// The write-ahead log of a SQLite database: one descriptor per live connection.
+    SqliteWal,
+    /// The shared-memory index of a write-ahead log.
+    SqliteShm,
+    /// The rollback journal of a SQLite database.
+    SqliteJournal,
+    /// A regular file without a name left.
+    Deleted,
+    /// A directory.
+    Directory,
+    /// A character device that is no terminal.
+    Chardev,
+    /// A block device.
+    Blockdev,
+    /// The master side of a pseudo-terminal.
+    PtyMaster,
+    /// A terminal, real or the slave side of a pseudo-terminal.
+    Tty,
+    /// An anonymous pipe.
+    Pipe,
+    /// A named pipe.
+    Fifo,
+    /// A TCP socket, by state.
+    Tcp(TcpState),
+    /// A UDP socket.
+    Udp,
+    /// A unix-domain socket.
+    Unix,
+    /// A netlink socket.
+    Netlink,
+    /// A packet socket.
+    Packet,
+    /// A raw IP socket.
+    Raw,
+    /// A socket to a virtual machine monitor.
+    Vsock,
+    /// An epoll instance.
+    Eventpoll,
+    /// An event counter.
+    Eventfd,
+    /// A timer.
+    Timerfd,
+    /// Signals as reads.
+    Signalfd,
+    /// A file watcher.
+    Inotify,
+    /// A file-system watcher.
+    Fanotify,
+    /// A process handle.
+    Pidfd,
+    /// An anonymous memory file.
+    Memfd,
+    /// An io_uring instance.
+    IoUring,
+    /// A performance counter.
+    PerfEvent,
+    /// A BPF map.
+    BpfMap,
+    /// A BPF program.
+    BpfProg,
+    /// A BPF link.
+    BpfLink,
+    /// A page-fault handler.
+    Userfaultfd,
+    /// Anything else, by the name the kernel gives it.
+    Other(Box<str>),
+}
+
+/// TCP states under their contract names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum TcpState {
+    /// Data can flow both ways.
+    Established,
+    /// Connecting.
+    SynSent,
+    /// A connection request came in.
+    SynRecv,
+    /// We closed, the peer has not acknowledged.
+    FinWait1,
+    /// We closed, the peer has not.
+    FinWait2,
+    /// Waiting for stray segments.
+    TimeWait,
+    /// Closed on both sides but still held.
+    Close,
+    /// The peer closed, we have not: the classic leak.
+    CloseWait,
+    /// Both closed, last acknowledgement outstanding.
+    LastAck,
+    /// Accepting connections.
+    Listen,
+    /// Both closed at once.
+    Closing,
+    /// Bound to a port, neither connected nor listening.
+    Bound,
+    /// In none of the kernel's tables: never bound, or closed by both sides.
+    Unbound,
+    /// The kernel's tables could not be read.
+    Unknown,
+}
+
+/// Every fixed class with its contract name, in the order of the contract.
+pub const NAMES: &[(Class, &str)] = &[
+    (Class::Regular, "regular"),
+    (Class::SqliteDb, "sqlite-db"),
+    (Class::SqliteWal, "sqlite-wal"),
+    (Class::SqliteShm, "sqlite-shm"),
+    (Class::SqliteJournal, "sqlite-journal"),
+    (Class::Deleted, "deleted"),
+    (Class::Directory, "directory"),
+    (Class::Chardev, "chardev"),
+    (Class::Blockdev, "blockdev"),
+    (Class::PtyMaster, "pty-master"),
+    (Class::Tty, "tty"),
+    (Class::Pipe, "pipe"),
+    (Class::Fifo, "fifo"),
+    (Class::Tcp(TcpState::Established), "tcp:ESTABLISHED"),
+    (Class::Tcp(TcpState::SynSent), "tcp:SYN_SENT"),
+    (Class::Tcp(TcpState::SynRecv), "tcp:SYN_RECV"),
+    (Class::Tcp(TcpState::FinWait1), "tcp:FIN_WAIT1"),
+    (Class::Tcp(TcpState::FinWait2), "tcp:FIN_WAIT2"),
+    (Class::Tcp(TcpState::TimeWait), "tcp:TIME_WAIT"),
+    (Class::Tcp(TcpState::Close), "tcp:CLOSE"),
+    (Class::Tcp(TcpState::CloseWait), "tcp:CLOSE_WAIT"),
+    (Class::Tcp(TcpState::LastAck), "tcp:LAST_ACK"),
+    (Class::Tcp(TcpState::Listen), "tcp:LISTEN"),
+    (Class::Tcp(TcpState::Closing), "tcp:CLOSING"),
+    (Class::Tcp(TcpState::Bound), "tcp:BOUND"),
+    (Class::Tcp(TcpState::Unbound), "tcp:UNBOUND"),
+    (Class::Tcp(TcpState::Unknown), "tcp:UNKNOWN"),
+    (Class::Udp, "udp"),
+    (Class::Unix, "unix"),
+    (Class::Netlink, "netlink"),
+    (Class::Packet, "packet"),
+    (Class::Raw, "raw"),
+    (Class::Vsock, "vsock"),
+    (Class::Eventpoll, "eventpoll"),
+    (Class::Eventfd, "eventfd"),
+    (Class::Timerfd, "timerfd"),
+    (Class::Signalfd, "signalfd"),
+    (Class::Inotify, "inotify"),
+    (Class::Fanotify, "fanotify"),
+    (Class::Pidfd, "pidfd"),
+    (Class::Memfd, "memfd"),
+    (Class::IoUring, "io_uring"),
+    (Class::PerfEvent, "perf-event"),
+    (Class::BpfMap, "bpf-map"),
+    (Class::BpfProg, "bpf-prog"),
+    (Class::BpfLink, "bpf-link"),
+    (Class::Userfaultfd, "userfaultfd"),
+];
+
+impl Class {
+    /// Whether this is a TCP socket in any state.
+    #[must_use]
+    pub fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
+    /// Whether this is a SQLite file of any kind.
+    #[must_use]
+    pub fn is_sqlite(&self) -> bool {
+        matches!(
+            self,
+            Self::SqliteDb | Self::SqliteWal | Self::SqliteShm | Self::SqliteJournal
+        )
+    }
+
+    /// The class without what may change while a descriptor stays open: TCP states are one
+    /// family, a file stays a file after it loses its name.
+    #[must_use]
+    pub fn family(&self) -> Self {
+        match self {
+            Self::Tcp(_) => Self::Tcp(TcpState::Unknown),
+            Self::Deleted
+            | Self::SqliteDb
+            | Self::SqliteWal
+            | Self::SqliteShm
+            | Self::SqliteJournal => Self::Regular,
+            other => other.clone(),
+        }
+    }
+
+    fn name(&self) -> Option<&'static str> {
+        NAMES
+            .iter()
+            .find(|(class, _)| class == self)
+            .map(|(_, name)| *name)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.name()) {
+            (Self::Other(raw), _) => f.pad(&format!("other:{raw}")),
+            (_, Some(name)) => f.pad(name),
+            (_, None) => f.pad("other:unnamed"),
+        }
+    }
+}
+
+/// A class name that the contract does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownClass(pub String);
+
+impl fmt::Display for UnknownClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown descriptor class {:?}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownClass {}
+
+impl FromStr for Class {
+    type Err = UnknownClass;
+
+    fn from_str(name: &str) -> Result<Self, UnknownClass> {
+        if let Some(raw) = name.strip_prefix("other:") {
+            return Ok(Self::Other(raw.into()));
+        }
+        NAMES
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(class, _)| class.clone())
+            .ok_or_else(|| UnknownClass(name.to_owned()))
+    }
+}
+
+impl Serialize for Class {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.name() {
+            Some(name) => serializer.serialize_str(name),
+            None => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Class {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl TcpState {
+    /// The state from the number the kernel uses in `/proc/net/tcp` and `sock_diag`.
+    #[must_use]
+    pub fn from_kernel(number: u8) -> Self {
+        match number {
+            1 => Self::Established,
+            2 => Self::SynSent,
+            3 | 12 => Self::SynRecv,
+            4 => Self::FinWait1,
+            5 => Self::FinWait2,
+            6 => Self::TimeWait,
+            7 => Self::Close,
+            8 => Self::CloseWait,
+            9 => Self::LastAck,
+            10 => Self::Listen,
+            11 => Self::Closing,
+            13 => Self::Bound,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The contract name without `tcp:`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Class::Tcp(self)
+            .name()
+            .map_or("UNKNOWN", |name| &name["tcp:".len()..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, NAMES, TcpState};
+
+    #[test]
+    fn every_name_of_the_contract_reads_back_as_its_class() {
+        for (class, name) in NAMES {
+            assert_eq!(name.parse::<Class>().unwrap(), *class);
+            assert_eq!(class.to_string(), *name);
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_keep_their_raw_name() {
+        let class: Class = "other:[landlock-ruleset]".parse().unwrap();
+        assert_eq!(class.to_string(), "other:[landlock-ruleset]");
+    }
+
+    #[test]
+    fn a_tcp_state_names_itself_as_the_contract_does() {
+        assert_eq!(TcpState::from_kernel(8).name(), "CLOSE_WAIT");
+        assert_eq!(TcpState::from_kernel(200).name(), "UNKNOWN");
+    }
+}

@@ -1,0 +1,296 @@
+//! What a class tells beyond its name: one small record each.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Class, Fd, Holder, Pid, Text};
+
+/// The detail of a descriptor, by its class. In JSON it is the bare object: the class next to it
+/// says which.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Detail {
+    /// Regular files and their kin, directories, devices, terminals.
+    File(Box<File>),
+    /// The master side of a pseudo-terminal.
+    Pty(Box<Pty>),
+    /// Anonymous and named pipes.
+    Pipe(Box<Pipe>),
+    /// TCP and UDP sockets, raw ones too.
+    Inet(Box<Inet>),
+    /// Unix-domain sockets.
+    Unix(Box<Unix>),
+    /// Sockets of other families.
+    Socket(Socket),
+    /// Epoll instances.
+    Eventpoll(Box<Eventpoll>),
+    /// Event counters.
+    Eventfd(Eventfd),
+    /// Timers.
+    Timerfd(Box<Timerfd>),
+    /// Signal descriptors.
+    Signalfd(Signalfd),
+    /// File watchers, inotify and fanotify.
+    Watcher(Watcher),
+    /// Process handles.
+    Pidfd(Pidfd),
+    /// Anonymous memory files.
+    Memfd(Memfd),
+    /// io_uring instances.
+    IoUring(IoUring),
+    /// Everything else: what the kernel printed, by its own names.
+    Fields(Fields),
+}
+
+/// A file that has a path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct File {
+    /// Path in the target's own mount namespace, without the kernel's deletion mark.
+    pub path: Text,
+    /// Read and write position; absent where it could not be read.
+    pub pos: Option<u64>,
+    /// Size in bytes, for regular files.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// Number of names the file has.
+    #[serde(default)]
+    pub links: Option<u32>,
+    /// Locks and leases that this descriptor's process holds on the file.
+    #[serde(default)]
+    pub locks: Vec<Lock>,
+    /// Device number `major:minor` for devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// For SQLite database files: whether the file begins with the SQLite magic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub magic: Option<bool>,
+}
+
+/// One lock line of fdinfo.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lock {
+    /// `POSIX`, `FLOCK`, `OFDLCK`, `LEASE`, `DELEG`.
+    pub kind: String,
+    /// `READ` or `WRITE`.
+    pub access: String,
+    /// First byte.
+    pub start: u64,
+    /// Last byte; absent for "to the end".
+    pub end: Option<u64>,
+}
+
+/// Which side of a pty this is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pty {
+    /// The pts number: the other side is `/dev/pts/INDEX`.
+    pub index: Option<u32>,
+    /// The path it was opened by.
+    pub path: Text,
+}
+
+/// Which end of a pipe this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PipeEnd {
+    /// The end that is read from.
+    Read,
+    /// The end that is written to.
+    Write,
+    /// Opened for both.
+    Both,
+}
+
+/// A pipe and who holds its other end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pipe {
+    /// Which end; unknown where fdinfo could not be read.
+    pub end: Option<PipeEnd>,
+    /// Who holds the other end, this process included. An empty list means that every process
+    /// was looked at and none holds it; `null` means that this is not known.
+    pub peer: Option<Vec<Holder>>,
+    /// The path of a named pipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Text>,
+}
+
+/// An IP socket.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Inet {
+    /// Local address; absent while unbound.
+    pub local: Option<String>,
+    /// Remote address; absent while not connected.
+    pub remote: Option<String>,
+    /// The TCP state's name; absent for other protocols.
+    pub state: Option<String>,
+    /// Bytes received and not read, or connections waiting to be accepted.
+    pub rx_queue: Option<u64>,
+    /// Bytes sent and not acknowledged.
+    pub tx_queue: Option<u64>,
+    /// Owner of the socket by user id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+}
+
+/// A unix-domain socket.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Unix {
+    /// Its own name; abstract names begin with `@`.
+    pub path: Option<Text>,
+    /// `stream`, `dgram` or `seqpacket`.
+    pub kind: Option<String>,
+    /// `listening`, `connected` or `unconnected`.
+    pub state: Option<String>,
+    /// The other end; absent when there is none or it is not known.
+    pub peer: Option<UnixPeer>,
+}
+
+/// The other end of a unix-domain socket.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UnixPeer {
+    /// Its socket inode.
+    pub ino: u64,
+    /// Its name, usually the path that was connected to.
+    pub path: Option<Text>,
+    /// Who holds it, as far as could be seen.
+    pub holders: Vec<Holder>,
+}
+
+/// A socket of a family without tables of its own here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Socket {
+    /// Protocol as the kernel names it.
+    pub protocol: Option<String>,
+    /// Netlink: the family (`ROUTE`, `KOBJECT_UEVENT`, …) and port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
+}
+
+/// An epoll instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Eventpoll {
+    /// How many files are registered.
+    pub watching: u64,
+    /// How many of them are no longer at the number they were registered by.
+    pub ghosts: u64,
+    /// The registered numbers.
+    #[serde(default)]
+    pub targets: Vec<Fd>,
+    /// The numbers of the ghosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ghost_fds: Vec<Fd>,
+}
+
+/// An event counter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Eventfd {
+    /// Present value.
+    pub count: Option<u64>,
+    /// Kernel-wide number: equal numbers are the same eventfd.
+    pub id: Option<u64>,
+    /// Whether reads take one at a time.
+    pub semaphore: Option<bool>,
+}
+
+/// A timer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timerfd {
+    /// Clock by name.
+    pub clock: Option<String>,
+    /// Expirations not yet read.
+    pub ticks: Option<u64>,
+    /// Seconds until it fires; 0 when disarmed.
+    pub remaining: Option<f64>,
+    /// Seconds between repeats; 0 for once.
+    pub interval: Option<f64>,
+}
+
+/// A signal descriptor.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Signalfd {
+    /// Signal numbers it reads.
+    pub signals: Vec<u8>,
+}
+
+/// A file watcher.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Watcher {
+    /// Number of watches (inotify) or marks (fanotify).
+    pub watches: u64,
+}
+
+/// A process handle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pidfd {
+    /// The process, in our namespace; absent once it is gone or when it lives in a namespace
+    /// that we do not see.
+    pub pid: Option<Pid>,
+    /// Whether it still runs: a zombie does not.
+    pub alive: Option<bool>,
+    /// Its command name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Text>,
+}
+
+/// An anonymous memory file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memfd {
+    /// The name it was created with.
+    pub name: Text,
+    /// Size in bytes.
+    pub size: Option<u64>,
+}
+
+/// An io_uring instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IoUring {
+    /// Registered files: they have no number and no limit counts them.
+    pub files: Option<u64>,
+    /// Registered buffers.
+    pub buffers: Option<u64>,
+}
+
+/// What the kernel printed about anything else.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fields {
+    /// fdinfo lines beyond the common ones, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, Text>,
+}
+
+impl Detail {
+    /// Reads a stored detail back, guided by the class beside it.
+    pub fn from_json(class: &Class, value: serde_json::Value) -> Result<Self, serde_json::Error> {
+        use serde_json::from_value as read;
+        if value.is_null() {
+            return Ok(Self::Fields(Fields::default()));
+        }
+        Ok(match class {
+            Class::Regular
+            | Class::SqliteDb
+            | Class::SqliteWal
+            | Class::SqliteShm
+            | Class::SqliteJournal
+            | Class::Deleted
+            | Class::Directory
+            | Class::Chardev
+            | Class::Blockdev
+            | Class::Tty => Self::File(read(value)?),
+            Class::PtyMaster => Self::Pty(read(value)?),
+            Class::Pipe | Class::Fifo => Self::Pipe(read(value)?),
+            Class::Tcp(_) | Class::Udp | Class::Raw => Self::Inet(read(value)?),
+            Class::Unix => Self::Unix(read(value)?),
+            Class::Netlink | Class::Packet | Class::Vsock => Self::Socket(read(value)?),
+            Class::Eventpoll => Self::Eventpoll(read(value)?),
+            Class::Eventfd => Self::Eventfd(read(value)?),
+            Class::Timerfd => Self::Timerfd(read(value)?),
+            Class::Signalfd => Self::Signalfd(read(value)?),
+            Class::Inotify | Class::Fanotify => Self::Watcher(read(value)?),
+            Class::Pidfd => Self::Pidfd(read(value)?),
+            Class::Memfd => Self::Memfd(read(value)?),
+            Class::IoUring => Self::IoUring(read(value)?),
+            _ => Self::Fields(read(value)?),
+        })
+    }
+}

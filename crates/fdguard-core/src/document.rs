@@ -1,0 +1,177 @@
+//! The `fdguard.snapshot/1` document: what was seen and what it means, in one object.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::lint::LintHit;
+use crate::snapshot::{Ceilings, Limits, Process, Via};
+use crate::summary::{ClassCount, TargetCount};
+use crate::wall::Wall;
+use crate::{FdEntry, Gap, Snapshot, Summary, Tier};
+
+/// Schema name of a single snapshot.
+pub const SNAPSHOT_SCHEMA: &str = "fdguard.snapshot/1";
+/// Schema name of several snapshots in one document.
+pub const SNAPSHOTS_SCHEMA: &str = "fdguard.snapshots/1";
+
+/// A snapshot and its summary as they are written.
+#[derive(Debug, Serialize)]
+pub struct SnapshotDocument<'a> {
+    schema: &'static str,
+    taken_at: Timestamp,
+    tier: Tier,
+    via: Via,
+    process: &'a Process,
+    limits: Limits,
+    count: Option<u64>,
+    lowest: Option<u64>,
+    highest: Option<u64>,
+    percent_of_soft: Option<f64>,
+    table_size: Option<u64>,
+    crossed_1024: Option<bool>,
+    walls: &'a [Wall],
+    classes: Option<&'a [ClassCount]>,
+    targets: Option<&'a [TargetCount]>,
+    patterns: &'a [String],
+    fds: Option<&'a [FdEntry]>,
+    lints: &'a [LintHit],
+    host: &'a Ceilings,
+    gaps: &'a [Gap],
+}
+
+impl<'a> SnapshotDocument<'a> {
+    /// Puts both together.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, summary: &'a Summary) -> Self {
+        Self {
+            schema: SNAPSHOT_SCHEMA,
+            taken_at: snapshot.taken_at,
+            tier: snapshot.tier,
+            via: snapshot.via,
+            process: &snapshot.process,
+            limits: snapshot.limits,
+            count: snapshot.count,
+            lowest: summary.lowest,
+            highest: summary.highest,
+            percent_of_soft: summary.percent_of_soft,
+            table_size: snapshot.table_size,
+            crossed_1024: summary.crossed_1024,
+            walls: &summary.walls,
+            classes: summary.classes.as_deref(),
+            targets: summary.targets.as_deref(),
+            patterns: &summary.patterns,
+            fds: snapshot.fds.as_deref(),
+            lints: &summary.lints,
+            host: &snapshot.host,
+            gaps: &snapshot.gaps,
+        }
+    }
+}
+
+/// What is read back from a stored document: only what was seen. Everything else is concluded
+/// again, by the version that reads it.
+#[derive(Deserialize)]
+struct Stored {
+    schema: String,
+    taken_at: Timestamp,
+    #[serde(default = "full")]
+    tier: Tier,
+    #[serde(default = "by_proc")]
+    via: Via,
+    process: Process,
+    limits: Limits,
+    count: Option<u64>,
+    table_size: Option<u64>,
+    fds: Option<Vec<FdEntry>>,
+    #[serde(default)]
+    host: Ceilings,
+    #[serde(default)]
+    gaps: Vec<Gap>,
+}
+
+fn full() -> Tier {
+    Tier::Full
+}
+
+fn by_proc() -> Via {
+    Via::Proc
+}
+
+#[derive(Deserialize)]
+struct StoredMany {
+    snapshots: Vec<Stored>,
+}
+
+#[derive(Deserialize)]
+struct Schema {
+    schema: String,
+}
+
+/// Why a stored file is not a snapshot.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Not JSON, or not the shape that its schema promises.
+    Malformed(serde_json::Error),
+    /// A document of another kind or version.
+    Schema(String),
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "not a snapshot: {error}"),
+            Self::Schema(schema) => {
+                write!(
+                    f,
+                    "not a snapshot: its schema is {schema:?}, expected {SNAPSHOT_SCHEMA:?}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads one stored document: a snapshot, or several in one.
+pub fn read(json: &[u8]) -> Result<Vec<Snapshot>, ReadError> {
+    let Schema { schema } = serde_json::from_slice(json).map_err(ReadError::Malformed)?;
+    match schema.as_str() {
+        SNAPSHOT_SCHEMA => {
+            let one: Stored = serde_json::from_slice(json).map_err(ReadError::Malformed)?;
+            Ok(vec![one.into_snapshot()?])
+        }
+        SNAPSHOTS_SCHEMA => {
+            let many: StoredMany = serde_json::from_slice(json).map_err(ReadError::Malformed)?;
+            many.snapshots
+                .into_iter()
+                .map(Stored::into_snapshot)
+                .collect()
+        }
+        _ => Err(ReadError::Schema(schema)),
+    }
+}
+
+impl Stored {
+    fn into_snapshot(self) -> Result<Snapshot, ReadError> {
+        if self.schema != SNAPSHOT_SCHEMA {
+            return Err(ReadError::Schema(self.schema));
+        }
+        let mut fds = self.fds;
+        if let Some(fds) = &mut fds {
+            fds.sort_by_key(|entry| entry.fd);
+        }
+        Ok(Snapshot {
+            taken_at: self.taken_at,
+            tier: self.tier,
+            via: self.via,
+            process: self.process,
+            limits: self.limits,
+            count: self.count,
+            table_size: self.table_size,
+            host: self.host,
+            fds,
+            gaps: self.gaps,
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! One descriptor of one process.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{Class, Detail, Fd, FileId, Pid, Text};
+
+/// How a descriptor may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Mode {
+    /// Reading only.
+    #[serde(rename = "r")]
+    Read,
+    /// Writing only.
+    #[serde(rename = "w")]
+    Write,
+    /// Both.
+    #[serde(rename = "rw")]
+    ReadWrite,
+    /// Neither: the descriptor only names a place (`O_PATH`).
+    #[serde(rename = "path")]
+    Path,
+}
+
+impl Mode {
+    /// Whether writing is allowed.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::ReadWrite)
+    }
+
+    /// Whether reading is allowed.
+    #[must_use]
+    pub fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::ReadWrite)
+    }
+
+    /// The contract's word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "r",
+            Self::Write => "w",
+            Self::ReadWrite => "rw",
+            Self::Path => "path",
+        }
+    }
+}
+
+/// Somebody who holds a descriptor: a process and its number for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process.
+    pub pid: Pid,
+    /// Its number for the thing.
+    pub fd: Fd,
+    /// Whether it may write through it; absent where nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<bool>,
+}
+
+/// One descriptor as it was seen. A record is never put together from two different files: the
+/// reader checks the identity and reads again when the number was reused in between.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FdEntry {
+    /// Its number.
+    pub fd: Fd,
+    /// What kind of thing it is.
+    pub class: Class,
+    /// What it points at, for people: a path, a peer, a name.
+    pub target: Text,
+    /// How it may be used; unknown where fdinfo could not be read.
+    pub mode: Option<Mode>,
+    /// Whether it closes at exec.
+    pub cloexec: Option<bool>,
+    /// Whether the file has no name left (link count zero).
+    pub deleted: bool,
+    /// What the class tells beyond that.
+    pub detail: Detail,
+    /// What it refers to, for comparing with others.
+    pub id: Option<FileId>,
+    /// Other processes that hold the same thing; empty where none was found or nobody looked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared_with: Vec<Holder>,
+}
+
+impl FdEntry {
+    /// The path of the file behind it, when there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Text> {
+        match &self.detail {
+            Detail::File(file) => Some(&file.path),
+            _ => None,
+        }
+    }
+}
+
+/// The stored shape: `detail` can only be read once the class is known.
+#[derive(Deserialize)]
+struct Stored {
+    fd: Fd,
+    class: Class,
+    target: Text,
+    mode: Option<Mode>,
+    cloexec: Option<bool>,
+    #[serde(default)]
+    deleted: bool,
+    #[serde(default)]
+    detail: serde_json::Value,
+    id: Option<FileId>,
+    #[serde(default)]
+    shared_with: Vec<Holder>,
+}
+
+impl<'de> Deserialize<'de> for FdEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let stored = Stored::deserialize(deserializer)?;
+        let detail = Detail::from_json(&stored.class, stored.detail).map_err(|error| {
+            D::Error::custom(format!("detail of descriptor {}: {error}", stored.fd))
+        })?;
+        Ok(Self {
+            fd: stored.fd,
+            class: stored.class,
+            target: stored.target,
+            mode: stored.mode,
+            cloexec: stored.cloexec,
+            deleted: stored.deleted,
+            detail,
+            id: stored.id,
+            shared_with: stored.shared_with,
+        })
+    }
+}

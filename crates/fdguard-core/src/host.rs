@@ -1,0 +1,117 @@
+//! The radar: a little about every process on the host, without any privilege.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::snapshot::{Ceilings, Limits};
+use crate::wall::{self, FD_SETSIZE};
+use crate::{Gap, Pid, ProcKey, Text};
+
+/// One look at the whole host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostView {
+    /// When; absent only in an empty view.
+    pub taken_at: Option<Timestamp>,
+    /// Every process that could be seen, by pid.
+    pub rows: Vec<HostRow>,
+    /// The host's own ceilings.
+    pub host: Ceilings,
+    /// What could not be read.
+    pub gaps: Vec<Gap>,
+}
+
+/// What the radar knows of one process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostRow {
+    /// Number.
+    pub pid: Pid,
+    /// Parent.
+    pub ppid: Option<Pid>,
+    /// Start time as the kernel counts it.
+    pub start_ticks: Option<u64>,
+    /// Command name.
+    pub comm: Text,
+    /// Real user.
+    pub uid: Option<u32>,
+    /// Whether it ended and was not waited for.
+    pub zombie: bool,
+    /// Number of open descriptors; unknown on kernels before 6.2 without the right to list.
+    pub count: Option<u64>,
+    /// Limits.
+    pub limits: Limits,
+    /// Size of the descriptor table: the peak lies at most here.
+    pub table_size: Option<u64>,
+}
+
+impl HostRow {
+    /// The identity, when the start time is known.
+    #[must_use]
+    pub fn key(&self) -> Option<ProcKey> {
+        self.start_ticks.map(|start_ticks| ProcKey {
+            pid: self.pid,
+            start_ticks,
+        })
+    }
+
+    /// Count as a share of the soft limit.
+    #[must_use]
+    pub fn percent_of_soft(&self) -> Option<f64> {
+        wall::percent(self.count?, self.limits.soft?)
+    }
+
+    /// Whether a number of 1024 or more is or was in use.
+    #[must_use]
+    pub fn crossed_1024(&self) -> Option<bool> {
+        wall::crossed_1024(None, self.table_size)
+    }
+
+    /// The band that the highest number ever used lies in: the table doubles when a number does
+    /// not fit, so a table of 512 has held a number of 256 or more. Tables start at 64 slots, and
+    /// one of up to 256 says nothing, since the first growth goes straight to 256.
+    #[must_use]
+    pub fn peak_band(&self) -> Option<(u64, u64)> {
+        let size = self.table_size?;
+        Some(if size > 256 {
+            (size / 2, size - 1)
+        } else {
+            (0, size.saturating_sub(1))
+        })
+    }
+
+    /// The nearest wall by share: its name, where it stands, and how far it is used.
+    #[must_use]
+    pub fn nearest_wall(&self) -> Option<NearestWall> {
+        let count = self.count?;
+        let soft = self.limits.soft.filter(|soft| *soft > 0)?;
+        // Without a list the highest number is not known, but it is at least count − 1.
+        let select =
+            (self.crossed_1024() != Some(true) && count <= FD_SETSIZE && soft > FD_SETSIZE)
+                .then(|| NearestWall::new("select-1024", FD_SETSIZE, count.saturating_sub(1)));
+        let limit = NearestWall::new("soft-limit", soft, count);
+        Some(match select {
+            Some(select) if select.left < limit.left => select,
+            _ => limit,
+        })
+    }
+}
+
+/// The wall that a process would reach first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct NearestWall {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it stands.
+    pub at: u64,
+    /// What is left.
+    pub left: u64,
+}
+
+impl NearestWall {
+    fn new(name: &'static str, at: u64, used: u64) -> Self {
+        Self {
+            name,
+            at,
+            left: at.saturating_sub(used),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Names of things: processes, descriptor numbers, files.
+
+use serde::{Deserialize, Serialize};
+
+/// A process number in the namespace that fdguard runs in.
+pub type Pid = u32;
+
+/// A descriptor number in some process. Never ours: our own are `OwnedFd`.
+pub type Fd = u32;
+
+/// One process for as long as it lives: a bare pid may be somebody else a moment later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProcKey {
+    /// The process number.
+    pub pid: Pid,
+    /// Start time in clock ticks after boot, as the kernel counts it.
+    pub start_ticks: u64,
+}
+
+/// What a descriptor refers to, as far as the kernel tells: the mount it was opened through and
+/// the inode. Anonymous inodes share one inode number, so equality there proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileId {
+    /// Mount id, unique on the host while the mount lives.
+    pub mnt: u64,
+    /// Inode number.
+    pub ino: u64,
+}

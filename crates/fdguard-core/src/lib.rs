@@ -1,0 +1,34 @@
+//! The model of fdguard, and its judgement.
+//!
+//! Everything here is a plain value or a pure function: nothing opens a file, asks the clock or
+//! prints. A [`Snapshot`] is what was seen of one process; a [`Summary`] is what it means; a
+//! [`Lint`](lint::Lint) is one rule over a snapshot; a [`Delta`] is what changed between two.
+//! What could not be seen is a [`Gap`], never a zero.
+
+#![forbid(unsafe_code)]
+
+pub mod class;
+pub mod collapse;
+pub mod delta;
+pub mod detail;
+pub mod document;
+pub mod entry;
+pub mod gap;
+pub mod host;
+pub mod id;
+pub mod lint;
+pub mod pattern;
+pub mod snapshot;
+pub mod summary;
+pub mod text;
+pub mod wall;
+
+pub use class::{Class, TcpState};
+pub use delta::Delta;
+pub use detail::Detail;
+pub use entry::{FdEntry, Holder, Mode};
+pub use gap::Gap;
+pub use id::{Fd, FileId, Pid, ProcKey};
+pub use snapshot::{Snapshot, Tier};
+pub use summary::Summary;
+pub use text::Text;

@@ -1,0 +1,147 @@
+//! What was seen of one process at one moment.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{FdEntry, Gap, Pid, ProcKey, Text};
+
+/// How deep the look went. Always named in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// No privilege: count, limits, table size; not the descriptors themselves.
+    Radar,
+    /// Every descriptor: same user, or `CAP_SYS_PTRACE`.
+    Full,
+    /// Every descriptor with its true identity, by a BPF iterator.
+    Kernel,
+}
+
+/// Where a snapshot came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Via {
+    /// The proc file system.
+    Proc,
+    /// The `lsof` program.
+    Lsof,
+}
+
+/// Everything seen of one process at one moment; only what was read, nothing concluded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// When.
+    pub taken_at: Timestamp,
+    /// How deep.
+    pub tier: Tier,
+    /// By which reader.
+    pub via: Via,
+    /// Whose.
+    pub process: Process,
+    /// Its limits on descriptors.
+    pub limits: Limits,
+    /// Number of open descriptors.
+    pub count: Option<u64>,
+    /// Size of its descriptor table: a high-water mark, it never shrinks.
+    pub table_size: Option<u64>,
+    /// Ceilings of the host that give the same errors.
+    pub host: Ceilings,
+    /// The descriptors in ascending order; absent in the radar tier.
+    pub fds: Option<Vec<FdEntry>>,
+    /// What could not be read.
+    pub gaps: Vec<Gap>,
+}
+
+/// A process and its family.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Number in our namespace.
+    pub pid: Pid,
+    /// Start time.
+    pub start_time: Option<Timestamp>,
+    /// Start time as the kernel counts it: with the pid, the identity.
+    #[serde(default)]
+    pub start_ticks: Option<u64>,
+    /// Command name.
+    pub comm: Text,
+    /// Executable; absent where it could not be read.
+    pub exe: Option<Text>,
+    /// Arguments.
+    pub cmdline: Vec<Text>,
+    /// Real user.
+    pub uid: Option<u32>,
+    /// Parent.
+    #[serde(default)]
+    pub ppid: Option<Pid>,
+    /// Number of threads.
+    pub threads: Option<u64>,
+    /// Number of children.
+    pub children: Option<u64>,
+    /// Number of children that ended and were not waited for.
+    pub zombies: Option<u64>,
+    /// Container id from the cgroup; absent outside containers.
+    pub container: Option<String>,
+    /// Number inside the innermost pid namespace, where that differs.
+    #[serde(default)]
+    pub ns_pid: Option<Pid>,
+    /// Its children grouped by command, largest group first.
+    #[serde(default)]
+    pub cohorts: Vec<Cohort>,
+}
+
+impl Process {
+    /// The identity, when the start time is known.
+    #[must_use]
+    pub fn key(&self) -> Option<ProcKey> {
+        self.start_ticks.map(|start_ticks| ProcKey {
+            pid: self.pid,
+            start_ticks,
+        })
+    }
+}
+
+/// Children that run the same command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cohort {
+    /// Command name.
+    pub command: Text,
+    /// How many.
+    pub count: u64,
+    /// How many of them are zombies.
+    pub zombies: u64,
+}
+
+/// Limits on open descriptors; absent is "not known" or, for the hard one, "unlimited".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// What `open` fails at.
+    pub soft: Option<u64>,
+    /// What the process may raise the soft limit to.
+    pub hard: Option<u64>,
+}
+
+/// A ceiling of the host or the user: how much is used, how much there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// In use now; absent where that cannot be told without looking at more than was allowed.
+    pub used: Option<u64>,
+    /// The ceiling.
+    pub at: Option<u64>,
+}
+
+/// The other ceilings behind the same errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Open files on the whole host (`ENFILE`).
+    pub files: Ceiling,
+    /// Highest value that a hard limit may take (`fs.nr_open`).
+    pub nr_open: Option<u64>,
+    /// Pseudo-terminals.
+    pub ptys: Ceiling,
+    /// inotify instances of the process's user (`EMFILE` although the limit is far).
+    pub inotify_instances: Ceiling,
+    /// inotify watches of the process's user (`ENOSPC`).
+    pub inotify_watches: Ceiling,
+    /// Tasks on the host.
+    pub tasks: Ceiling,
+}

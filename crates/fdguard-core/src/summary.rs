@@ -1,0 +1,131 @@
+//! What a snapshot means: totals, classes, targets, walls, patterns, lints.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::lint::{self, LintHit};
+use crate::pattern;
+use crate::wall::{self, Wall};
+use crate::{Class, FdEntry, Snapshot, Text, collapse};
+
+/// How many descriptors of one class there are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClassCount {
+    /// The class.
+    pub class: Class,
+    /// How many.
+    pub count: u64,
+}
+
+/// How many descriptors of one class point at one (collapsed) target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TargetCount {
+    /// The class.
+    pub class: Class,
+    /// The target with numbers and random names collapsed.
+    pub target: Text,
+    /// The first of them as it is, uncollapsed.
+    pub example: Text,
+    /// How many.
+    pub count: u64,
+}
+
+/// Everything concluded from one snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Lowest open number.
+    pub lowest: Option<u64>,
+    /// Highest open number.
+    pub highest: Option<u64>,
+    /// Count as a share of the soft limit.
+    pub percent_of_soft: Option<f64>,
+    /// Whether a number of 1024 or more is or was in use.
+    pub crossed_1024: Option<bool>,
+    /// The walls ahead.
+    pub walls: Vec<Wall>,
+    /// Classes, largest first; absent in the radar tier.
+    pub classes: Option<Vec<ClassCount>>,
+    /// Targets, largest first; absent in the radar tier.
+    pub targets: Option<Vec<TargetCount>>,
+    /// What the numbers say together, in words.
+    pub patterns: Vec<String>,
+    /// What looks wrong.
+    pub lints: Vec<LintHit>,
+}
+
+impl Summary {
+    /// Concludes everything there is to conclude.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let fds = snapshot.fds.as_deref();
+        let highest = fds
+            .and_then(|fds| fds.last())
+            .map(|entry| u64::from(entry.fd));
+        let lowest = fds
+            .and_then(|fds| fds.first())
+            .map(|entry| u64::from(entry.fd));
+        Self {
+            lowest,
+            highest,
+            percent_of_soft: snapshot
+                .count
+                .zip(snapshot.limits.soft)
+                .and_then(|(count, soft)| wall::percent(count, soft)),
+            crossed_1024: wall::crossed_1024(highest, snapshot.table_size),
+            walls: wall::walls(snapshot, highest),
+            classes: fds.map(classes),
+            targets: fds.map(targets),
+            patterns: pattern::patterns(snapshot),
+            lints: lint::check(snapshot),
+        }
+    }
+}
+
+/// Counts classes, largest first, then by name.
+#[must_use]
+pub fn classes(fds: &[FdEntry]) -> Vec<ClassCount> {
+    let mut counts: HashMap<&Class, u64> = HashMap::new();
+    for entry in fds {
+        *counts.entry(&entry.class).or_default() += 1;
+    }
+    let mut list: Vec<_> = counts
+        .into_iter()
+        .map(|(class, count)| ClassCount {
+            class: class.clone(),
+            count,
+        })
+        .collect();
+    list.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.class.cmp(&b.class)));
+    list
+}
+
+/// Counts collapsed targets per class, largest first, then by name.
+#[must_use]
+pub fn targets(fds: &[FdEntry]) -> Vec<TargetCount> {
+    let mut groups: HashMap<(&Class, Cow<'_, [u8]>), (u64, &Text)> = HashMap::new();
+    for entry in fds {
+        let collapsed = collapse::collapse(entry.target.as_bytes());
+        let group = groups
+            .entry((&entry.class, collapsed))
+            .or_insert((0, &entry.target));
+        group.0 += 1;
+    }
+    let mut list: Vec<_> = groups
+        .into_iter()
+        .map(|((class, target), (count, example))| TargetCount {
+            class: class.clone(),
+            target: Text::from(&*target),
+            example: example.clone(),
+            count,
+        })
+        .collect();
+    list.sort_by(|a, b| {
+        b.count
+            .cmp(&a.count)
+            .then_with(|| a.class.cmp(&b.class))
+            .then_with(|| a.target.cmp(&b.target))
+    });
+    list
+}

@@ -1,0 +1,105 @@
+//! The walls a process can run into, and how far each one is.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Snapshot;
+use crate::snapshot::Ceiling;
+
+/// The number that `select()` cannot name.
+pub const FD_SETSIZE: u64 = 1024;
+
+/// One wall.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wall {
+    /// Its name: `soft-limit`, `hard-limit`, `select-1024`, `system-files`, …
+    pub name: String,
+    /// Where it stands.
+    pub at: u64,
+    /// How far the process, or the host, has come.
+    pub used: Option<u64>,
+    /// What is left; 0 once it is reached.
+    pub left: Option<u64>,
+}
+
+impl Wall {
+    fn new(name: &str, at: Option<u64>, used: Option<u64>) -> Option<Self> {
+        let at = at?;
+        Some(Self {
+            name: name.to_owned(),
+            at,
+            used,
+            left: used.map(|used| at.saturating_sub(used)),
+        })
+    }
+
+    /// Share of the way, in percent.
+    #[must_use]
+    pub fn percent(&self) -> Option<f64> {
+        percent(self.used?, self.at)
+    }
+}
+
+/// `used` as a percentage of `at`, to one decimal.
+#[must_use]
+pub fn percent(used: u64, at: u64) -> Option<f64> {
+    if at == 0 {
+        return None;
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts of descriptors are far below 2^52"
+    )]
+    let share = used as f64 / at as f64;
+    Some((share * 1000.0).round() / 10.0)
+}
+
+/// Every wall that stands in this process's way. The two descriptor budgets stay apart: the count
+/// against the limits, the highest number against 1024.
+#[must_use]
+pub fn walls(snapshot: &Snapshot, highest: Option<u64>) -> Vec<Wall> {
+    let host = &snapshot.host;
+    let of = |name: &str, ceiling: Ceiling| Wall::new(name, ceiling.at, ceiling.used);
+    [
+        Wall::new("soft-limit", snapshot.limits.soft, snapshot.count),
+        Wall::new("hard-limit", snapshot.limits.hard, snapshot.count),
+        Wall::new("select-1024", Some(FD_SETSIZE), highest),
+        of("system-files", host.files),
+        of("ptys", host.ptys),
+        of("inotify-instances", host.inotify_instances),
+        of("inotify-watches", host.inotify_watches),
+        of("tasks", host.tasks),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Whether a number of 1024 or more is open now, was ever open, or cannot be told. The table
+/// doubles and never shrinks, so a table of more than 1024 slots remembers.
+#[must_use]
+pub fn crossed_1024(highest: Option<u64>, table_size: Option<u64>) -> Option<bool> {
+    match (highest, table_size) {
+        (Some(highest), _) if highest >= FD_SETSIZE => Some(true),
+        (_, Some(size)) => Some(size > FD_SETSIZE),
+        (Some(_) | None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{crossed_1024, percent};
+
+    #[test]
+    fn a_wide_table_remembers_a_high_number_that_was_closed() {
+        assert_eq!(crossed_1024(Some(12), Some(2048)), Some(true));
+        assert_eq!(crossed_1024(Some(1023), Some(1024)), Some(false));
+        assert_eq!(crossed_1024(Some(1024), None), Some(true));
+        assert_eq!(crossed_1024(None, None), None);
+    }
+
+    #[test]
+    fn a_share_of_nothing_is_unknown() {
+        assert_eq!(percent(5, 0), None);
+        assert_eq!(percent(998, 1024), Some(97.5));
+    }
+}
