@@ -101,10 +101,13 @@ pub fn classes(fds: &[FdEntry]) -> Vec<ClassCount> {
     list
 }
 
+/// A class and a collapsed target.
+type Group<'a> = (&'a Class, Cow<'a, [u8]>);
+
 /// Counts collapsed targets per class, largest first, then by name.
 #[must_use]
 pub fn targets(fds: &[FdEntry]) -> Vec<TargetCount> {
-    let mut groups: HashMap<(&Class, Cow<'_, [u8]>), (u64, &Text)> = HashMap::new();
+    let mut groups: HashMap<Group<'_>, (u64, &Text)> = HashMap::new();
     for entry in fds {
         let collapsed = collapse::collapse(entry.target.as_bytes());
         let group = groups
