@@ -1,1 +1,15 @@
-//! stub
+//! Reads the running system into [`fdguard_core`] values.
+//!
+//! [`Probe`] looks at processes through `/proc` with directory descriptors, so that a pid that is
+//! reused can never mix two processes, and with netlink for what sockets are. It holds a handful of
+//! descriptors itself and runs nothing inside the target.
+
+pub mod error;
+pub mod linux;
+pub mod parse;
+
+pub use error::Error;
+pub use linux::Probe;
+pub use linux::radar::Radar;
+pub use linux::snapshot::Options;
+pub use linux::watcher::{Tick, Watcher};

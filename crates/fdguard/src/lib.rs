@@ -1,1 +1,25 @@
-//! stub
+//! The command as a library, so that tests and `xtask` can reach it.
+//!
+//! Only this crate knows arguments, terminals and exit codes; what it shows comes as values from
+//! `fdguard-core`, read by `fdguard-probe`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+pub mod cli;
+pub mod command;
+pub mod exit;
+pub mod output;
+pub mod report;
+pub mod terminal;
+
+/// Runs the command with these arguments, the program's name first.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let code = match cli::Cli::try_parse_from(args) {
+        Ok(cli) => command::dispatch(cli),
+        Err(error) => exit::usage(&error),
+    };
+    ExitCode::from(code)
+}

@@ -1,1 +1,7 @@
-fn main() {}
+//! The `fdguard` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fdguard::run(std::env::args_os())
+}

@@ -1,0 +1,64 @@
+//! Why a process could not be looked at.
+
+use std::io;
+use std::path::PathBuf;
+
+use fdguard_core::Pid;
+
+/// Why a whole look failed. What is only partly readable is a `Gap` in the value instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such process.
+    #[error("no process {0}")]
+    NoSuchProcess(Pid),
+    /// It ended while it was being read.
+    #[error("process {0} ended while it was being read")]
+    Vanished(Pid),
+    /// It ended already; only its entry is left.
+    #[error(
+        "process {pid} is a zombie: it ended and holds nothing, its parent {ppid} has not waited for it"
+    )]
+    Zombie {
+        /// The process.
+        pid: Pid,
+        /// Who should have waited.
+        ppid: Pid,
+    },
+    /// A thread of the kernel.
+    #[error("process {0} is a kernel thread: it has no descriptors")]
+    KernelThread(Pid),
+    /// The proc file system is not where it should be.
+    #[error("{} is not readable as a proc file system", path.display())]
+    NoProc {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The helper program could not be run or did not answer.
+    #[error("{program}: {problem}")]
+    Helper {
+        /// Which program.
+        program: &'static str,
+        /// What went wrong.
+        problem: String,
+    },
+    /// Anything else that the system refused.
+    #[error("{what}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Io {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The few file operations the probe is made of.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::io::{Errno, Result};
+use rustix::path::Arg;
+
+use crate::parse::ascii::decimal;
+
+const PROC_SUPER_MAGIC: i64 = 0x9fa0;
+
+/// Opens a directory for listing and as a base.
+pub(super) fn open_dir_at(base: impl AsFd, path: impl Arg) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(base, path, flags, Mode::empty())
+}
+
+/// Opens a directory as a base only: needs no right to list it.
+pub(super) fn open_base_at(base: impl AsFd, path: impl Arg) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(base, path, flags, Mode::empty())
+}
+
+/// Reads a whole small file into `buffer`, which grows when it must and is reused between calls.
+pub(super) fn read_into<'b>(
+    base: impl AsFd,
+    path: impl Arg,
+    buffer: &'b mut Vec<u8>,
+) -> Result<&'b [u8]> {
+    let file = rustix::fs::openat(base, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    read_all(file.as_fd(), buffer)
+}
+
+fn read_all<'b>(file: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+    if buffer.is_empty() {
+        buffer.resize(4096, 0);
+    }
+    let mut length = 0;
+    loop {
+        let read = rustix::io::read(file, &mut buffer[length..])?;
+        length += read;
+        // The kernel makes these texts in one piece: less than asked for is all there is.
+        if read == 0 || length < buffer.len() {
+            return Ok(&buffer[..length]);
+        }
+        buffer.resize(buffer.len() * 2, 0);
+    }
+}
+
+/// The same, for callers that need it once.
+pub(super) fn read(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    let length = read_into(base, path, &mut buffer)?.len();
+    buffer.truncate(length);
+    Ok(buffer)
+}
+
+/// A link's text.
+pub(super) fn read_link(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
+    rustix::fs::readlinkat(base, path, Vec::new()).map(std::ffi::CString::into_bytes)
+}
+
+/// The numeric names of a directory, ascending as the kernel lists them.
+pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
+    let mut buffer = vec![MaybeUninit::uninit(); 1 << 16];
+    let mut found = Vec::new();
+    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
+    let mut entries = RawDir::new(dir, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let number = decimal(entry?.file_name().to_bytes());
+        found.extend(number.and_then(|number| u32::try_from(number).ok()));
+    }
+    Ok(found)
+}
+
+/// Whether a directory lies on the kernel's proc file system.
+pub(super) fn is_procfs(dir: impl AsFd) -> bool {
+    rustix::fs::fstatfs(dir).is_ok_and(|stat| i64::from(stat.f_type) == PROC_SUPER_MAGIC)
+}
+
+/// The line `btime` of `/proc/stat`.
+pub(super) fn boot_time(proc: impl AsFd) -> Option<i64> {
+    let stat = read(proc, c"stat").ok()?;
+    let line = stat
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"btime "))?;
+    i64::try_from(decimal(line)?).ok()
+}
+
+/// Whether an error means that the thing is gone.
+pub(super) fn is_gone(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::SRCH)
+}
+
+/// Whether an error means that we may not look.
+pub(super) fn is_denied(error: Errno) -> bool {
+    matches!(error, Errno::ACCESS | Errno::PERM)
+}
+
+/// Opens a file for reading.
+pub(super) fn open_file_at(base: impl AsFd, path: impl Arg) -> Result<OwnedFd> {
+    rustix::fs::openat(base, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}

@@ -1,0 +1,290 @@
+//! A process and its family.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use fdguard_core::snapshot::{Cohort, Limits, Process};
+use fdguard_core::{Pid, Text};
+use jiff::Timestamp;
+
+use super::{Probe, files};
+use crate::Error;
+use crate::parse::ascii::{decimal, words};
+use crate::parse::{cgroup, limits, stat::Stat, status::Status};
+
+/// Clock ticks in a second: fixed by the kernel's interface on every platform that we run on.
+const TICKS: i64 = 100;
+
+/// What the small files of one process say.
+#[derive(Debug)]
+pub(super) struct Basics {
+    pub(super) process: Process,
+    pub(super) limits: Limits,
+    pub(super) table_size: Option<u64>,
+}
+
+/// Children of everybody, from one pass over all processes.
+pub(super) type Families = HashMap<Pid, Vec<(Text, bool)>>;
+
+impl Probe {
+    /// Opens a process's directory: from here on a reused pid cannot be mixed in.
+    pub(super) fn open_process(&self, pid: Pid) -> Result<std::os::fd::OwnedFd, Error> {
+        let name = rustix::path::DecInt::new(pid);
+        files::open_base_at(&self.proc, name).map_err(|error| {
+            if files::is_gone(error) {
+                Error::NoSuchProcess(pid)
+            } else {
+                Error::io(format!("process {pid}"), error)
+            }
+        })
+    }
+
+    /// Reads the small files. Fails for what has no descriptors at all.
+    pub(super) fn basics(
+        &self,
+        pid: Pid,
+        base: BorrowedFd<'_>,
+        families: Option<&Families>,
+    ) -> Result<Basics, Error> {
+        let stat_bytes = files::read(base, c"stat").map_err(|error| gone_or(pid, "stat", error))?;
+        let stat = Stat::parse(&stat_bytes).ok_or(Error::Vanished(pid))?;
+        if stat.kernel_thread {
+            return Err(Error::KernelThread(pid));
+        }
+        if stat.is_zombie() {
+            return Err(Error::Zombie {
+                pid,
+                ppid: stat.ppid,
+            });
+        }
+        let status_bytes =
+            files::read(base, c"status").map_err(|error| gone_or(pid, "status", error))?;
+        let status = Status::parse(&status_bytes);
+        let limits = files::read(base, c"limits")
+            .map_or_else(|_| Limits::default(), |bytes| limits::open_files(&bytes));
+        let children = match families {
+            Some(families) => Some(families.get(&pid).cloned().unwrap_or_default()),
+            None => self.children(base),
+        };
+        let process = Process {
+            pid,
+            start_time: self.start_time(stat.start_ticks),
+            start_ticks: Some(stat.start_ticks),
+            comm: Text::from(stat.comm),
+            exe: files::read_link(base, c"exe").ok().map(Text::from),
+            cmdline: files::read(base, c"cmdline")
+                .map(|bytes| arguments(&bytes))
+                .unwrap_or_default(),
+            uid: status.uid,
+            ppid: Some(stat.ppid),
+            threads: Some(stat.threads),
+            children: children.as_ref().map(|list| list.len() as u64),
+            zombies: children
+                .as_ref()
+                .map(|list| list.iter().filter(|(_, zombie)| *zombie).count() as u64),
+            container: files::read(base, c"cgroup")
+                .ok()
+                .as_deref()
+                .and_then(cgroup::container_id),
+            ns_pid: status.ns_pid.filter(|inner| *inner != pid),
+            cohorts: cohorts(children.unwrap_or_default()),
+        };
+        Ok(Basics {
+            process,
+            limits,
+            table_size: status.fd_size,
+        })
+    }
+
+    pub(super) fn start_time(&self, ticks: u64) -> Option<Timestamp> {
+        let ticks = i64::try_from(ticks).ok()?;
+        let milliseconds = self
+            .boot?
+            .checked_mul(1000)?
+            .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
+        Timestamp::from_millisecond(milliseconds).ok()
+    }
+
+    /// The children of one process by its threads' own lists; absent on kernels without them.
+    fn children(&self, base: BorrowedFd<'_>) -> Option<Vec<(Text, bool)>> {
+        let tasks = files::open_dir_at(base, c"task").ok()?;
+        let mut found = Vec::new();
+        for task in files::numbers(tasks.as_fd()).ok()? {
+            let list = match files::read(&tasks, format!("{task}/children")) {
+                Ok(list) => list,
+                // A thread that ended has left its children to another one.
+                Err(error) if files::is_gone(error) && task_exists(tasks.as_fd(), task) => {
+                    return None;
+                }
+                Err(_) => continue,
+            };
+            let pids = words(&list).filter_map(decimal);
+            found.extend(pids.filter_map(|child| self.name_and_state(child)));
+        }
+        Some(found)
+    }
+
+    fn name_and_state(&self, pid: u64) -> Option<(Text, bool)> {
+        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
+        let stat = Stat::parse(&bytes)?;
+        Some((Text::from(stat.comm), stat.is_zombie()))
+    }
+
+    /// One pass over all processes: who is whose child.
+    pub(super) fn families(&self) -> Families {
+        let mut families = Families::new();
+        let mut buffer = Vec::new();
+        for pid in self.pids().unwrap_or_default() {
+            let Ok(bytes) = files::read_into(&self.proc, format!("{pid}/stat"), &mut buffer) else {
+                continue;
+            };
+            let Some(stat) = Stat::parse(bytes) else {
+                continue;
+            };
+            families
+                .entry(stat.ppid)
+                .or_default()
+                .push((Text::from(stat.comm), stat.is_zombie()));
+        }
+        families
+    }
+
+    /// Every process there is, ascending.
+    pub fn pids(&self) -> Result<Vec<Pid>, Error> {
+        let listing =
+            files::open_dir_at(&self.proc, c".").and_then(|dir| files::numbers(dir.as_fd()));
+        listing.map_err(|error| Error::NoProc {
+            path: self.path.clone(),
+            source: error.into(),
+        })
+    }
+
+    /// Processes whose command name, or the base name of whose executable or first argument, is `name`.
+    pub fn named(&self, name: &str) -> Result<Vec<Pid>, Error> {
+        let wanted = name.as_bytes();
+        let own = std::process::id();
+        let matches = |pid: &Pid| {
+            let stat = files::read(&self.proc, format!("{pid}/stat")).unwrap_or_default();
+            let Some(stat) =
+                Stat::parse(&stat).filter(|stat| !stat.kernel_thread && !stat.is_zombie())
+            else {
+                return false;
+            };
+            stat.comm == wanted
+                || self
+                    .first_words(*pid)
+                    .any(|word| base_name(&word) == wanted)
+        };
+        Ok(self
+            .pids()?
+            .into_iter()
+            .filter(|pid| *pid != own)
+            .filter(matches)
+            .collect())
+    }
+
+    fn first_words(&self, pid: Pid) -> impl Iterator<Item = Vec<u8>> {
+        let exe = files::read_link(&self.proc, format!("{pid}/exe")).ok();
+        let first = files::read(&self.proc, format!("{pid}/cmdline")).ok();
+        let first = first.and_then(|bytes| Some(bytes.split(|byte| *byte == 0).next()?.to_vec()));
+        exe.into_iter().chain(first)
+    }
+
+    /// A process and all of its descendants, the process first.
+    pub fn tree(&self, root: Pid) -> Result<Vec<Pid>, Error> {
+        let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+        for pid in self.pids()? {
+            let stat = files::read(&self.proc, format!("{pid}/stat")).unwrap_or_default();
+            if let Some(stat) = Stat::parse(&stat).filter(|stat| !stat.is_zombie()) {
+                children.entry(stat.ppid).or_default().push(pid);
+            }
+        }
+        let mut tree = vec![root];
+        let mut at = 0;
+        while let Some(pid) = tree.get(at).copied() {
+            tree.extend(children.remove(&pid).unwrap_or_default());
+            at += 1;
+        }
+        Ok(tree)
+    }
+
+    /// Whether the process at this pid is still the one that started then.
+    pub(super) fn is_alive(&self, pid: Pid) -> Option<(bool, Text)> {
+        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
+        let stat = Stat::parse(&bytes)?;
+        Some((!stat.is_zombie(), Text::from(stat.comm)))
+    }
+}
+
+fn task_exists(tasks: BorrowedFd<'_>, task: u32) -> bool {
+    rustix::fs::statat(
+        tasks,
+        rustix::path::DecInt::new(task),
+        rustix::fs::AtFlags::empty(),
+    )
+    .is_ok()
+}
+
+fn gone_or(pid: Pid, file: &str, error: rustix::io::Errno) -> Error {
+    if files::is_gone(error) {
+        Error::Vanished(pid)
+    } else {
+        Error::io(format!("{file} of process {pid}"), error)
+    }
+}
+
+fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+fn arguments(bytes: &[u8]) -> Vec<Text> {
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    bytes.split(|byte| *byte == 0).map(Text::from).collect()
+}
+
+fn cohorts(children: Vec<(Text, bool)>) -> Vec<Cohort> {
+    let mut groups: HashMap<Text, (u64, u64)> = HashMap::new();
+    for (command, zombie) in children {
+        let group = groups.entry(command).or_default();
+        group.0 += 1;
+        group.1 += u64::from(zombie);
+    }
+    let mut list: Vec<Cohort> = groups
+        .into_iter()
+        .map(|(command, (count, zombies))| Cohort {
+            command,
+            count,
+            zombies,
+        })
+        .collect();
+    list.sort_by(|a, b| {
+        b.count
+            .cmp(&a.count)
+            .then_with(|| a.command.cmp(&b.command))
+    });
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{arguments, base_name};
+
+    #[test]
+    fn arguments_end_in_a_zero_each() {
+        let words: Vec<_> = arguments(b"python3\0-c\0\0")
+            .iter()
+            .map(|w| w.as_bytes().to_vec())
+            .collect();
+        assert_eq!(words, [&b"python3"[..], b"-c", b""]);
+        assert!(arguments(b"").is_empty());
+    }
+
+    #[test]
+    fn the_name_is_what_follows_the_last_slash() {
+        assert_eq!(base_name(b"/usr/bin/python3"), b"python3");
+        assert_eq!(base_name(b"sh"), b"sh");
+    }
+}

@@ -1,0 +1,180 @@
+//! The radar: every process on the host, a few system calls each, no privilege.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fdguard_core::host::{HostRow, HostView};
+use fdguard_core::{Gap, Pid, Text};
+use jiff::Timestamp;
+use rustix::fs::AtFlags;
+
+use super::{Probe, ceilings, files};
+use crate::Error;
+use crate::parse::{limits, stat::Stat, status::Status};
+
+/// Processes per grab of a worker.
+const CHUNK: usize = 64;
+
+/// Looks at the whole host again and again, reading again only what can have changed.
+#[derive(Debug, Default)]
+pub struct Radar {
+    known: HashMap<Pid, Known>,
+    looks: u64,
+}
+
+/// A row and the inode of its `fd` directory: the kernel makes a new inode for a new process, so an
+/// equal one proves that this is the same process, in the same call that gives the count.
+#[derive(Clone, Debug)]
+struct Known {
+    inode: u64,
+    row: HostRow,
+}
+
+/// Limits and table sizes change rarely: they are read again every so many looks, spread by pid.
+const REREAD_EVERY: u64 = 16;
+
+impl Radar {
+    /// A radar that has seen nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One look at every process.
+    pub fn look(&mut self, probe: &Probe) -> Result<HostView, Error> {
+        let pids = probe.pids()?;
+        let looked = self.look_at(probe, &pids);
+        self.looks += 1;
+        self.known = looked
+            .iter()
+            .map(|known| (known.row.pid, known.clone()))
+            .collect();
+        let rows: Vec<HostRow> = looked.into_iter().map(|known| known.row).collect();
+        let gaps = count_gap(&rows).into_iter().collect();
+        Ok(HostView {
+            taken_at: Some(Timestamp::now()),
+            rows,
+            host: ceilings::read(probe.proc.as_fd()),
+            gaps,
+        })
+    }
+
+    fn look_at(&self, probe: &Probe, pids: &[Pid]) -> Vec<Known> {
+        let next = AtomicUsize::new(0);
+        let all = Mutex::new(Vec::with_capacity(pids.len()));
+        let work = || {
+            let mut part = Vec::new();
+            let mut buffer = Vec::new();
+            loop {
+                let start = next.fetch_add(CHUNK, Ordering::Relaxed);
+                let Some(rest) = pids.get(start..).filter(|rest| !rest.is_empty()) else {
+                    break;
+                };
+                let chunk = &rest[..CHUNK.min(rest.len())];
+                part.extend(
+                    chunk
+                        .iter()
+                        .filter_map(|pid| self.row(probe, *pid, &mut buffer)),
+                );
+            }
+            all.lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .append(&mut part);
+        };
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4));
+        std::thread::scope(|scope| {
+            for _ in 1..cores.min(pids.len() / CHUNK + 1) {
+                drop(std::thread::Builder::new().spawn_scoped(scope, work));
+            }
+            work();
+        });
+        let mut all = all
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.sort_unstable_by_key(|known| known.row.pid);
+        all
+    }
+
+    fn row(&self, probe: &Probe, pid: Pid, buffer: &mut Vec<u8>) -> Option<Known> {
+        let (inode, count) = probe.count_by_size(pid)?;
+        match self.known.get(&pid) {
+            Some(known) if known.inode == inode && probe.real => {
+                let mut row = known.row.clone();
+                let grown = count > row.count;
+                row.count = count;
+                if grown || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY) {
+                    probe.reread(&mut row, buffer)?;
+                }
+                Some(Known { inode, row })
+            }
+            _ => {
+                let row = probe.first_look(pid, count, buffer)?;
+                Some(Known { inode, row })
+            }
+        }
+    }
+}
+
+impl Probe {
+    /// Inode and size of the descriptor directory; on an old kernel the count takes a listing.
+    fn count_by_size(&self, pid: Pid) -> Option<(u64, Option<u64>)> {
+        let path = fd_path(pid);
+        let stat = rustix::fs::statat(&self.proc, &path[..], AtFlags::empty()).ok()?;
+        let size = u64::try_from(stat.st_size)
+            .ok()
+            .filter(|size| self.real && *size > 0);
+        let count = size.or_else(|| {
+            let dir = files::open_dir_at(&self.proc, &path[..]).ok()?;
+            Some(files::numbers(dir.as_fd()).ok()?.len() as u64)
+        });
+        Some((stat.st_ino, count))
+    }
+
+    /// Everything about a process that was not known before; nothing for kernel threads.
+    fn first_look(&self, pid: Pid, count: Option<u64>, buffer: &mut Vec<u8>) -> Option<HostRow> {
+        let bytes = files::read_into(&self.proc, format!("{pid}/stat"), buffer).ok()?;
+        let stat = Stat::parse(bytes).filter(|stat| !stat.kernel_thread)?;
+        let zombie = stat.is_zombie();
+        let mut row = HostRow {
+            pid,
+            ppid: Some(stat.ppid),
+            start_ticks: Some(stat.start_ticks),
+            comm: Text::from(stat.comm),
+            zombie,
+            // A zombie's table is gone: it holds nothing.
+            count: if zombie { Some(0) } else { count },
+            ..HostRow::default()
+        };
+        self.reread(&mut row, buffer)?;
+        Some(row)
+    }
+
+    fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Option<()> {
+        let status = files::read_into(&self.proc, format!("{}/status", row.pid), buffer).ok()?;
+        let status = Status::parse(status);
+        row.uid = status.uid;
+        row.ppid = status.ppid.or(row.ppid);
+        row.table_size = status.fd_size.filter(|size| *size > 0);
+        if let Ok(bytes) = files::read_into(&self.proc, format!("{}/limits", row.pid), buffer) {
+            row.limits = limits::open_files(bytes);
+        }
+        Some(())
+    }
+}
+
+fn fd_path(pid: Pid) -> String {
+    format!("{pid}/fd")
+}
+
+fn count_gap(rows: &[HostRow]) -> Option<Gap> {
+    let uncounted = rows.iter().filter(|row| row.count.is_none()).count();
+    (uncounted > 0).then(|| {
+        Gap::new(
+            format!("the number of descriptors of {uncounted} processes"),
+            "this kernel tells it only to who may list them (before Linux 6.2)",
+            "run as root, or on Linux 6.2 or later",
+        )
+    })
+}

@@ -1,0 +1,133 @@
+//! Watching one process: a tick that changes nothing costs one system call.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use fdguard_core::{Fd, FdEntry, Pid};
+
+use super::table::TableDir;
+use super::{Probe, epoll, files, sqlite};
+use crate::Error;
+
+/// What one tick saw.
+#[derive(Debug, Default, PartialEq)]
+pub struct Tick {
+    /// Number of descriptors now.
+    pub count: u64,
+    /// Whether the table was listed; when not, the count alone was looked at.
+    pub listed: bool,
+    /// Descriptors at numbers that were free at the last listing.
+    pub opened: Vec<FdEntry>,
+    /// Numbers that were in use at the last listing and are free now.
+    pub closed: Vec<Fd>,
+}
+
+/// Watches the table of one process. An equal count can hide a swap: callers that must know ask for a
+/// listing now and then.
+#[derive(Debug)]
+pub struct Watcher {
+    pid: Pid,
+    base: OwnedFd,
+    dir: TableDir,
+    real: bool,
+    count: Option<u64>,
+    numbers: Vec<Fd>,
+}
+
+impl Watcher {
+    /// Starts to watch; the first tick reports everything as opened.
+    pub fn new(probe: &Probe, pid: Pid) -> Result<Self, Error> {
+        let base = probe.open_process(pid)?;
+        let own = if probe.real {
+            files::open_base_at(&probe.proc, c"self/fd").ok()
+        } else {
+            None
+        };
+        let dir = TableDir::open(base.as_fd(), own, probe.real && pid == std::process::id())
+            .map_err(|error| Error::io(format!("descriptors of process {pid}"), error))?;
+        Ok(Self {
+            pid,
+            base,
+            dir,
+            real: probe.real,
+            count: None,
+            numbers: Vec::new(),
+        })
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Looks: at the count, and when that changed at what is new.
+    pub fn tick(&mut self) -> Result<Tick, Error> {
+        let count = if self.real { self.dir.count() } else { None };
+        match count {
+            Some(count) if self.count == Some(count) => Ok(Tick {
+                count,
+                ..Tick::default()
+            }),
+            _ => self.list(),
+        }
+    }
+
+    /// Looks at the numbers in use whatever the count says, and at each one that is new.
+    pub fn list(&mut self) -> Result<Tick, Error> {
+        let numbers = self.dir.numbers().map_err(|error| self.lost(error))?;
+        if numbers.is_empty() && files::read(&self.base, c"stat").is_err() {
+            return Err(Error::Vanished(self.pid));
+        }
+        let opened = missing_from(&numbers, &self.numbers);
+        let closed = missing_from(&self.numbers, &numbers);
+        let mut table = self.dir.read(&opened, 1);
+        epoll::mark_ghosts(&mut table.entries, &table.epolls);
+        sqlite::classify(&mut table.entries, self.real.then(|| self.dir.as_fd()));
+        self.count = if self.real { self.dir.count() } else { None };
+        self.numbers = numbers;
+        let count = self.numbers.len() as u64;
+        // The count may have moved since the listing: then the next tick must list again.
+        if self.count != Some(count) {
+            self.count = None;
+        }
+        Ok(Tick {
+            count,
+            listed: true,
+            opened: table.entries,
+            closed,
+        })
+    }
+
+    fn lost(&self, error: rustix::io::Errno) -> Error {
+        if files::is_gone(error) {
+            Error::Vanished(self.pid)
+        } else {
+            Error::io(format!("descriptors of process {}", self.pid), error)
+        }
+    }
+}
+
+/// What the first of two ascending lists has and the second has not.
+fn missing_from(these: &[Fd], those: &[Fd]) -> Vec<Fd> {
+    let mut those = those.iter().copied().peekable();
+    let mut missing = Vec::new();
+    for fd in these {
+        while those.next_if(|other| other < fd).is_some() {}
+        if those.peek() != Some(fd) {
+            missing.push(*fd);
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing_from;
+
+    #[test]
+    fn two_ascending_lists_differ_by_what_is_missing() {
+        assert_eq!(missing_from(&[0, 1, 5, 9], &[0, 5]), [1, 9]);
+        assert_eq!(missing_from(&[0, 5], &[0, 1, 5, 9]), Vec::<u32>::new());
+        assert_eq!(missing_from(&[3], &[]), [3]);
+    }
+}

@@ -1,0 +1,301 @@
+//! `sock_diag` netlink messages: requests to bytes, answers to socket records.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::net::{InetKind, Row, SocketRecord};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const HEADER: usize = 16;
+
+/// Address families, as the kernel numbers them.
+const AF_UNIX: u8 = 1;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IPPROTO_TCP: u8 = 6;
+const IPPROTO_UDP: u8 = 17;
+
+const UDIAG_SHOW_NAME: u32 = 0x1;
+const UDIAG_SHOW_PEER: u32 = 0x4;
+const UNIX_DIAG_NAME: u16 = 0;
+const UNIX_DIAG_PEER: u16 = 2;
+const TCP_ESTABLISHED: u8 = 1;
+const TCP_LISTEN: u8 = 10;
+
+/// One table that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Unix-domain sockets.
+    Unix,
+    /// TCP over IPv4.
+    Tcp4,
+    /// TCP over IPv6.
+    Tcp6,
+    /// UDP over IPv4.
+    Udp4,
+    /// UDP over IPv6.
+    Udp6,
+}
+
+impl Table {
+    /// The request that dumps the table.
+    #[must_use]
+    pub fn request(self) -> Vec<u8> {
+        let body = match self {
+            Self::Unix => unix_request(),
+            Self::Tcp4 => inet_request(AF_INET, IPPROTO_TCP),
+            Self::Tcp6 => inet_request(AF_INET6, IPPROTO_TCP),
+            Self::Udp4 => inet_request(AF_INET, IPPROTO_UDP),
+            Self::Udp6 => inet_request(AF_INET6, IPPROTO_UDP),
+        };
+        let length = u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX);
+        let mut message = Vec::with_capacity(HEADER + body.len());
+        message.extend_from_slice(&length.to_ne_bytes());
+        message.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        message.extend_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
+        message.extend_from_slice(&[0; 8]); // sequence and port: one question at a time
+        message.extend_from_slice(&body);
+        message
+    }
+
+    fn inet_kind(self) -> Option<InetKind> {
+        match self {
+            Self::Unix => None,
+            Self::Tcp4 | Self::Tcp6 => Some(InetKind::Tcp),
+            Self::Udp4 | Self::Udp6 => Some(InetKind::Udp),
+        }
+    }
+}
+
+/// `struct inet_diag_req_v2`: every state, the bound and inactive ones included (bit 13, Linux 6.8).
+fn inet_request(family: u8, protocol: u8) -> Vec<u8> {
+    let mut body = vec![family, protocol, 0, 0];
+    body.extend_from_slice(&u32::MAX.to_ne_bytes());
+    body.extend_from_slice(&[0; 48]);
+    body
+}
+
+/// `struct unix_diag_req`: every state, with names and peers.
+fn unix_request() -> Vec<u8> {
+    let mut body = vec![AF_UNIX, 0, 0, 0];
+    body.extend_from_slice(&u32::MAX.to_ne_bytes());
+    body.extend_from_slice(&[0; 4]);
+    body.extend_from_slice(&(UDIAG_SHOW_NAME | UDIAG_SHOW_PEER).to_ne_bytes());
+    body.extend_from_slice(&[0; 8]);
+    body
+}
+
+/// How a datagram of answers ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// More datagrams follow.
+    More,
+    /// The table is complete.
+    Done,
+    /// The kernel refused, with this errno.
+    Refused(i32),
+}
+
+/// Reads one datagram, gives each row to `row`, and says whether more will follow.
+pub fn read_datagram(table: Table, bytes: &[u8], mut row: impl FnMut(Row)) -> End {
+    let mut rest = bytes;
+    while let Some(length) = u32_at(rest, 0).and_then(|length| usize::try_from(length).ok()) {
+        let Some(message) = rest.get(..length).filter(|message| message.len() >= HEADER) else {
+            break;
+        };
+        let body = &message[HEADER..];
+        match u16_at(message, 4) {
+            Some(NLMSG_DONE) => return End::Done,
+            Some(NLMSG_ERROR) => {
+                let code = u32_at(body, 0).map_or(0, u32::cast_signed);
+                return End::Refused(code.wrapping_neg());
+            }
+            Some(SOCK_DIAG_BY_FAMILY) => {
+                let found = match table.inet_kind() {
+                    Some(kind) => inet_row(kind, body),
+                    None => unix_row(body),
+                };
+                found.into_iter().for_each(&mut row);
+            }
+            _ => {}
+        }
+        rest = rest.get(align(length)..).unwrap_or(&[]);
+    }
+    End::More
+}
+
+/// `struct inet_diag_msg`
+fn inet_row(kind: InetKind, body: &[u8]) -> Option<Row> {
+    let family = *body.first()?;
+    let state = *body.get(1)?;
+    let local = SocketAddr::new(ip(family, body.get(8..24)?)?, port(body.get(4..6)?)?);
+    let remote = SocketAddr::new(ip(family, body.get(24..40)?)?, port(body.get(6..8)?)?);
+    let rx = u32_at(body, 56)?;
+    let tx = u32_at(body, 60)?;
+    let uid = u32_at(body, 64)?;
+    let ino = u64::from(u32_at(body, 68)?);
+    Some((
+        ino,
+        SocketRecord::Inet {
+            kind,
+            state,
+            local,
+            remote,
+            rx,
+            tx,
+            uid,
+        },
+    ))
+}
+
+fn port(bytes: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.try_into().ok()?))
+}
+
+fn ip(family: u8, bytes: &[u8]) -> Option<IpAddr> {
+    match family {
+        AF_INET => {
+            let four: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
+            Some(IpAddr::V4(Ipv4Addr::from(four)))
+        }
+        AF_INET6 => {
+            let sixteen: [u8; 16] = bytes.try_into().ok()?;
+            Some(IpAddr::V6(Ipv6Addr::from(sixteen)))
+        }
+        _ => None,
+    }
+}
+
+/// `struct unix_diag_msg` and its attributes
+fn unix_row(body: &[u8]) -> Option<Row> {
+    let kind = *body.get(1)?;
+    let state = *body.get(2)?;
+    let ino = u64::from(u32_at(body, 4)?);
+    let mut path = None;
+    let mut peer = None;
+    for (attribute, value) in attributes(body.get(16..)?) {
+        match attribute {
+            UNIX_DIAG_NAME => path = unix_name(value),
+            UNIX_DIAG_PEER => peer = u32_at(value, 0).map(u64::from),
+            _ => {}
+        }
+    }
+    let record = SocketRecord::Unix {
+        kind,
+        listening: state == TCP_LISTEN,
+        connected: state == TCP_ESTABLISHED || peer.is_some(),
+        path,
+        peer: peer.filter(|peer| *peer != 0),
+    };
+    Some((ino, record))
+}
+
+/// Path names end at the first zero; abstract ones begin with one and may hold more, shown as `@`
+/// like everybody does.
+fn unix_name(value: &[u8]) -> Option<Box<[u8]>> {
+    if value.first() == Some(&0) {
+        return Some(
+            value
+                .iter()
+                .map(|byte| if *byte == 0 { b'@' } else { *byte })
+                .collect(),
+        );
+    }
+    let end = value
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(value.len());
+    (end > 0).then(|| value[..end].into())
+}
+
+fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(rest, 0)?);
+        let kind = u16_at(rest, 2)?;
+        let value = rest.get(4..length)?;
+        rest = rest.get(align(length)..).unwrap_or(&[]);
+        Some((kind, value))
+    })
+}
+
+fn align(length: usize) -> usize {
+    length.saturating_add(3) & !3
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{End, Table, read_datagram};
+    use crate::parse::net::SocketRecord;
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = u32::try_from(16 + body.len())
+            .unwrap()
+            .to_ne_bytes()
+            .to_vec();
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 10]);
+        bytes.extend_from_slice(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_unix_answer_gives_name_and_peer() {
+        let mut body = vec![1, 1, 1, 0];
+        body.extend_from_slice(&77u32.to_ne_bytes());
+        body.extend_from_slice(&[0; 8]);
+        body.extend_from_slice(&[9, 0, 0, 0]);
+        body.extend_from_slice(b"/a/bc\0\0\0");
+        body.extend_from_slice(&[8, 0, 2, 0]);
+        body.extend_from_slice(&78u32.to_ne_bytes());
+        let mut rows = Vec::new();
+        let end = read_datagram(Table::Unix, &message(20, &body), |row| rows.push(row));
+        assert_eq!(end, End::More);
+        let (77, SocketRecord::Unix { path, peer, .. }) = &rows[0] else {
+            panic!("{rows:?}")
+        };
+        assert_eq!((path.as_deref(), *peer), (Some(&b"/a/bc"[..]), Some(78)));
+    }
+
+    #[test]
+    fn the_end_and_a_refusal_are_told_apart() {
+        assert_eq!(
+            read_datagram(Table::Tcp4, &message(3, &[0; 4]), |_| ()),
+            End::Done
+        );
+        let refused = message(2, &(-13i32).to_ne_bytes());
+        assert_eq!(
+            read_datagram(Table::Tcp4, &refused, |_| ()),
+            End::Refused(13)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            for table in [Table::Unix, Table::Tcp4, Table::Udp6] {
+                let _ = read_datagram(table, &bytes, |_| ());
+            }
+        }
+
+        #[test]
+        fn any_body_is_survived(body: Vec<u8>) {
+            for table in [Table::Unix, Table::Tcp6] {
+                let _ = read_datagram(table, &message(20, &body), |_| ());
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! `/proc/PID/fdinfo/N`: the common head, then lines that depend on the kind of file.
+
+use bstr::ByteSlice as _;
+use fdguard_core::detail::{self, Lock};
+use fdguard_core::{Fd, Mode};
+
+use super::ascii::{decimal, hexadecimal, octal, words};
+
+const O_ACCMODE: u64 = 0o3;
+const O_CLOEXEC: u64 = 0o2_000_000;
+const O_PATH: u64 = 0o10_000_000;
+
+/// One fdinfo file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fdinfo<'a> {
+    /// Position; absent when it is negative or not told.
+    pub pos: Option<u64>,
+    /// Open flags, close-on-exec included.
+    pub flags: Option<u64>,
+    /// Mount id (since Linux 3.15).
+    pub mnt: Option<u64>,
+    /// Inode number (since Linux 5.14).
+    pub ino: Option<u64>,
+    /// All that follows the head, as it is.
+    pub rest: &'a [u8],
+}
+
+/// A registration in an epoll instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpollTarget {
+    /// The number it was registered by.
+    pub fd: Fd,
+    /// Inode of the registered file.
+    pub ino: Option<u64>,
+    /// Device of the registered file, as the kernel encodes it.
+    pub sdev: Option<u64>,
+}
+
+impl<'a> Fdinfo<'a> {
+    /// Reads the head; everything else stays in `rest`.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Self {
+        let mut info = Self::default();
+        let mut rest = bytes;
+        while let Some((key, value, tail)) = split_line(rest) {
+            match key {
+                b"pos" => info.pos = decimal(value),
+                b"flags" => info.flags = octal(value),
+                b"mnt_id" => info.mnt = decimal(value),
+                b"ino" => info.ino = decimal(value),
+                _ => break,
+            }
+            rest = tail;
+        }
+        info.rest = rest;
+        info
+    }
+
+    /// How the descriptor may be used.
+    #[must_use]
+    pub fn mode(&self) -> Option<Mode> {
+        let flags = self.flags?;
+        if flags & O_PATH != 0 {
+            return Some(Mode::Path);
+        }
+        match flags & O_ACCMODE {
+            0 => Some(Mode::Read),
+            1 => Some(Mode::Write),
+            2 => Some(Mode::ReadWrite),
+            _ => None,
+        }
+    }
+
+    /// Whether it closes at exec.
+    #[must_use]
+    pub fn cloexec(&self) -> Option<bool> {
+        self.flags.map(|flags| flags & O_CLOEXEC != 0)
+    }
+
+    /// The `key: value` lines after the head.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let mut rest = self.rest;
+        std::iter::from_fn(move || {
+            let (key, value, tail) = split_line(rest)?;
+            rest = tail;
+            Some((key, value))
+        })
+    }
+
+    /// The value of one field after the head.
+    #[must_use]
+    pub fn field(&self, key: &[u8]) -> Option<&'a [u8]> {
+        self.fields()
+            .find(|(found, _)| *found == key)
+            .map(|(_, value)| value)
+    }
+
+    fn number(&self, key: &[u8]) -> Option<u64> {
+        decimal(self.field(key)?)
+    }
+
+    /// The lock and lease lines.
+    #[must_use]
+    pub fn locks(&self) -> Vec<Lock> {
+        self.fields()
+            .filter(|(key, _)| *key == b"lock")
+            .filter_map(|(_, value)| parse_lock(value))
+            .collect()
+    }
+
+    /// The registrations of an epoll instance.
+    pub fn epoll_targets(&self) -> impl Iterator<Item = EpollTarget> + use<'a> {
+        self.fields()
+            .filter(|(key, _)| *key == b"tfd")
+            .filter_map(|(_, value)| {
+                let mut words = words(value);
+                let fd = Fd::try_from(decimal(words.next()?)?).ok()?;
+                let mut target = EpollTarget {
+                    fd,
+                    ino: None,
+                    sdev: None,
+                };
+                for word in words {
+                    if let Some(ino) = word.strip_prefix(b"ino:") {
+                        target.ino = hexadecimal(ino);
+                    } else if let Some(sdev) = word.strip_prefix(b"sdev:") {
+                        target.sdev = hexadecimal(sdev);
+                    }
+                }
+                Some(target)
+            })
+    }
+
+    /// Number of lines of an inotify or fanotify descriptor that stand for a watch.
+    #[must_use]
+    pub fn watches(&self) -> u64 {
+        self.rest
+            .lines()
+            .filter(|line| {
+                line.starts_with(b"inotify wd:")
+                    || line.starts_with(b"fanotify ino:")
+                    || line.starts_with(b"fanotify mnt_id:")
+                    || line.starts_with(b"fanotify sdev:")
+                    || line.starts_with(b"fanotify mnt_ns:")
+            })
+            .count() as u64
+    }
+
+    /// What an eventfd tells.
+    #[must_use]
+    pub fn eventfd(&self) -> detail::Eventfd {
+        detail::Eventfd {
+            // The kernel prints the count in hexadecimal.
+            count: self.field(b"eventfd-count").and_then(hexadecimal),
+            id: self.number(b"eventfd-id"),
+            semaphore: self.number(b"eventfd-semaphore").map(|value| value != 0),
+        }
+    }
+
+    /// What a timer tells.
+    #[must_use]
+    pub fn timerfd(&self) -> detail::Timerfd {
+        detail::Timerfd {
+            clock: self.number(b"clockid").map(clock_name),
+            ticks: self.number(b"ticks"),
+            remaining: self.field(b"it_value").and_then(seconds),
+            interval: self.field(b"it_interval").and_then(seconds),
+        }
+    }
+
+    /// The signals of a signalfd.
+    #[must_use]
+    pub fn signals(&self) -> Vec<u8> {
+        let mask = self.field(b"sigmask").and_then(hexadecimal).unwrap_or(0);
+        (1..=64u8)
+            .filter(|signal| mask >> (signal - 1) & 1 == 1)
+            .collect()
+    }
+
+    /// The process behind a pidfd: `None` when the line is missing, `Some(None)` once it is gone
+    /// (-1) or lives in a namespace that we do not see (0).
+    #[must_use]
+    pub fn pidfd(&self) -> Option<PidfdTarget> {
+        let value = self.field(b"Pid")?.trim_ascii();
+        Some(match decimal(value) {
+            Some(0) => PidfdTarget::Foreign,
+            Some(pid) => u32::try_from(pid).map_or(PidfdTarget::Foreign, PidfdTarget::Pid),
+            None => PidfdTarget::Gone,
+        })
+    }
+
+    /// Index of a pseudo-terminal master.
+    #[must_use]
+    pub fn tty_index(&self) -> Option<u32> {
+        u32::try_from(self.number(b"tty-index")?).ok()
+    }
+
+    /// Registered files and buffers of an io_uring.
+    #[must_use]
+    pub fn io_uring(&self) -> detail::IoUring {
+        detail::IoUring {
+            files: self.number(b"UserFiles"),
+            buffers: self.number(b"UserBufs"),
+        }
+    }
+}
+
+/// What a pidfd points at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PidfdTarget {
+    /// A process that was not reaped yet.
+    Pid(u32),
+    /// It ended and was reaped.
+    Gone,
+    /// It lives outside the pid namespace of our `/proc`.
+    Foreign,
+}
+
+/// Splits off one line at its first colon; the value keeps its spaces. A line without a colon is a
+/// key without value.
+fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let (line, tail) = bytes.split_once_str(b"\n").unwrap_or((bytes, b""));
+    let (key, value) = line.split_once_str(b":").unwrap_or((line, b""));
+    Some((key, value.trim_ascii(), tail))
+}
+
+/// `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF`
+fn parse_lock(value: &[u8]) -> Option<Lock> {
+    let mut words = words(value).skip(1);
+    let kind = text(words.next()?);
+    let _strength = words.next()?;
+    let access = text(words.next()?);
+    let _pid = words.next()?;
+    let _inode = words.next()?;
+    Some(Lock {
+        kind,
+        access,
+        start: decimal(words.next()?)?,
+        end: decimal(words.next()?),
+    })
+}
+
+fn text(word: &[u8]) -> String {
+    word.to_str_lossy().into_owned()
+}
+
+/// `(86399, 123456789)`: seconds and nanoseconds.
+fn seconds(value: &[u8]) -> Option<f64> {
+    let inner = value.strip_prefix(b"(")?.strip_suffix(b")")?;
+    let (whole, nanos) = inner.split_once_str(b",")?;
+    #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
+    Some(decimal(whole)? as f64 + decimal(nanos)? as f64 / 1e9)
+}
+
+fn clock_name(number: u64) -> String {
+    match number {
+        0 => "realtime".to_owned(),
+        1 => "monotonic".to_owned(),
+        7 => "boottime".to_owned(),
+        8 => "realtime-alarm".to_owned(),
+        9 => "boottime-alarm".to_owned(),
+        other => format!("clock {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::Mode;
+    use proptest::prelude::*;
+
+    use super::{Fdinfo, PidfdTarget};
+
+    #[test]
+    fn the_head_and_the_rest_come_apart() {
+        let info = Fdinfo::parse(b"pos:\t64\nflags:\t02100001\nmnt_id:\t27\nino:\t99\nlock:\t1: POSIX  ADVISORY  WRITE 2038 fe:00:99 0 EOF\nlock:\t2: FLOCK  ADVISORY  READ 2038 fe:00:99 5 9\n");
+        assert_eq!(
+            (info.pos, info.mnt, info.ino),
+            (Some(64), Some(27), Some(99))
+        );
+        assert_eq!(info.mode(), Some(Mode::Write));
+        assert_eq!(info.cloexec(), Some(true));
+        let locks = info.locks();
+        assert_eq!(
+            (locks[0].kind.as_str(), locks[0].access.as_str()),
+            ("POSIX", "WRITE")
+        );
+        assert_eq!((locks[0].start, locks[0].end), (0, None));
+        assert_eq!((locks[1].start, locks[1].end), (5, Some(9)));
+    }
+
+    #[test]
+    fn each_kind_tells_its_own() {
+        let eventfd = Fdinfo::parse(b"pos:\t0\nflags:\t02\neventfd-count:               1f\neventfd-id: 7\neventfd-semaphore: 1\n").eventfd();
+        assert_eq!(
+            (eventfd.count, eventfd.id, eventfd.semaphore),
+            (Some(31), Some(7), Some(true))
+        );
+        let timer = Fdinfo::parse(b"clockid: 1\nticks: 2\nsettime flags: 00\nit_value: (86399, 500000000)\nit_interval: (0, 0)\n").timerfd();
+        assert_eq!(
+            (timer.clock.as_deref(), timer.remaining),
+            (Some("monotonic"), Some(86399.5))
+        );
+        assert_eq!(
+            Fdinfo::parse(b"sigmask:\t0000000000000201\n").signals(),
+            [1, 10]
+        );
+        assert_eq!(
+            Fdinfo::parse(b"Pid:\t-1\nNSpid:\t-1\n").pidfd(),
+            Some(PidfdTarget::Gone)
+        );
+        assert_eq!(
+            Fdinfo::parse(b"Pid:\t0\n").pidfd(),
+            Some(PidfdTarget::Foreign)
+        );
+        assert_eq!(
+            Fdinfo::parse(b"Pid:\t12\n").pidfd(),
+            Some(PidfdTarget::Pid(12))
+        );
+        assert_eq!(Fdinfo::parse(b"tty-index:\t3\n").tty_index(), Some(3));
+        assert_eq!(
+            Fdinfo::parse(b"UserFiles:\t4\nUserBufs:\t0\n")
+                .io_uring()
+                .files,
+            Some(4)
+        );
+    }
+
+    #[test]
+    fn epoll_registrations_carry_the_file_they_were_made_for() {
+        let info = Fdinfo::parse(b"pos:\t0\nflags:\t02\ntfd:        7 events:       1f data:     7fec00000007  pos:0 ino:12 sdev:10\ntfd:       23 events: 19 data: 0\n");
+        let targets: Vec<_> = info.epoll_targets().collect();
+        assert_eq!(
+            (targets[0].fd, targets[0].ino, targets[0].sdev),
+            (7, Some(0x12), Some(0x10))
+        );
+        assert_eq!((targets[1].fd, targets[1].ino), (23, None));
+    }
+
+    #[test]
+    fn lines_nobody_knows_are_kept() {
+        let info = Fdinfo::parse(b"pos:\t0\nflags:\t02\nnovelty: yes\nand-a-line-without-colon\n");
+        let fields: Vec<_> = info.fields().collect();
+        assert_eq!(
+            fields,
+            [
+                (&b"novelty"[..], &b"yes"[..]),
+                (b"and-a-line-without-colon", b"")
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            let info = Fdinfo::parse(&bytes);
+            let _ = (info.mode(), info.cloexec(), info.locks(), info.watches(), info.eventfd());
+            let _ = (info.timerfd(), info.signals(), info.pidfd(), info.tty_index(), info.io_uring());
+            let _ = (info.epoll_targets().count(), info.fields().count());
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `/proc/PID/limits`.
+
+use bstr::ByteSlice as _;
+use fdguard_core::snapshot::Limits;
+
+use super::ascii::{decimal, words};
+
+/// The line `Max open files`. "unlimited" is `None`, like a line that is not there.
+#[must_use]
+pub fn open_files(bytes: &[u8]) -> Limits {
+    let Some(line) = bytes
+        .lines()
+        .find_map(|line| line.strip_prefix(b"Max open files"))
+    else {
+        return Limits::default();
+    };
+    let mut words = words(line);
+    Limits {
+        soft: words.next().and_then(decimal),
+        hard: words.next().and_then(decimal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::open_files;
+
+    #[test]
+    fn soft_and_hard_come_apart() {
+        let limits = open_files(b"Limit                     Soft Limit           Hard Limit           Units     \nMax cpu time              unlimited            unlimited            seconds   \nMax open files            1024                 524288               files     \n");
+        assert_eq!((limits.soft, limits.hard), (Some(1024), Some(524_288)));
+    }
+
+    #[test]
+    fn unlimited_is_not_a_number() {
+        let limits = open_files(
+            b"Max open files            unlimited            unlimited            files\n",
+        );
+        assert_eq!((limits.soft, limits.hard), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            let _ = open_files(&bytes);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Bytes of the kernel (and of `lsof`) to values: pure, on any platform, never panicking.
+//!
+//! What a parser does not know it keeps or ignores; it never fails because a newer kernel says more.
+
+pub mod ascii;
+pub mod cgroup;
+pub mod diag;
+pub mod fdinfo;
+pub mod limits;
+pub mod link;
+pub mod net;
+pub mod stat;
+pub mod status;

@@ -1,0 +1,89 @@
+//! `/proc/PID/stat`.
+
+use bstr::ByteSlice as _;
+
+use super::ascii::{decimal, words};
+
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// The fields of a stat line that we use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat<'a> {
+    /// Command name; may hold anything, parentheses too.
+    pub comm: &'a [u8],
+    /// State letter.
+    pub state: u8,
+    /// Parent.
+    pub ppid: u32,
+    /// Whether this is a kernel thread.
+    pub kernel_thread: bool,
+    /// Number of threads.
+    pub threads: u64,
+    /// Start in clock ticks after boot.
+    pub start_ticks: u64,
+}
+
+impl<'a> Stat<'a> {
+    /// Reads a stat line.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let open = bytes.find_byte(b'(')?;
+        let close = bytes.rfind_byte(b')')?;
+        let comm = bytes.get(open + 1..close)?;
+        // Field 3 (the state) is the first behind the name.
+        let mut fields = words(bytes.get(close + 1..)?);
+        let state = *fields.next()?.first()?;
+        let ppid = u32::try_from(decimal(fields.next()?)?).ok()?;
+        let flags = decimal(fields.nth(4)?)?;
+        let threads = decimal(fields.nth(10)?)?;
+        let start_ticks = decimal(fields.nth(1)?)?;
+        Some(Self {
+            comm,
+            state,
+            ppid,
+            kernel_thread: flags & PF_KTHREAD != 0,
+            threads,
+            start_ticks,
+        })
+    }
+
+    /// Whether it ended and only waits to be reaped.
+    #[must_use]
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Stat;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let line = b"2038 (a) b (c) S 77 2038 2034 34816 2038 4194304 515 0 0 0 1 0 0 0 20 0 3 0 123456 9 1 18446744073709551615";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!(stat.comm, b"a) b (c");
+        assert_eq!(
+            (stat.state, stat.ppid, stat.threads, stat.start_ticks),
+            (b'S', 77, 3, 123_456)
+        );
+        assert!(!stat.kernel_thread && !stat.is_zombie());
+    }
+
+    #[test]
+    fn kernel_threads_and_zombies_are_told() {
+        let kernel = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 2 0 0";
+        assert!(Stat::parse(kernel).unwrap().kernel_thread);
+        let zombie = b"9 (x) Z 1 9 9 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 99 0 0";
+        assert!(Stat::parse(zombie).unwrap().is_zombie());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            let _ = Stat::parse(&bytes);
+        }
+    }
+}

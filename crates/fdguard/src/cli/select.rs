@@ -1,0 +1,65 @@
+//! Which processes: the same words for every command.
+
+use clap::Args;
+use fdguard_core::Pid;
+
+/// Which processes to look at.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Which processes")]
+pub struct SelectArgs {
+    /// Process numbers.
+    #[arg(value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
+    pub pids: Vec<Pid>,
+    /// A process number; may be given several times, or as a list with commas.
+    #[arg(short, long = "pid", value_name = "PID", value_parser = parse_pid, value_delimiter = ',', allow_negative_numbers = true)]
+    pub pid: Vec<Pid>,
+    /// Every process whose command is NAME.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// With each process, all of its descendants: one budget for a host and its children.
+    #[arg(long)]
+    pub tree: bool,
+    /// Every process on the host.
+    #[arg(long, conflicts_with_all = ["pids", "pid", "name", "tree"])]
+    pub all: bool,
+}
+
+/// The processes that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Everything.
+    All,
+    /// These, with or without descendants.
+    Some {
+        /// By number.
+        pids: Vec<Pid>,
+        /// By command.
+        name: Option<String>,
+        /// With descendants.
+        tree: bool,
+    },
+}
+
+impl SelectArgs {
+    /// What was asked for; `None` when nothing was.
+    #[must_use]
+    pub fn selection(&self) -> Option<Selection> {
+        if self.all {
+            return Some(Selection::All);
+        }
+        let pids: Vec<Pid> = self.pids.iter().chain(&self.pid).copied().collect();
+        if pids.is_empty() && self.name.is_none() {
+            return None;
+        }
+        Some(Selection::Some { pids, name: self.name.clone(), tree: self.tree })
+    }
+}
+
+/// A process number: 1 to 4194304, the highest that Linux gives.
+pub(super) fn parse_pid(text: &str) -> Result<Pid, String> {
+    const HIGHEST: Pid = 1 << 22;
+    match text.parse::<Pid>() {
+        Ok(pid) if (1..=HIGHEST).contains(&pid) => Ok(pid),
+        _ => Err(format!("a process number is 1 to {HIGHEST}")),
+    }
+}

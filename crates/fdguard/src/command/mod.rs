@@ -1,0 +1,32 @@
+//! One file per verb.
+
+use clap::CommandFactory as _;
+
+use crate::cli::{Cli, Command};
+use crate::exit;
+
+mod diff;
+mod pick;
+mod snap;
+mod top;
+
+/// Runs the verb and gives the exit code.
+#[must_use]
+pub fn dispatch(cli: Cli) -> u8 {
+    anstream::ColorChoice::from(cli.color).write_global();
+    let outcome = match cli.command {
+        Command::Snap(args) => snap::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Completions { shell } => completions(shell),
+    };
+    outcome.unwrap_or_else(|error| exit::report(&error))
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
+    crate::output::emit(None, |mut out| {
+        clap_complete::generate(shell, &mut Cli::command(), "fdguard", &mut out);
+        Ok(())
+    })?;
+    Ok(exit::CLEAN)
+}

@@ -1,0 +1,131 @@
+//! `fdguard snap`: what does this process hold right now?
+
+use fdguard_core::{Gap, Snapshot, Summary, Tier};
+use fdguard_probe::{Error as ProbeError, Options, Probe};
+
+use super::pick;
+use crate::cli::{Selection, SnapArgs, Via};
+use crate::exit::{self, Hinted};
+use crate::output;
+use crate::report::{counts, human, json, lsof_fields, rules};
+
+/// What was read, and what of it failed.
+struct Looked {
+    snapshots: Vec<(Snapshot, Summary)>,
+    /// Why some processes are missing; only where others could be read.
+    gaps: Vec<Gap>,
+    /// Whether the answer is one document or a list of them.
+    many: bool,
+    /// Whether everything was asked for: then processes of others are no failure.
+    all: bool,
+}
+
+pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
+    if args.list_rules {
+        output::emit(args.output.as_deref(), |out| rules::write(out, args.json))?;
+        return Ok(exit::CLEAN);
+    }
+    let looked = look(args)?;
+    output::emit(args.output.as_deref(), |out| {
+        let width = if args.output.is_some() { None } else { crate::terminal::width() };
+        match (args.json, args.fields, args.counts) {
+            (true, _, true) => counts::write_json(out, &looked.snapshots, looked.many),
+            (true, _, false) => json::write(out, &looked.snapshots, &looked.gaps, looked.many),
+            (_, true, _) => lsof_fields::write(out, &looked.snapshots, args.null),
+            (_, _, true) => counts::write(out, &looked.snapshots),
+            _ => {
+                let options = human::Options { fds: args.fds, targets: args.targets, width };
+                human::write(out, &looked.snapshots, &looked.gaps, &options)
+            }
+        }
+    })?;
+    Ok(exit_code(args, &looked))
+}
+
+fn exit_code(args: &SnapArgs, looked: &Looked) -> u8 {
+    let in_full = |(snapshot, _): &(Snapshot, Summary)| snapshot.tier > Tier::Radar;
+    let unseen = if looked.all {
+        !looked.snapshots.iter().any(in_full)
+    } else {
+        !looked.gaps.is_empty() || !looked.snapshots.iter().all(in_full)
+    };
+    // A count is all that --counts asks for, and the radar has it.
+    let counted = args.counts && looked.snapshots.iter().all(|(snapshot, _)| snapshot.count.is_some());
+    if unseen && !counted {
+        return exit::COULD_NOT_LOOK;
+    }
+    let failing = args.fail_on.is_some_and(|level| {
+        let lints = looked.snapshots.iter().flat_map(|(_, summary)| &summary.lints);
+        lints.into_iter().any(|hit| hit.severity >= level.into())
+    });
+    if failing { exit::FINDINGS } else { exit::CLEAN }
+}
+
+fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
+    if let Some(path) = &args.from {
+        let snapshots = super::diff::read_file(path)?;
+        let many = snapshots.len() != 1;
+        return Ok(Looked { snapshots: summarized(snapshots), gaps: Vec::new(), many, all: false });
+    }
+    let Some(selection) = args.select.selection() else {
+        return Err(Hinted::usage("no process named", "fdguard snap PID, or --name NAME, --all, --from FILE").into());
+    };
+    let probe = Probe::new()?;
+    let pids = pick::pick(&probe, &selection)?;
+    let options = Options { peers: !args.no_peers && !args.counts, ..Options::default() };
+    let all = selection == Selection::All;
+    let many = all || pids.len() != 1 || matches!(selection, Selection::Some { tree: true, .. });
+    if let ([pid], false) = (pids.as_slice(), many) {
+        let snapshot = match args.via {
+            Via::Proc => probe.snapshot(*pid, options)?,
+            Via::Lsof => lsof(&[*pid])?.pop().ok_or(ProbeError::NoSuchProcess(*pid))?,
+        };
+        return Ok(Looked { snapshots: summarized(vec![snapshot]), gaps: Vec::new(), many, all });
+    }
+    let results = match args.via {
+        Via::Proc => probe.snapshots(&pids, options),
+        Via::Lsof => lsof(&pids)?.into_iter().map(Ok).collect(),
+    };
+    let (snapshots, gaps) = sort_out(results, all)?;
+    Ok(Looked { snapshots: summarized(snapshots), gaps, many, all })
+}
+
+fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Snapshot>> {
+    let _ = pids;
+    Err(Hinted::look("--via lsof is not built yet", "").into())
+}
+
+fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {
+    snapshots
+        .into_iter()
+        .map(|snapshot| {
+            let summary = Summary::of(&snapshot);
+            (snapshot, summary)
+        })
+        .collect()
+}
+
+/// Splits results into what was read and why the rest was not. Of everything, processes that have no
+/// descriptors or ended meanwhile are not missed; of named ones they are.
+fn sort_out(
+    results: Vec<Result<Snapshot, ProbeError>>,
+    all: bool,
+) -> anyhow::Result<(Vec<Snapshot>, Vec<Gap>)> {
+    let mut snapshots = Vec::new();
+    let mut gaps = Vec::new();
+    let mut first_error = None;
+    for result in results {
+        match result {
+            Ok(snapshot) => snapshots.push(snapshot),
+            Err(ProbeError::KernelThread(_) | ProbeError::Zombie { .. } | ProbeError::Vanished(_) | ProbeError::NoSuchProcess(_)) if all => {}
+            Err(error) => {
+                gaps.push(Gap::new(error.to_string(), "it could not be read", "see fdguard top for what runs now"));
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    match first_error {
+        Some(error) if snapshots.is_empty() => Err(error.into()),
+        _ => Ok((snapshots, gaps)),
+    }
+}

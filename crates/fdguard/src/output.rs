@@ -1,0 +1,50 @@
+//! Where results go: stdout, or a file that appears whole or not at all.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+/// Writes a result by `write`: to `file` when one is given, else to stdout.
+pub fn emit(file: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    match file {
+        None => {
+            let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+            write(&mut out)?;
+            out.flush()?;
+            Ok(())
+        }
+        Some(path) => write_file(path, write).with_context(|| path.display().to_string()),
+    }
+}
+
+/// Readers of the file never see half of it: it is written beside and renamed. What is no regular
+/// file (`/dev/stderr`, a pipe) is written to as it is.
+fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    if path.metadata().is_ok_and(|meta| !meta.is_file()) {
+        let mut out = BufWriter::new(std::fs::OpenOptions::new().write(true).open(path)?);
+        write(&mut out)?;
+        out.flush()?;
+        return Ok(());
+    }
+    let beside = beside(path);
+    let written = fill(&beside, write).and_then(|()| Ok(std::fs::rename(&beside, path)?));
+    if written.is_err() {
+        // The error that matters is the one we have.
+        drop(std::fs::remove_file(&beside));
+    }
+    written
+}
+
+fn fill(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, std::fs::File::create(path)?);
+    write(&mut out)?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    Ok(())
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}
