@@ -263,7 +263,8 @@ impl Detail {
     /// Reads a stored detail back, guided by the class beside it.
     pub fn from_json(class: &Class, value: serde_json::Value) -> Result<Self, serde_json::Error> {
         use serde_json::from_value as read;
-        if value.is_null() {
+        // What could not be read is written as an empty object, whatever the class.
+        if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
             return Ok(Self::Fields(Fields::default()));
         }
         Ok(match class {

@@ -175,3 +175,6 @@ impl Stored {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,8 @@ pub mod lint;
 pub mod pattern;
 pub mod snapshot;
 pub mod summary;
+#[cfg(test)]
+mod testing;
 pub mod text;
 pub mod wall;
 

@@ -1,7 +1,8 @@
 //! Sockets whose peer hung up and that nobody closed.
 
-use super::{Lint, Severity, Suspicion};
-use crate::{Class, Snapshot, TcpState};
+use super::wording::{groups, most_common};
+use super::{Lint, Severity, Suspicion, entries, fds_of};
+use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
 /// Fewer may just be on their way to being closed.
 const PILE: usize = 5;
@@ -17,21 +18,96 @@ pub(super) const LINT: Lint = Lint {
 };
 
 fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
-    let fds: Vec<_> = snapshot
-        .fds
-        .iter()
-        .flatten()
+    let held: Vec<_> = entries(snapshot)
         .filter(|entry| entry.class == Class::Tcp(TcpState::CloseWait))
-        .map(|entry| entry.fd)
         .collect();
-    if fds.len() < PILE {
+    if held.len() < PILE {
         return Vec::new();
     }
-    vec![Suspicion {
-        message: format!(
-            "{} connections were closed by the peer and are still held",
-            fds.len()
-        ),
-        fds,
-    }]
+    let mut message = format!(
+        "{} connections were closed by the peer and are still held",
+        held.len()
+    );
+    let peers = peers(&held);
+    if !peers.is_empty() {
+        message.push_str(": ");
+        message.push_str(&groups(&peers, "with "));
+    }
+    vec![Suspicion::new(message, fds_of(&held))]
+}
+
+/// The remote addresses, most common first. A server's clients each come from a port of their
+/// own: where no address repeats, the host without the port says more.
+fn peers(held: &[&FdEntry]) -> Vec<(String, usize)> {
+    let remotes = || held.iter().filter_map(|entry| remote(entry));
+    let by_address = most_common(remotes().map(str::to_owned));
+    if by_address.first().is_some_and(|(_, count)| *count > 1) {
+        return by_address;
+    }
+    most_common(remotes().map(|address| {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        host.to_owned()
+    }))
+}
+
+fn remote(entry: &FdEntry) -> Option<&str> {
+    match &entry.detail {
+        Detail::Inet(inet) => inet.remote.as_deref(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::TcpState::{CloseWait, Established};
+    use crate::testing::{radar, snapshot, tcp};
+
+    #[test]
+    fn r33_a_pile_names_the_servers_that_hung_up() {
+        let mut fds: Vec<_> = (10..14)
+            .map(|fd| tcp(fd, CloseWait, Some("10.0.0.7:443")))
+            .collect();
+        fds.push(tcp(20, CloseWait, Some("10.0.0.8:443")));
+        let found = check(&snapshot(fds));
+        assert_eq!(
+            found[0].message,
+            "5 connections were closed by the peer and are still held: \
+             4 with 10.0.0.7:443, 1 with 10.0.0.8:443"
+        );
+        assert_eq!(found[0].fds, [10, 11, 12, 13, 20]);
+    }
+
+    #[test]
+    fn r33_clients_on_ports_of_their_own_are_grouped_by_host() {
+        let fds = (0..6)
+            .map(|n| {
+                tcp(
+                    10 + n,
+                    CloseWait,
+                    Some(&format!("[fd00::5]:{}", 40_000 + n)),
+                )
+            })
+            .collect();
+        let found = check(&snapshot(fds));
+        assert!(
+            found[0].message.ends_with(": 6 with [fd00::5]"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn r33_unknown_addresses_are_left_out_of_the_sentence() {
+        let fds = (0..5).map(|n| tcp(10 + n, CloseWait, None)).collect();
+        let found = check(&snapshot(fds));
+        assert!(found[0].message.ends_with("still held"), "{found:?}");
+    }
+
+    #[test]
+    fn r33_a_few_on_their_way_out_are_no_pile() {
+        let mut fds: Vec<_> = (10..14).map(|fd| tcp(fd, CloseWait, None)).collect();
+        fds.extend((20..40).map(|fd| tcp(fd, Established, None)));
+        assert!(check(&snapshot(fds)).is_empty());
+        assert!(check(&radar(900)).is_empty());
+    }
 }

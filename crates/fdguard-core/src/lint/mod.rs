@@ -5,9 +5,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Fd, Snapshot};
+use crate::{Class, Detail, Fd, FdEntry, Snapshot, TcpState};
 
 mod close_wait_pile;
+mod dead_pidfd;
+mod deleted_wal;
+mod epoll_ghost;
+mod fd_number_past_1024;
+mod inherited_listener;
+mod lock_drop_risk;
+mod missing_cloexec;
+mod near_soft_limit;
+mod several_writers;
+mod stdio_slot;
+mod unbound_socket_pile;
+mod widowed_pipe;
+mod wording;
 
 /// How much a lint matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,7 +39,7 @@ pub enum Severity {
 pub struct Lint {
     /// Name in JSON, on the command line and of its page in the guide.
     pub id: &'static str,
-    /// How much it matters.
+    /// How much it matters, unless a single suspicion says otherwise.
     pub severity: Severity,
     /// One line: what it looks for.
     pub summary: &'static str,
@@ -47,6 +60,29 @@ pub struct Suspicion {
     pub message: String,
     /// The descriptors.
     pub fds: Vec<Fd>,
+    /// How much this one matters, where that differs from its lint.
+    pub severity: Option<Severity>,
+}
+
+impl Suspicion {
+    /// A suspicion that matters as much as its lint does.
+    #[must_use]
+    pub fn new(message: String, fds: Vec<Fd>) -> Self {
+        Self {
+            message,
+            fds,
+            severity: None,
+        }
+    }
+
+    /// The same, mattering more or less than its lint.
+    #[must_use]
+    pub fn at(self, severity: Severity) -> Self {
+        Self {
+            severity: Some(severity),
+            ..self
+        }
+    }
 }
 
 /// A suspicion with the rule that raised it, as it is reported.
@@ -65,9 +101,23 @@ pub struct LintHit {
 }
 
 /// Every lint: the one table that `--list-rules`, JSON and the guide read.
-pub const LINTS: &[Lint] = &[close_wait_pile::LINT];
+pub const LINTS: &[Lint] = &[
+    close_wait_pile::LINT,
+    dead_pidfd::LINT,
+    deleted_wal::LINT,
+    epoll_ghost::LINT,
+    fd_number_past_1024::LINT,
+    inherited_listener::LINT,
+    lock_drop_risk::LINT,
+    missing_cloexec::LINT,
+    near_soft_limit::LINT,
+    several_writers::LINT,
+    stdio_slot::LINT,
+    unbound_socket_pile::LINT,
+    widowed_pipe::LINT,
+];
 
-/// Runs every lint, the gravest first. Without a list of descriptors there is nothing to judge.
+/// Runs every lint, the gravest first. Without a list of descriptors only the count can be judged.
 #[must_use]
 pub fn check(snapshot: &Snapshot) -> Vec<LintHit> {
     let mut hits: Vec<LintHit> = LINTS
@@ -75,7 +125,7 @@ pub fn check(snapshot: &Snapshot) -> Vec<LintHit> {
         .flat_map(|lint| {
             (lint.check)(snapshot).into_iter().map(|found| LintHit {
                 rule: lint.id,
-                severity: lint.severity,
+                severity: found.severity.unwrap_or(lint.severity),
                 message: found.message,
                 fds: found.fds,
                 fix: lint.fix,
@@ -84,4 +134,95 @@ pub fn check(snapshot: &Snapshot) -> Vec<LintHit> {
         .collect();
     hits.sort_by_key(|hit| std::cmp::Reverse(hit.severity));
     hits
+}
+
+/// The descriptors that were seen; none in the radar tier.
+fn entries(snapshot: &Snapshot) -> impl Iterator<Item = &FdEntry> {
+    snapshot.fds.iter().flatten()
+}
+
+fn fds_of(entries: &[&FdEntry]) -> Vec<Fd> {
+    entries.iter().map(|entry| entry.fd).collect()
+}
+
+/// Whether it accepts connections.
+fn is_listener(entry: &FdEntry) -> bool {
+    match &entry.detail {
+        Detail::Unix(unix) => unix.state.as_deref() == Some("listening"),
+        _ => entry.class == Class::Tcp(TcpState::Listen),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::{LINTS, Severity, check};
+    use crate::testing::{file, pidfd, radar, snapshot, stdio};
+    use crate::{Class, Snapshot};
+
+    #[test]
+    fn every_id_is_kebab_case_and_there_only_once() {
+        let ids: BTreeSet<&str> = LINTS.iter().map(|lint| lint.id).collect();
+        assert_eq!(ids.len(), LINTS.len());
+        for id in ids {
+            let word = |word: &str| {
+                !word.is_empty()
+                    && word
+                        .bytes()
+                        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+            };
+            assert!(id.split('-').all(word), "{id}");
+        }
+    }
+
+    #[test]
+    fn every_lint_has_its_page_and_every_page_its_lint() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/rules");
+        let pages: BTreeSet<String> = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|page| page.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let expected: BTreeSet<String> =
+            LINTS.iter().map(|lint| format!("{}.md", lint.id)).collect();
+        assert_eq!(pages, expected);
+        for lint in LINTS {
+            let page = std::fs::read_to_string(folder.join(format!("{}.md", lint.id))).unwrap();
+            assert!(page.starts_with(&format!("# {}\n", lint.id)), "{}", lint.id);
+            assert!(page.contains(lint.requirement), "{}: R-number", lint.id);
+            if let Some(cwe) = lint.cwe {
+                assert!(page.contains(&format!("CWE-{cwe}")), "{}: CWE", lint.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_gravest_hit_comes_first_whatever_the_order_of_the_table() {
+        let mut fds = stdio();
+        fds.push(pidfd(7, Some(false), None));
+        fds.push(file(4, Class::SqliteWal, "/srv/state.db-wal").deleted());
+        let hits = check(&snapshot(fds));
+        let rules: Vec<&str> = hits.iter().map(|hit| hit.rule).collect();
+        assert_eq!(rules, ["deleted-wal", "dead-pidfd"]);
+    }
+
+    #[test]
+    fn a_suspicion_may_matter_more_than_its_lint() {
+        let mut starved = radar(1000);
+        starved.limits.soft = Some(1024);
+        let hits = check(&starved);
+        assert_eq!(hits[0].rule, "near-soft-limit");
+        assert_eq!(hits[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn an_ordinary_daemon_and_a_quiet_radar_raise_nothing() {
+        assert_eq!(check(&snapshot(stdio())), []);
+        let unknown = Snapshot {
+            count: None,
+            ..radar(0)
+        };
+        assert_eq!(check(&unknown), []);
+    }
 }

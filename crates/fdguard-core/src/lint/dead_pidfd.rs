@@ -1,0 +1,90 @@
+//! Handles of processes that have ended.
+
+use super::wording::{counted, groups, most_common, numbers};
+use super::{Lint, Severity, Suspicion, entries, fds_of};
+use crate::detail::Pidfd;
+use crate::{Detail, FdEntry, Snapshot};
+
+pub(super) const LINT: Lint = Lint {
+    id: "dead-pidfd",
+    severity: Severity::Warning,
+    summary: "process handles whose process has ended",
+    cwe: Some(775),
+    requirement: "R4",
+    fix: "close the pidfd as soon as the exit status was collected, on the error path too",
+    check,
+};
+
+fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+    // One is enough: a pidfd turns readable when its process ends, so whoever waits on it knows.
+    let dead: Vec<_> = entries(snapshot)
+        .filter(|entry| handle(entry).is_some_and(|pidfd| pidfd.alive == Some(false)))
+        .collect();
+    if dead.is_empty() {
+        return Vec::new();
+    }
+    let fds = fds_of(&dead);
+    let whose = if dead.len() == 1 {
+        "its process"
+    } else {
+        "their processes"
+    };
+    let mut message = format!(
+        "{} ({}) still held after {whose} ended",
+        counted(dead.len(), "pidfd"),
+        numbers(&fds)
+    );
+    let commands = most_common(dead.iter().filter_map(|entry| {
+        let command = handle(entry)?.command.as_ref()?;
+        Some(command.to_lossy().into_owned())
+    }));
+    if !commands.is_empty() {
+        message.push_str(": ");
+        message.push_str(&groups(&commands, "× "));
+    }
+    vec![Suspicion::new(message, fds)]
+}
+
+fn handle(entry: &FdEntry) -> Option<&Pidfd> {
+    match &entry.detail {
+        Detail::Pidfd(pidfd) => Some(pidfd),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::testing::{pidfd, radar, snapshot};
+
+    #[test]
+    fn r4_handles_of_ended_processes_are_one_group() {
+        let fds = vec![
+            pidfd(7, Some(false), Some("npm")),
+            pidfd(8, Some(false), None),
+            pidfd(9, Some(true), Some("node")),
+        ];
+        let found = check(&snapshot(fds));
+        assert_eq!(
+            found[0].message,
+            "2 pidfds (7-8) still held after their processes ended: 1 × npm"
+        );
+        assert_eq!(found[0].fds, [7, 8]);
+    }
+
+    #[test]
+    fn r4_a_single_one_is_enough() {
+        let found = check(&snapshot(vec![pidfd(7, Some(false), None)]));
+        assert_eq!(
+            found[0].message,
+            "1 pidfd (7) still held after its process ended"
+        );
+    }
+
+    #[test]
+    fn r4_live_and_unknown_processes_are_quiet() {
+        let fds = vec![pidfd(7, Some(true), None), pidfd(8, None, None)];
+        assert!(check(&snapshot(fds)).is_empty());
+        assert!(check(&radar(900)).is_empty());
+    }
+}

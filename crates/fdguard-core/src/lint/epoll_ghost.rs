@@ -1,0 +1,87 @@
+//! Files that an epoll instance still watches although their number was closed.
+
+use super::wording::{counted, numbers};
+use super::{Lint, Severity, Suspicion, entries};
+use crate::detail::Eventpoll;
+use crate::{Detail, Fd, Snapshot};
+
+pub(super) const LINT: Lint = Lint {
+    id: "epoll-ghost",
+    severity: Severity::Warning,
+    summary: "epoll registrations whose file is no longer at the number it was registered by",
+    cwe: Some(910),
+    requirement: "R40",
+    fix: "EPOLL_CTL_DEL before close; and find the duplicate (dup, fork, a passed descriptor) that keeps the file open",
+    check,
+};
+
+fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+    entries(snapshot)
+        .filter_map(|entry| match &entry.detail {
+            Detail::Eventpoll(epoll) if epoll.ghosts > 0 => {
+                Some(Suspicion::new(sentence(entry.fd, epoll), vec![entry.fd]))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn sentence(fd: Fd, epoll: &Eventpoll) -> String {
+    // A reader may know how many there are without knowing which.
+    let which = if epoll.ghost_fds.is_empty() {
+        String::new()
+    } else {
+        format!(" (registered as {})", numbers(&epoll.ghost_fds))
+    };
+    let count = usize::try_from(epoll.ghosts).unwrap_or(usize::MAX);
+    format!(
+        "epoll {fd} still watches {}{which}: closed here, kept open by a duplicate, \
+         and its events arrive under a number that is free or means something else",
+        counted(count, "ghost"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::testing::{entry, epoll, radar, snapshot};
+    use crate::{Class, Detail};
+
+    #[test]
+    fn r40_a_ghost_is_named_with_its_epoll() {
+        let found = check(&snapshot(vec![epoll(5, 4, &[9, 12]), epoll(6, 3, &[])]));
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0]
+                .message
+                .starts_with("epoll 5 still watches 2 ghosts (registered as 9, 12): "),
+            "{}",
+            found[0].message
+        );
+        assert_eq!(found[0].fds, [5]);
+    }
+
+    #[test]
+    fn r40_ghosts_without_numbers_are_still_counted() {
+        let mut nameless = epoll(5, 4, &[9]);
+        if let Detail::Eventpoll(epoll) = &mut nameless.detail {
+            epoll.ghost_fds.clear();
+        }
+        let found = check(&snapshot(vec![nameless]));
+        assert!(
+            found[0]
+                .message
+                .starts_with("epoll 5 still watches 1 ghost: "),
+            "{}",
+            found[0].message
+        );
+    }
+
+    #[test]
+    fn r40_an_epoll_without_ghosts_or_without_detail_is_quiet() {
+        let mut unread = entry(6, Class::Eventpoll);
+        unread.detail = Detail::Fields(crate::detail::Fields::default());
+        assert!(check(&snapshot(vec![epoll(5, 10, &[]), unread])).is_empty());
+        assert!(check(&radar(900)).is_empty());
+    }
+}

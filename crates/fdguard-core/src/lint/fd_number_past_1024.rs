@@ -1,0 +1,69 @@
+//! Descriptor numbers that `select()` cannot name.
+
+use super::wording::counted;
+use super::{Lint, Severity, Suspicion, entries};
+use crate::wall::FD_SETSIZE;
+use crate::{Fd, Snapshot};
+
+pub(super) const LINT: Lint = Lint {
+    id: "fd-number-past-1024",
+    severity: Severity::Warning,
+    summary: "descriptor numbers of 1024 and more, which select() cannot handle",
+    cwe: Some(787),
+    requirement: "R7",
+    fix: "use poll or epoll (Python: selectors, not select.select); raising the limit makes this worse, not better",
+    check,
+};
+
+/// Looks at numbers that are open now. A wide table only says that one was open once: that is
+/// history, and the summary tells it as `crossed_1024`.
+fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+    let past: Vec<Fd> = entries(snapshot)
+        .map(|entry| entry.fd)
+        .filter(|fd| u64::from(*fd) >= FD_SETSIZE)
+        .collect();
+    let Some(highest) = past.iter().max() else {
+        return Vec::new();
+    };
+    let message = format!(
+        "{} past {}, the highest is {highest}: select() on one fails, \
+         or writes outside its set, whatever the limit is",
+        counted(past.len(), "descriptor number"),
+        FD_SETSIZE - 1,
+    );
+    vec![Suspicion::new(message, past)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::testing::{entry, radar, snapshot};
+    use crate::{Class, Snapshot};
+
+    #[test]
+    fn r7_a_single_high_number_is_enough_however_few_are_open() {
+        let fds = vec![entry(3, Class::Regular), entry(1024, Class::Udp)];
+        let found = check(&snapshot(fds));
+        assert_eq!(found[0].fds, [1024]);
+        assert_eq!(
+            found[0].message,
+            "1 descriptor number past 1023, the highest is 1024: select() on one fails, \
+             or writes outside its set, whatever the limit is"
+        );
+    }
+
+    #[test]
+    fn r7_the_last_number_that_fits_is_quiet() {
+        assert!(check(&snapshot(vec![entry(1023, Class::Udp)])).is_empty());
+    }
+
+    #[test]
+    fn r7_a_wide_table_or_a_high_count_alone_is_no_finding() {
+        let wide = Snapshot {
+            table_size: Some(4096),
+            ..snapshot(vec![entry(3, Class::Udp)])
+        };
+        assert!(check(&wide).is_empty());
+        assert!(check(&radar(5000)).is_empty());
+    }
+}
