@@ -25,4 +25,4 @@ pub use launch::{NOBODY, run_as};
 pub use locate::{c_victim, victim_path};
 pub use report::{Report, next_line, number, own_numbers, text};
 pub use requirement::{have, is_root, skip};
-pub use victim::{Launch, Namespace, Victim};
+pub use victim::{Launch, Namespace, Victim, listed};

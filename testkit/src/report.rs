@@ -91,6 +91,12 @@ impl Report {
         self.holdings.len()
     }
 
+    /// The highest number held.
+    #[must_use]
+    pub fn highest(&self) -> Option<u32> {
+        self.holdings.iter().map(|holding| holding.fd).max()
+    }
+
     /// Closes the descriptor that was held last, but never a standard stream.
     pub fn release_last(&mut self) -> bool {
         let released = self.kept.pop().is_some();

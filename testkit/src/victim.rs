@@ -261,7 +261,9 @@ impl Drop for Victim {
     }
 }
 
-fn listed(pid: u32) -> Vec<u32> {
+/// The numbers that `/proc` lists for a process, sorted.
+#[must_use]
+pub fn listed(pid: u32) -> Vec<u32> {
     let listing = fs::read_dir(format!("/proc/{pid}/fd")).expect("the victim's table");
     let mut numbers: Vec<u32> = listing
         .map(|entry| entry.expect("entry of the table").file_name())
