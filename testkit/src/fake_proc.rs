@@ -100,14 +100,12 @@ pub struct FakeProcess<'tree> {
 
 impl FakeProcess<'_> {
     /// Its command name: any bytes, parentheses and spaces too.
-    #[must_use]
     pub fn comm(mut self, comm: impl AsRef<[u8]>) -> Self {
         self.comm = comm.as_ref().to_vec();
         self.written()
     }
 
     /// Its arguments: any bytes.
-    #[must_use]
     pub fn cmdline(self, args: &[&[u8]]) -> Self {
         let joined: Vec<u8> = args
             .iter()
@@ -117,62 +115,53 @@ impl FakeProcess<'_> {
     }
 
     /// Its state letter: `Z` for a zombie.
-    #[must_use]
     pub fn state(mut self, state: char) -> Self {
         self.state = state;
         self.written()
     }
 
     /// Its parent's number.
-    #[must_use]
     pub fn parent(mut self, pid: u32) -> Self {
         self.parent = pid;
         self.written()
     }
 
     /// Its user.
-    #[must_use]
     pub fn uid(mut self, uid: u32) -> Self {
         self.uid = uid;
         self.written()
     }
 
     /// When it started, in clock ticks after boot.
-    #[must_use]
     pub fn start_ticks(mut self, ticks: u64) -> Self {
         self.start_ticks = ticks;
         self.written()
     }
 
     /// `FDSize` of its status.
-    #[must_use]
     pub fn table_size(mut self, size: u32) -> Self {
         self.table_size = size;
         self.written()
     }
 
     /// Its limits on open files, as the kernel writes them: a number or `unlimited`.
-    #[must_use]
     pub fn limits(mut self, soft: &str, hard: &str) -> Self {
         (self.soft, self.hard) = (soft.to_owned(), hard.to_owned());
         self.written()
     }
 
     /// A descriptor with its link (any bytes) and its fdinfo text.
-    #[must_use]
     pub fn fd(self, fd: u32, link: impl AsRef<[u8]>, fdinfo: &str) -> Self {
         self.fd_without_info(fd, link)
             .file(&format!("fdinfo/{fd}"), fdinfo)
     }
 
     /// A descriptor whose fdinfo file is missing.
-    #[must_use]
     pub fn fd_without_info(self, fd: u32, link: impl AsRef<[u8]>) -> Self {
         self.odd_fd(fd.to_string(), link)
     }
 
     /// An entry of `fd` whose name is no number, or no text.
-    #[must_use]
     pub fn odd_fd(self, name: impl AsRef<[u8]>, link: impl AsRef<[u8]>) -> Self {
         let name = OsStr::from_bytes(name.as_ref());
         symlink(
@@ -184,7 +173,6 @@ impl FakeProcess<'_> {
     }
 
     /// Writes any other file of the process, or another text for one of the usual.
-    #[must_use]
     pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
         let path = self.dir.join(name);
         fs::create_dir_all(path.parent().expect("folder of the file")).expect("folder");
@@ -193,7 +181,6 @@ impl FakeProcess<'_> {
     }
 
     /// Removes a file or a whole folder of the process.
-    #[must_use]
     pub fn without(self, name: &str) -> Self {
         let path = self.dir.join(name);
         if path.is_dir() {
@@ -206,7 +193,6 @@ impl FakeProcess<'_> {
 
     /// Takes away every permission from a file or folder, such as `fd`. Root reads it all the
     /// same: look as another user, with [`crate::run_as`].
-    #[must_use]
     pub fn denied(self, name: &str) -> Self {
         let path = self.dir.join(name);
         fs::set_permissions(&path, Permissions::from_mode(0o000)).expect("permissions");

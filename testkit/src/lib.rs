@@ -23,6 +23,6 @@ pub use fake_proc::{FakeProc, FakeProcess};
 pub use holding::Holding;
 pub use launch::{NOBODY, run_as};
 pub use locate::{c_victim, victim_path};
-pub use report::{Report, next_line, number, own_numbers, text};
+pub use report::{Report, next_line, number, text};
 pub use requirement::{have, is_root, skip};
 pub use victim::{Launch, Namespace, Victim, listed};

@@ -149,25 +149,6 @@ pub fn number(fd: impl AsFd) -> u32 {
     fd.as_fd().as_raw_fd().unsigned_abs()
 }
 
-/// The numbers in the calling process's table as `/proc` lists them, sorted, without the one
-/// that does the listing.
-pub fn own_numbers() -> io::Result<Vec<u32>> {
-    let mut numbers = Vec::new();
-    let listing = rustix::fs::Dir::new(rustix::fs::open(
-        "/proc/self/fd",
-        OFlags::DIRECTORY | OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )?)?;
-    let own = number(listing.fd()?);
-    for entry in listing {
-        let entry = entry?;
-        let name = entry.file_name().to_str().unwrap_or_default();
-        numbers.extend(name.parse::<u32>().ok().filter(|fd| *fd != own));
-    }
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
 /// A path as the contract writes it: a string, or `{"bytes": base64}` where it is not UTF-8.
 #[must_use]
 pub fn text(path: &Path) -> Value {

@@ -17,8 +17,8 @@ use crate::{Holding, c_victim, launch, victim_path};
 pub enum Namespace {
     /// Its own network: no address, no other sockets.
     Net,
-    /// Its own process numbers: the victim is number 1 and says so; [`Victim::pid`] is the outer
-    /// number.
+    /// Its own process numbers: the victim is number 1, says so, and also names itself so in what
+    /// it holds (peers, process handles); [`Victim::pid`] is the outer number.
     Pid,
     /// Its own mounts.
     Mount,

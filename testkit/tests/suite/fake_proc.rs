@@ -11,8 +11,7 @@ const INFO: &str = "pos:\t0\nflags:\t0100002\nmnt_id:\t30\nino:\t5\n";
 #[test]
 fn a_process_has_what_was_written() {
     let mut tree = FakeProc::new();
-    let _process = tree
-        .process(77)
+    tree.process(77)
         .comm("od) d (name")
         .cmdline(&[b"prog", b"\xff\xfe"])
         .uid(1001)
@@ -41,7 +40,7 @@ fn a_process_has_what_was_written() {
 #[test]
 fn stat_and_limits_have_as_many_columns_as_the_kernel_writes() {
     let mut tree = FakeProc::new();
-    let _process = tree.process(1);
+    tree.process(1);
     let columns = |text: &str| text.rsplit(')').next().unwrap().split_whitespace().count();
     let fake = fs::read_to_string(tree.root().join("1/stat")).unwrap();
     let real = fs::read_to_string("/proc/self/stat").unwrap();
@@ -57,7 +56,7 @@ fn a_denied_folder_cannot_be_listed_by_others() {
         return skip("needs root to become somebody else");
     }
     let mut tree = FakeProc::new();
-    let _process = tree.process(5).fd(0, "/dev/null", INFO).denied("fd");
+    tree.process(5).fd(0, "/dev/null", INFO).denied("fd");
     let listed = |name: &str| {
         let mut ls = Command::new("ls");
         ls.arg(tree.root().join("5").join(name));
