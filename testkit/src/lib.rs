@@ -1,1 +1,28 @@
-//! stub
+//! Victims that hold known descriptors, and the harness that asks them.
+//!
+//! The victim is the oracle: a small program opens descriptors it knows everything about, prints
+//! one line of JSON with what it holds, and blocks on its standard input until that ends. A test
+//! starts it with [`Victim`], looks at it with the tool, and compares with
+//! [`Holding::disagreements`]. [`FakeProc`] makes process trees that no kernel would show.
+
+#![expect(
+    clippy::expect_used,
+    reason = "a harness for tests: a broken precondition must stop the test at that line"
+)]
+
+mod fake_proc;
+mod holding;
+mod launch;
+mod locate;
+mod report;
+mod requirement;
+pub mod sys;
+mod victim;
+
+pub use fake_proc::{FakeProc, FakeProcess};
+pub use holding::Holding;
+pub use launch::{NOBODY, run_as};
+pub use locate::{c_victim, victim_path};
+pub use report::{Report, next_line, number, text};
+pub use requirement::{have, is_root, skip};
+pub use victim::{Launch, Namespace, Victim, listed};

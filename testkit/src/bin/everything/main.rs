@@ -1,0 +1,40 @@
+//! Holds at least one descriptor of everything that the kernel offers and says what each one is.
+//! What the kernel refuses here is listed under `refused` instead.
+
+mod device;
+mod event;
+mod file;
+mod inet;
+mod kernel;
+mod lock;
+mod name;
+mod pipe;
+mod process;
+mod socket;
+mod sqlite;
+mod unix;
+
+use std::env;
+use std::io;
+
+use testkit::Report;
+
+fn main() -> io::Result<()> {
+    let folder = env::temp_dir().canonicalize()?;
+    let mut report = Report::new()?;
+    file::open(&mut report, &folder)?;
+    name::open(&mut report, &folder)?;
+    lock::open(&mut report, &folder)?;
+    sqlite::open(&mut report, &folder)?;
+    device::open(&mut report)?;
+    pipe::open(&mut report, &folder)?;
+    inet::open(&mut report)?;
+    unix::open(&mut report, &folder)?;
+    socket::open(&mut report)?;
+    event::open(&mut report, &folder)?;
+    let children = process::open(&mut report)?;
+    let queue = kernel::open(&mut report, &folder)?;
+    report.announce_and_wait()?;
+    kernel::clean_up(queue)?;
+    process::clean_up(children)
+}

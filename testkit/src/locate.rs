@@ -1,0 +1,110 @@
+//! Where the built victims are, and building those that are missing or stale.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use rustix::fs::FlockOperation;
+
+/// The built victim of this name. Builds all victims first when it is missing or older than its
+/// sources; at most once a process, and one process at a time.
+#[must_use]
+pub fn victim_path(name: &str) -> PathBuf {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    let dir = profile_dir();
+    let path = dir.join(name);
+    if !is_fresh(&path) {
+        BUILT.get_or_init(|| {
+            let lock = File::create(dir.join(".victims.lock")).expect("lock file");
+            rustix::fs::flock(&lock, FlockOperation::LockExclusive).expect("lock");
+            if !is_fresh(&path) {
+                build(&dir);
+            }
+        });
+    }
+    assert!(path.is_file(), "{} is not a victim", path.display());
+    path
+}
+
+/// The built victim of this name from the folder `c`, compiled when it is missing or stale.
+#[must_use]
+pub fn c_victim(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
+    let path = profile_dir().join(format!("{name}-c"));
+    if modified(&path).is_some_and(|built| Some(built) >= modified(&source)) {
+        return path;
+    }
+    // Others may compile the same at the same time: each to its own name, the rename is atomic.
+    let scratch = tempfile::tempdir_in(profile_dir()).expect("scratch folder");
+    let output = scratch.path().join(name);
+    let status = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-o"])
+        .args([&output, &source])
+        .status()
+        .expect("a C compiler named cc");
+    assert!(status.success(), "cc {}: {status}", source.display());
+    fs::rename(&output, &path).expect("putting the victim in place");
+    path
+}
+
+/// The folder with the binaries of the profile that the running test was built in:
+/// `target/debug` for `target/debug/deps/test-123`.
+fn profile_dir() -> PathBuf {
+    let exe = env::current_exe().expect("path of the running test");
+    let dir = exe.parent().expect("folder of the running test");
+    if dir.ends_with("deps") || dir.ends_with("examples") {
+        dir.parent().expect("folder of the profile").to_owned()
+    } else {
+        dir.to_owned()
+    }
+}
+
+/// Whether the binary exists and none of the sources in cargo's dep-info file is newer.
+fn is_fresh(path: &Path) -> bool {
+    let Some(built) = modified(path) else {
+        return false;
+    };
+    let Ok(info) = fs::read_to_string(path.with_extension("d")) else {
+        return false;
+    };
+    let Some((_, sources)) = info.split_once(": ") else {
+        return false;
+    };
+    // make's syntax: a space inside a name is escaped
+    sources
+        .trim_end()
+        .replace("\\ ", "\0")
+        .split(' ')
+        .map(|source| source.replace('\0', " "))
+        .all(|source| modified(Path::new(&source)).is_some_and(|changed| changed <= built))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|found| found.modified()).ok()
+}
+
+fn build(dir: &Path) {
+    let profile = dir.file_name().and_then(|name| name.to_str());
+    let profile = profile
+        .expect("name of the profile")
+        .replace("debug", "dev");
+    let mut target_dir = dir.parent().expect("folder of the build");
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "-p", "testkit", "--bins", "--profile", &profile]);
+    if !target_dir.join("CACHEDIR.TAG").exists() {
+        // built with --target: one folder more
+        let triple = target_dir.file_name().expect("name of the target");
+        command.arg("--target").arg(triple);
+        target_dir = target_dir.parent().expect("folder of the build");
+    }
+    let status = command
+        .arg("--target-dir")
+        .arg(target_dir)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo");
+    assert!(status.success(), "building the victims: {status}");
+}

@@ -1,0 +1,6 @@
+//! By subject.
+
+mod everything;
+mod fake_proc;
+mod harness;
+mod victims;
