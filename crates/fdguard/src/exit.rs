@@ -28,12 +28,20 @@ pub struct Hinted {
 impl Hinted {
     /// A failure to look.
     pub fn look(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into(), code: COULD_NOT_LOOK }
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+            code: COULD_NOT_LOOK,
+        }
     }
 
     /// A mistake on the command line.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into(), code: USAGE }
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+            code: USAGE,
+        }
     }
 }
 
@@ -57,7 +65,10 @@ pub fn report(error: &anyhow::Error) -> u8 {
         }
         text.push_str(&cause.to_string());
     }
-    let (hint, code) = match (error.downcast_ref::<Hinted>(), error.downcast_ref::<ProbeError>()) {
+    let (hint, code) = match (
+        error.downcast_ref::<Hinted>(),
+        error.downcast_ref::<ProbeError>(),
+    ) {
         (Some(hinted), _) => (Some(hinted.hint.clone()), hinted.code),
         (_, Some(probe)) => (hint_for(probe), COULD_NOT_LOOK),
         _ => (None, COULD_NOT_LOOK),
@@ -79,15 +90,21 @@ fn say(text: &str, hint: Option<&str>) {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<std::io::Error>();
-        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        let json = cause
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind);
         io.map(std::io::Error::kind).or(json) == Some(std::io::ErrorKind::BrokenPipe)
     })
 }
 
 fn hint_for(error: &ProbeError) -> Option<String> {
     let hint = match error {
-        ProbeError::NoSuchProcess(_) => "`fdguard top` lists the processes there are; --name finds one by its command",
-        ProbeError::Vanished(_) => "use --name to find its successor, or look at its parent with --tree",
+        ProbeError::NoSuchProcess(_) => {
+            "`fdguard top` lists the processes there are; --name finds one by its command"
+        }
+        ProbeError::Vanished(_) => {
+            "use --name to find its successor, or look at its parent with --tree"
+        }
         ProbeError::Zombie { .. } => "look at the parent: it should wait for its children",
         ProbeError::KernelThread(_) => "name a process of a user: `fdguard top` lists them",
         ProbeError::NoProc { .. } => "mount it (mount -t proc proc /proc), or use --via lsof",
@@ -121,18 +138,30 @@ fn first_line(error: &clap::Error) -> String {
     let rendered = error.render().to_string();
     let mut lines = rendered.lines();
     let first = lines.next().unwrap_or("wrong arguments");
-    let mut text = first.strip_prefix("error: ").unwrap_or(first).trim().to_owned();
+    let mut text = first
+        .strip_prefix("error: ")
+        .unwrap_or(first)
+        .trim()
+        .to_owned();
     if text.ends_with(':') {
-        let listed: Vec<&str> = lines.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
+        let listed: Vec<&str> = lines
+            .take_while(|line| line.starts_with("  "))
+            .map(str::trim)
+            .collect();
         text = format!("{text} {}", listed.join(", "));
     }
     text
 }
 
 fn usage_hint(error: &clap::Error) -> String {
-    match error.get(ContextKind::SuggestedArg).or_else(|| error.get(ContextKind::SuggestedSubcommand)) {
+    match error
+        .get(ContextKind::SuggestedArg)
+        .or_else(|| error.get(ContextKind::SuggestedSubcommand))
+    {
         Some(ContextValue::String(suggestion)) => format!("did you mean {suggestion}?"),
-        Some(ContextValue::Strings(list)) if !list.is_empty() => format!("did you mean {}?", list.join(" or ")),
+        Some(ContextValue::Strings(list)) if !list.is_empty() => {
+            format!("did you mean {}?", list.join(" or "))
+        }
         _ => "fdguard --help, or fdguard COMMAND --help".to_owned(),
     }
 }

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 /// Writes a result by `write`: to `file` when one is given, else to stdout.
-pub fn emit(file: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub fn emit(
+    file: Option<&Path>,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     match file {
         None => {
             let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
@@ -20,7 +23,10 @@ pub fn emit(file: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> anyhow::R
 
 /// Readers of the file never see half of it: it is written beside and renamed. What is no regular
 /// file (`/dev/stderr`, a pipe) is written to as it is.
-fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     if path.metadata().is_ok_and(|meta| !meta.is_file()) {
         let mut out = BufWriter::new(std::fs::OpenOptions::new().write(true).open(path)?);
         write(&mut out)?;
@@ -36,10 +42,15 @@ fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<
     written
 }
 
-fn fill(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn fill(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, std::fs::File::create(path)?);
     write(&mut out)?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    out.into_inner()
+        .map_err(io::IntoInnerError::into_error)?
+        .sync_all()?;
     Ok(())
 }
 

@@ -9,12 +9,17 @@ mod top;
 
 pub use diff::DiffArgs;
 pub use select::{SelectArgs, Selection};
-pub use snap::SnapArgs;
+pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.
 #[derive(Debug, Parser)]
-#[command(name = "fdguard", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    name = "fdguard",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
 #[command(after_help = EXIT_CODES)]
 pub struct Cli {
     /// When to use colour.
@@ -81,7 +86,9 @@ mod tests {
     #[test]
     fn lsof_fields_with_zeros_is_one_word() {
         let cli = Cli::try_parse_from(["fdguard", "snap", "-F0", "12"]).unwrap();
-        let Command::Snap(snap) = cli.command else { panic!() };
+        let Command::Snap(snap) = cli.command else {
+            panic!()
+        };
         assert!(snap.fields && snap.null);
     }
 

@@ -51,7 +51,11 @@ impl SelectArgs {
         if pids.is_empty() && self.name.is_none() {
             return None;
         }
-        Some(Selection::Some { pids, name: self.name.clone(), tree: self.tree })
+        Some(Selection::Some {
+            pids,
+            name: self.name.clone(),
+            tree: self.tree,
+        })
     }
 }
 

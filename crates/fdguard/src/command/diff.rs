@@ -26,7 +26,11 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
         }
     })?;
     let any = !(delta.opened.is_empty() && delta.closed.is_empty() && delta.changed.is_empty());
-    Ok(if any && args.exit_code { exit::FINDINGS } else { exit::CLEAN })
+    Ok(if any && args.exit_code {
+        exit::FINDINGS
+    } else {
+        exit::CLEAN
+    })
 }
 
 /// A file when there is one of that name, else a process number.
@@ -43,7 +47,11 @@ fn side(text: &str) -> anyhow::Result<Snapshot> {
     }
     match text.parse::<u32>() {
         Ok(pid) if pid > 0 => Ok(Probe::new()?.snapshot(pid, Options::default())?),
-        _ => Err(Hinted::look(format!("{text}: no such file, and no process number"), "fdguard diff --help").into()),
+        _ => Err(Hinted::look(
+            format!("{text}: no such file, and no process number"),
+            "fdguard diff --help",
+        )
+        .into()),
     }
 }
 

@@ -27,14 +27,22 @@ pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
     }
     let looked = look(args)?;
     output::emit(args.output.as_deref(), |out| {
-        let width = if args.output.is_some() { None } else { crate::terminal::width() };
+        let width = if args.output.is_some() {
+            None
+        } else {
+            crate::terminal::width()
+        };
         match (args.json, args.fields, args.counts) {
             (true, _, true) => counts::write_json(out, &looked.snapshots, looked.many),
             (true, _, false) => json::write(out, &looked.snapshots, &looked.gaps, looked.many),
             (_, true, _) => lsof_fields::write(out, &looked.snapshots, args.null),
             (_, _, true) => counts::write(out, &looked.snapshots),
             _ => {
-                let options = human::Options { fds: args.fds, targets: args.targets, width };
+                let options = human::Options {
+                    fds: args.fds,
+                    targets: args.targets,
+                    width,
+                };
                 human::write(out, &looked.snapshots, &looked.gaps, &options)
             }
         }
@@ -50,12 +58,19 @@ fn exit_code(args: &SnapArgs, looked: &Looked) -> u8 {
         !looked.gaps.is_empty() || !looked.snapshots.iter().all(in_full)
     };
     // A count is all that --counts asks for, and the radar has it.
-    let counted = args.counts && looked.snapshots.iter().all(|(snapshot, _)| snapshot.count.is_some());
+    let counted = args.counts
+        && looked
+            .snapshots
+            .iter()
+            .all(|(snapshot, _)| snapshot.count.is_some());
     if unseen && !counted {
         return exit::COULD_NOT_LOOK;
     }
     let failing = args.fail_on.is_some_and(|level| {
-        let lints = looked.snapshots.iter().flat_map(|(_, summary)| &summary.lints);
+        let lints = looked
+            .snapshots
+            .iter()
+            .flat_map(|(_, summary)| &summary.lints);
         lints.into_iter().any(|hit| hit.severity >= level.into())
     });
     if failing { exit::FINDINGS } else { exit::CLEAN }
@@ -65,29 +80,53 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
     if let Some(path) = &args.from {
         let snapshots = super::diff::read_file(path)?;
         let many = snapshots.len() != 1;
-        return Ok(Looked { snapshots: summarized(snapshots), gaps: Vec::new(), many, all: false });
+        return Ok(Looked {
+            snapshots: summarized(snapshots),
+            gaps: Vec::new(),
+            many,
+            all: false,
+        });
     }
     let Some(selection) = args.select.selection() else {
-        return Err(Hinted::usage("no process named", "fdguard snap PID, or --name NAME, --all, --from FILE").into());
+        return Err(Hinted::usage(
+            "no process named",
+            "fdguard snap PID, or --name NAME, --all, --from FILE",
+        )
+        .into());
     };
     let probe = Probe::new()?;
     let pids = pick::pick(&probe, &selection)?;
-    let options = Options { peers: !args.no_peers && !args.counts, ..Options::default() };
+    let options = Options {
+        peers: !args.no_peers && !args.counts,
+        ..Options::default()
+    };
     let all = selection == Selection::All;
     let many = all || pids.len() != 1 || matches!(selection, Selection::Some { tree: true, .. });
     if let ([pid], false) = (pids.as_slice(), many) {
         let snapshot = match args.via {
             Via::Proc => probe.snapshot(*pid, options)?,
-            Via::Lsof => lsof(&[*pid])?.pop().ok_or(ProbeError::NoSuchProcess(*pid))?,
+            Via::Lsof => lsof(&[*pid])?
+                .pop()
+                .ok_or(ProbeError::NoSuchProcess(*pid))?,
         };
-        return Ok(Looked { snapshots: summarized(vec![snapshot]), gaps: Vec::new(), many, all });
+        return Ok(Looked {
+            snapshots: summarized(vec![snapshot]),
+            gaps: Vec::new(),
+            many,
+            all,
+        });
     }
     let results = match args.via {
         Via::Proc => probe.snapshots(&pids, options),
         Via::Lsof => lsof(&pids)?.into_iter().map(Ok).collect(),
     };
     let (snapshots, gaps) = sort_out(results, all)?;
-    Ok(Looked { snapshots: summarized(snapshots), gaps, many, all })
+    Ok(Looked {
+        snapshots: summarized(snapshots),
+        gaps,
+        many,
+        all,
+    })
 }
 
 fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Snapshot>> {
@@ -117,9 +156,18 @@ fn sort_out(
     for result in results {
         match result {
             Ok(snapshot) => snapshots.push(snapshot),
-            Err(ProbeError::KernelThread(_) | ProbeError::Zombie { .. } | ProbeError::Vanished(_) | ProbeError::NoSuchProcess(_)) if all => {}
+            Err(
+                ProbeError::KernelThread(_)
+                | ProbeError::Zombie { .. }
+                | ProbeError::Vanished(_)
+                | ProbeError::NoSuchProcess(_),
+            ) if all => {}
             Err(error) => {
-                gaps.push(Gap::new(error.to_string(), "it could not be read", "see fdguard top for what runs now"));
+                gaps.push(Gap::new(
+                    error.to_string(),
+                    "it could not be read",
+                    "see fdguard top for what runs now",
+                ));
                 first_error.get_or_insert(error);
             }
         }

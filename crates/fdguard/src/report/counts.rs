@@ -1,0 +1,110 @@
+//! Counts only: safe for a health endpoint. No paths, no peers, no arguments.
+
+use std::io::Write;
+
+use fdguard_core::summary::ClassCount;
+use fdguard_core::wall::Wall;
+use fdguard_core::{Snapshot, Summary, Tier};
+use jiff::Timestamp;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Counts<'a> {
+    schema: &'static str,
+    taken_at: Timestamp,
+    tier: Tier,
+    pid: u32,
+    count: Option<u64>,
+    soft: Option<u64>,
+    hard: Option<u64>,
+    percent_of_soft: Option<f64>,
+    lowest: Option<u64>,
+    highest: Option<u64>,
+    table_size: Option<u64>,
+    crossed_1024: Option<bool>,
+    children: Option<u64>,
+    zombies: Option<u64>,
+    walls: &'a [Wall],
+    classes: Option<&'a [ClassCount]>,
+    lints: Vec<&'static str>,
+    gaps: usize,
+}
+
+#[derive(Serialize)]
+struct Many<'a> {
+    schema: &'static str,
+    count: Option<u64>,
+    processes: Vec<Counts<'a>>,
+}
+
+impl<'a> Counts<'a> {
+    fn of((snapshot, summary): &'a (Snapshot, Summary)) -> Self {
+        Self {
+            schema: "fdguard.counts/1",
+            taken_at: snapshot.taken_at,
+            tier: snapshot.tier,
+            pid: snapshot.process.pid,
+            count: snapshot.count,
+            soft: snapshot.limits.soft,
+            hard: snapshot.limits.hard,
+            percent_of_soft: summary.percent_of_soft,
+            lowest: summary.lowest,
+            highest: summary.highest,
+            table_size: snapshot.table_size,
+            crossed_1024: summary.crossed_1024,
+            children: snapshot.process.children,
+            zombies: snapshot.process.zombies,
+            walls: &summary.walls,
+            classes: summary.classes.as_deref(),
+            // Only the names: messages may hold paths and peers.
+            lints: summary.lints.iter().map(|hit| hit.rule).collect(),
+            gaps: snapshot.gaps.len(),
+        }
+    }
+}
+
+/// Writes one JSON document.
+pub fn write_json(
+    out: &mut dyn Write,
+    snapshots: &[(Snapshot, Summary)],
+    many: bool,
+) -> anyhow::Result<()> {
+    match snapshots {
+        [one] if !many => serde_json::to_writer(&mut *out, &Counts::of(one))?,
+        _ => {
+            let document = Many {
+                schema: "fdguard.counts-list/1",
+                count: super::json::total(snapshots),
+                processes: snapshots.iter().map(Counts::of).collect(),
+            };
+            serde_json::to_writer(&mut *out, &document)?;
+        }
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Writes one `key=value` line per process.
+pub fn write(out: &mut dyn Write, snapshots: &[(Snapshot, Summary)]) -> anyhow::Result<()> {
+    for (snapshot, summary) in snapshots {
+        let number = |value: Option<u64>| {
+            value.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
+        };
+        write!(
+            out,
+            "fd_counts pid={} count={} highest={} soft={} percent={}",
+            snapshot.process.pid,
+            number(snapshot.count),
+            number(summary.highest),
+            number(snapshot.limits.soft),
+            summary
+                .percent_of_soft
+                .map_or_else(|| "unknown".to_owned(), |percent| percent.to_string()),
+        )?;
+        for row in summary.classes.iter().flatten() {
+            write!(out, " {}={}", row.class, row.count)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

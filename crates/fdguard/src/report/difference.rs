@@ -1,0 +1,146 @@
+//! A difference for people and programs.
+
+use std::io::Write;
+
+use fdguard_core::delta::{Change, Delta};
+use fdguard_core::snapshot::Process;
+use fdguard_core::{FdEntry, Snapshot};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::style::{ADDED, DIM, HEADING, REMOVED, paint};
+use crate::terminal::sanitize;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    before: Side<'a>,
+    after: Side<'a>,
+    delta: &'a Delta,
+}
+
+#[derive(Serialize)]
+struct Side<'a> {
+    taken_at: Timestamp,
+    process: &'a Process,
+    count: Option<u64>,
+}
+
+impl<'a> Side<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self {
+            taken_at: snapshot.taken_at,
+            process: &snapshot.process,
+            count: snapshot.count,
+        }
+    }
+}
+
+/// Writes one JSON document.
+pub fn write_json(
+    out: &mut dyn Write,
+    before: &Snapshot,
+    after: &Snapshot,
+    delta: &Delta,
+) -> anyhow::Result<()> {
+    let document = Document {
+        schema: "fdguard.diff/1",
+        before: Side::of(before),
+        after: Side::of(after),
+        delta,
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Writes what opened, closed and changed.
+pub fn write(
+    out: &mut dyn Write,
+    before: &Snapshot,
+    after: &Snapshot,
+    delta: &Delta,
+) -> anyhow::Result<()> {
+    let name = |snapshot: &Snapshot| {
+        format!(
+            "{} (pid {})",
+            sanitize(&snapshot.process.comm),
+            snapshot.process.pid
+        )
+    };
+    let head = match delta.same_process {
+        Some(true) => name(after),
+        _ => format!("{} → {}", name(before), name(after)),
+    };
+    let seconds = (after.taken_at.as_millisecond() - before.taken_at.as_millisecond()) / 1000;
+    writeln!(
+        out,
+        "{}  {}",
+        paint(HEADING, head),
+        paint(DIM, format!("{seconds} s apart"))
+    )?;
+    if delta.same_process == Some(false) {
+        writeln!(out, "  two different processes: compared number by number")?;
+    }
+    let count =
+        |value: Option<u64>| value.map_or_else(|| "?".to_owned(), |value| value.to_string());
+    writeln!(
+        out,
+        "  {} → {} descriptors: {} opened, {} closed, {} changed",
+        count(before.count),
+        count(after.count),
+        delta.opened.len(),
+        delta.closed.len(),
+        delta.changed.len()
+    )?;
+    for row in &delta.classes {
+        let change = i128::from(row.after) - i128::from(row.before);
+        writeln!(
+            out,
+            "  {change:+6}  {} ({} → {})",
+            row.class, row.before, row.after
+        )?;
+    }
+    for entry in &delta.opened {
+        writeln!(out, "{}", paint(ADDED, line('+', entry)))?;
+    }
+    for entry in &delta.closed {
+        writeln!(out, "{}", paint(REMOVED, line('-', entry)))?;
+    }
+    for change in &delta.changed {
+        writeln!(out, "{}", changed(change))?;
+    }
+    Ok(())
+}
+
+fn line(sign: char, entry: &FdEntry) -> String {
+    format!(
+        "{sign} {:>5}  {:<16} {}",
+        entry.fd,
+        entry.class,
+        sanitize(&entry.target)
+    )
+}
+
+fn changed(change: &Change) -> String {
+    let Change {
+        fd,
+        what,
+        before,
+        after,
+    } = change;
+    let class = if before.class == after.class {
+        after.class.to_string()
+    } else {
+        format!("{} → {}", before.class, after.class)
+    };
+    let target = if before.target == after.target {
+        sanitize(&after.target)
+    } else {
+        format!("{} → {}", sanitize(&before.target), sanitize(&after.target))
+    };
+    format!(
+        "~ {fd:>5}  {class:<16} {target}  ({} changed)",
+        what.join(", ")
+    )
+}

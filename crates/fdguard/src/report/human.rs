@@ -1,0 +1,323 @@
+//! A snapshot for people.
+
+use std::io::Write;
+
+use fdguard_core::summary::TargetCount;
+use fdguard_core::wall::Wall;
+use fdguard_core::{FdEntry, Gap, Snapshot, Summary, Tier};
+
+use super::style::{self, CRITICAL, DIM, HEADING, WARNING, paint};
+use super::table::{Side, columns, thousands};
+use crate::terminal::{sanitize, sanitize_bytes};
+
+/// What to show.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Every descriptor.
+    pub fds: bool,
+    /// How many targets.
+    pub targets: usize,
+    /// Columns of the terminal; `None` cuts nothing.
+    pub width: Option<usize>,
+}
+
+/// Writes snapshots one after the other, and the sum when there are several.
+pub fn write(
+    out: &mut dyn Write,
+    snapshots: &[(Snapshot, Summary)],
+    gaps: &[Gap],
+    options: &Options,
+) -> anyhow::Result<()> {
+    if snapshots.len() > 1 {
+        let total = super::json::total(snapshots).map_or_else(|| "?".to_owned(), thousands);
+        writeln!(
+            out,
+            "{}",
+            paint(
+                HEADING,
+                format!("{} processes hold {total} descriptors", snapshots.len())
+            )
+        )?;
+    }
+    for (index, (snapshot, summary)) in snapshots.iter().enumerate() {
+        if index > 0 || snapshots.len() > 1 {
+            writeln!(out)?;
+        }
+        write_one(out, snapshot, summary, options)?;
+    }
+    write_gaps(out, gaps)
+}
+
+fn write_one(
+    out: &mut dyn Write,
+    snapshot: &Snapshot,
+    summary: &Summary,
+    options: &Options,
+) -> anyhow::Result<()> {
+    write_head(out, snapshot, summary)?;
+    write_family(out, snapshot)?;
+    if let Some(classes) = &summary.classes {
+        write_section(out, "classes")?;
+        let rows: Vec<Vec<String>> = classes
+            .iter()
+            .map(|row| vec![thousands(row.count), row.class.to_string()])
+            .collect();
+        write_rows(out, &rows, &[Side::Right, Side::Left], options.width)?;
+    }
+    if let Some(targets) = &summary.targets {
+        write_targets(out, targets, options)?;
+    }
+    if !summary.patterns.is_empty() {
+        write_section(out, "what that says")?;
+        for pattern in &summary.patterns {
+            writeln!(out, "  {}", sanitize_bytes(pattern.as_bytes()))?;
+        }
+    }
+    write_lints(out, summary)?;
+    if options.fds {
+        write_fds(
+            out,
+            snapshot.fds.as_deref().unwrap_or_default(),
+            options.width,
+        )?;
+    }
+    write_gaps(out, &snapshot.gaps)
+}
+
+fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> anyhow::Result<()> {
+    let process = &snapshot.process;
+    let mut about = format!("pid {}", process.pid);
+    if let Some(inner) = process.ns_pid {
+        about.push_str(&format!(", {inner} inside"));
+    }
+    if let Some(container) = &process.container {
+        about.push_str(&format!(
+            ", container {}",
+            container.chars().take(12).collect::<String>()
+        ));
+    }
+    let tier = match snapshot.tier {
+        Tier::Radar => "tier radar: counts only",
+        Tier::Full => "tier full",
+        Tier::Kernel => "tier kernel",
+    };
+    writeln!(
+        out,
+        "{} ({about})  {}",
+        paint(HEADING, sanitize(&process.comm)),
+        paint(DIM, tier)
+    )?;
+    let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
+    let share = match summary.percent_of_soft {
+        Some(percent) => paint(style::share(percent), format!(" ({percent} %)")),
+        None => String::new(),
+    };
+    writeln!(
+        out,
+        "  {} of {} descriptors{share}, highest number {}{}",
+        known(snapshot.count),
+        known(snapshot.limits.soft),
+        known(summary.highest),
+        crossed(summary),
+    )?;
+    let left: Vec<String> = summary.walls.iter().filter_map(wall_left).collect();
+    if !left.is_empty() {
+        writeln!(out, "  left to the wall: {}", left.join(", "))?;
+    }
+    Ok(())
+}
+
+/// The band past 1024 when no such number is open now.
+fn crossed(summary: &Summary) -> String {
+    match (summary.crossed_1024, summary.highest) {
+        (Some(true), Some(highest)) if highest < 1024 => {
+            paint(WARNING, " (a number of 1024 or more was in use before)")
+        }
+        (Some(true), None) => paint(WARNING, " (1024 or more is or was in use)"),
+        _ => String::new(),
+    }
+}
+
+/// The walls that are this process's own, always; the host's when they come near.
+fn wall_left(wall: &Wall) -> Option<String> {
+    let own = matches!(
+        wall.name.as_str(),
+        "soft-limit" | "hard-limit" | "select-1024"
+    );
+    let near = wall.percent().is_some_and(|percent| percent >= 50.0);
+    let left = wall.left?;
+    let text = match wall.name.as_str() {
+        "select-1024" if left == 0 => "select() already broken above 1023".to_owned(),
+        "select-1024" => format!("{} to number 1024 (if it uses select)", thousands(left)),
+        name => format!("{} to the {}", thousands(left), name.replace('-', " ")),
+    };
+    let painted = match wall.percent() {
+        Some(percent) if percent >= 70.0 => paint(style::share(percent), text),
+        _ => text,
+    };
+    (own || near).then_some(painted)
+}
+
+fn write_family(out: &mut dyn Write, snapshot: &Snapshot) -> anyhow::Result<()> {
+    let process = &snapshot.process;
+    let Some(children) = process.children.filter(|children| *children > 0) else {
+        return Ok(());
+    };
+    let zombies = process.zombies.unwrap_or(0);
+    let groups: Vec<String> = process
+        .cohorts
+        .iter()
+        .take(5)
+        .map(|cohort| match cohort.count {
+            1 => sanitize(&cohort.command),
+            count => format!("{} ×{count}", sanitize(&cohort.command)),
+        })
+        .collect();
+    let zombies = match zombies {
+        0 => String::new(),
+        count => paint(WARNING, format!(", {count} zombies")),
+    };
+    let children = if children == 1 {
+        "1 child".to_owned()
+    } else {
+        format!("{children} children")
+    };
+    writeln!(out, "  {children}{zombies}: {}", groups.join(", "))?;
+    Ok(())
+}
+
+fn write_targets(
+    out: &mut dyn Write,
+    targets: &[TargetCount],
+    options: &Options,
+) -> anyhow::Result<()> {
+    if targets.is_empty() || options.targets == 0 {
+        return Ok(());
+    }
+    write_section(out, "targets")?;
+    let rows: Vec<Vec<String>> = targets
+        .iter()
+        .take(options.targets)
+        .map(|row| {
+            // A single one is shown as it is: there is nothing to collapse it with.
+            let shown = if row.count == 1 {
+                &row.example
+            } else {
+                &row.target
+            };
+            vec![
+                format!("×{}", thousands(row.count)),
+                row.class.to_string(),
+                sanitize(shown),
+            ]
+        })
+        .collect();
+    write_rows(
+        out,
+        &rows,
+        &[Side::Right, Side::Left, Side::Left],
+        options.width,
+    )?;
+    let more = targets.len().saturating_sub(options.targets);
+    if more > 0 {
+        writeln!(
+            out,
+            "  {}",
+            paint(DIM, format!("and {more} more (--targets N, --fds)"))
+        )?;
+    }
+    Ok(())
+}
+
+fn write_lints(out: &mut dyn Write, summary: &Summary) -> anyhow::Result<()> {
+    if summary.lints.is_empty() {
+        return Ok(());
+    }
+    write_section(out, "lints")?;
+    for hit in &summary.lints {
+        let (color, word) = style::severity(hit.severity);
+        let message = sanitize_bytes(hit.message.as_bytes());
+        writeln!(
+            out,
+            "  {}: {message} {}",
+            paint(color, word),
+            paint(DIM, format!("[{}]", hit.rule))
+        )?;
+        writeln!(out, "    {}", paint(DIM, format!("fix: {}", hit.fix)))?;
+    }
+    Ok(())
+}
+
+fn write_fds(out: &mut dyn Write, fds: &[FdEntry], width: Option<usize>) -> anyhow::Result<()> {
+    write_section(out, "descriptors")?;
+    let mut rows = vec![
+        ["FD", "CLASS", "MODE", "EXEC", "TARGET"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    rows.extend(fds.iter().map(|entry| {
+        vec![
+            entry.fd.to_string(),
+            entry.class.to_string(),
+            entry.mode.map_or("?", fdguard_core::Mode::name).to_owned(),
+            match entry.cloexec {
+                Some(true) => "closes",
+                Some(false) => "passes",
+                None => "?",
+            }
+            .to_owned(),
+            describe(entry),
+        ]
+    }));
+    write_rows(
+        out,
+        &rows,
+        &[Side::Right, Side::Left, Side::Left, Side::Left, Side::Left],
+        width,
+    )
+}
+
+/// The target and, in a few words, what its detail adds.
+fn describe(entry: &FdEntry) -> String {
+    let mut text = sanitize(&entry.target);
+    let note = super::detail::note(entry);
+    if !note.is_empty() {
+        text.push_str("  ");
+        text.push_str(&note);
+    }
+    text
+}
+
+fn write_gaps(out: &mut dyn Write, gaps: &[Gap]) -> anyhow::Result<()> {
+    if gaps.is_empty() {
+        return Ok(());
+    }
+    write_section(out, "not seen")?;
+    for gap in gaps {
+        writeln!(
+            out,
+            "  {}: {}",
+            paint(CRITICAL, sanitize_bytes(gap.what.as_bytes())),
+            gap.why
+        )?;
+        writeln!(out, "    {}", paint(DIM, format!("remedy: {}", gap.remedy)))?;
+    }
+    Ok(())
+}
+
+fn write_section(out: &mut dyn Write, name: &str) -> anyhow::Result<()> {
+    writeln!(out, "{}", paint(HEADING, name))?;
+    Ok(())
+}
+
+fn write_rows(
+    out: &mut dyn Write,
+    rows: &[Vec<String>],
+    sides: &[Side],
+    width: Option<usize>,
+) -> anyhow::Result<()> {
+    for line in columns(rows, sides, width.map(|width| width.saturating_sub(2))) {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! The output of `lsof -F`: one letter per field, for programs that read that already.
+
+use std::io::Write;
+
+use fdguard_core::{Class, Detail, FdEntry, Mode, Snapshot, Summary};
+
+/// Writes every process and descriptor; fields end in a newline, or in NUL with one newline per set.
+pub fn write(
+    out: &mut dyn Write,
+    snapshots: &[(Snapshot, Summary)],
+    null: bool,
+) -> anyhow::Result<()> {
+    for (snapshot, _) in snapshots {
+        let mut set = Fields {
+            out: &mut *out,
+            null,
+        };
+        let process = &snapshot.process;
+        set.field('p', process.pid.to_string().as_bytes())?;
+        if let Some(ppid) = process.ppid {
+            set.field('R', ppid.to_string().as_bytes())?;
+        }
+        set.field('c', process.comm.as_bytes())?;
+        if let Some(uid) = process.uid {
+            set.field('u', uid.to_string().as_bytes())?;
+        }
+        set.end()?;
+        for entry in snapshot.fds.iter().flatten() {
+            write_entry(&mut set, entry)?;
+        }
+    }
+    Ok(())
+}
+
+struct Fields<'a> {
+    out: &'a mut dyn Write,
+    null: bool,
+}
+
+impl Fields<'_> {
+    /// A newline inside a value would start another field: lsof escapes it, and so do we.
+    fn field(&mut self, letter: char, value: &[u8]) -> std::io::Result<()> {
+        write!(self.out, "{letter}")?;
+        for byte in value {
+            match byte {
+                b'\n' if !self.null => self.out.write_all(b"\\n")?,
+                0 => self.out.write_all(b"\\0")?,
+                other => self.out.write_all(&[*other])?,
+            }
+        }
+        self.out.write_all(if self.null { b"\0" } else { b"\n" })
+    }
+
+    fn end(&mut self) -> std::io::Result<()> {
+        if self.null {
+            self.out.write_all(b"\n")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn write_entry(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
+    set.field('f', entry.fd.to_string().as_bytes())?;
+    set.field('a', access(entry.mode).as_bytes())?;
+    set.field('l', lock(entry).as_bytes())?;
+    set.field('t', kind(entry).as_bytes())?;
+    if let Some(id) = entry.id {
+        set.field('i', id.ino.to_string().as_bytes())?;
+    }
+    match &entry.detail {
+        Detail::File(file) => {
+            if let Some(pos) = file.pos {
+                set.field('o', format!("0t{pos}").as_bytes())?;
+            }
+            if let Some(size) = file.size {
+                set.field('s', size.to_string().as_bytes())?;
+            }
+            if let Some(links) = file.links {
+                set.field('k', links.to_string().as_bytes())?;
+            }
+        }
+        Detail::Inet(_) => set.field('P', protocol(&entry.class).as_bytes())?,
+        _ => {}
+    }
+    set.field('n', &name(entry))?;
+    if let Detail::Inet(inet) = &entry.detail {
+        for (key, value) in [
+            ("ST", inet.state.clone()),
+            ("QR", number(inet.rx_queue)),
+            ("QS", number(inet.tx_queue)),
+        ] {
+            if let Some(value) = value {
+                set.field('T', format!("{key}={value}").as_bytes())?;
+            }
+        }
+    }
+    set.end()
+}
+
+fn number(value: Option<u64>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
+fn access(mode: Option<Mode>) -> &'static str {
+    match mode {
+        Some(Mode::Read) => "r",
+        Some(Mode::Write) => "w",
+        Some(Mode::ReadWrite) => "u",
+        Some(Mode::Path) | None => " ",
+    }
+}
+
+/// lsof's letter for the lock: `R`/`W` on the whole file, `r`/`w` on part of it.
+fn lock(entry: &FdEntry) -> &'static str {
+    let Detail::File(file) = &entry.detail else {
+        return " ";
+    };
+    let Some(lock) = file.locks.iter().find(|lock| lock.kind != "LEASE") else {
+        return " ";
+    };
+    match (lock.access.as_str(), lock.start == 0 && lock.end.is_none()) {
+        ("WRITE", true) => "W",
+        ("WRITE", false) => "w",
+        (_, true) => "R",
+        (_, false) => "r",
+    }
+}
+
+fn kind(entry: &FdEntry) -> &'static str {
+    match &entry.class {
+        Class::Regular
+        | Class::SqliteDb
+        | Class::SqliteWal
+        | Class::SqliteShm
+        | Class::SqliteJournal
+        | Class::Deleted
+        | Class::Memfd => "REG",
+        Class::Directory => "DIR",
+        Class::Chardev | Class::PtyMaster | Class::Tty => "CHR",
+        Class::Blockdev => "BLK",
+        Class::Pipe | Class::Fifo => "FIFO",
+        Class::Unix => "unix",
+        Class::Netlink => "netlink",
+        Class::Packet => "pack",
+        Class::Tcp(_) | Class::Udp | Class::Raw => match &entry.detail {
+            Detail::Inet(inet) => match &inet.local {
+                Some(local) if local.starts_with('[') => "IPv6",
+                Some(_) => "IPv4",
+                None => "sock",
+            },
+            _ => "sock",
+        },
+        Class::Vsock => "sock",
+        _ => "a_inode",
+    }
+}
+
+fn protocol(class: &Class) -> &'static str {
+    match class {
+        Class::Tcp(_) => "TCP",
+        Class::Udp => "UDP",
+        _ => "RAW",
+    }
+}
+
+fn name(entry: &FdEntry) -> Vec<u8> {
+    let mut name = match &entry.class {
+        Class::Memfd => [b"/memfd:", entry.target.as_bytes()].concat(),
+        Class::Pipe => b"pipe".to_vec(),
+        _ => entry.target.as_bytes().to_vec(),
+    };
+    if entry.deleted || entry.class == Class::Memfd {
+        name.extend_from_slice(b" (deleted)");
+    }
+    name
+}

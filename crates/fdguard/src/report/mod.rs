@@ -1,0 +1,11 @@
+//! Values to text: one function each, no input and no exit codes here.
+
+pub mod counts;
+pub mod detail;
+pub mod difference;
+pub mod human;
+pub mod json;
+pub mod lsof_fields;
+pub mod rules;
+pub mod style;
+pub mod table;

@@ -1,0 +1,45 @@
+//! Colours by meaning. The word is always printed: colour alone says nothing.
+
+use anstyle::{AnsiColor, Style};
+use fdguard_core::lint::Severity;
+
+/// Headings.
+pub const HEADING: Style = Style::new().bold();
+/// What matters less.
+pub const DIM: Style = Style::new().dimmed();
+/// Trouble ahead.
+pub const WARNING: Style = AnsiColor::Yellow.on_default();
+/// Trouble now.
+pub const CRITICAL: Style = AnsiColor::Red.on_default().bold();
+/// New.
+pub const ADDED: Style = AnsiColor::Green.on_default();
+/// Gone.
+pub const REMOVED: Style = AnsiColor::Red.on_default();
+
+/// The colour and the word of a severity.
+#[must_use]
+pub fn severity(severity: Severity) -> (Style, &'static str) {
+    match severity {
+        Severity::Info => (DIM, "info"),
+        Severity::Warning => (WARNING, "warning"),
+        Severity::Critical => (CRITICAL, "critical"),
+    }
+}
+
+/// The colour of a share of a limit, by the levels that everybody uses.
+#[must_use]
+pub fn share(percent: f64) -> Style {
+    if percent >= 90.0 {
+        CRITICAL
+    } else if percent >= 70.0 {
+        WARNING
+    } else {
+        Style::new()
+    }
+}
+
+/// Text in a style, for `format!`.
+#[must_use]
+pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
+    format!("{style}{text}{style:#}")
+}
