@@ -1,0 +1,3 @@
+//! What is printed: pure functions from values to text and JSON. Nothing here writes.
+
+pub mod host;
