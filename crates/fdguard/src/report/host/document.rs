@@ -2,7 +2,7 @@
 //! values for every process of a host would cost more than looking at them.
 
 use fdguard_core::growth::Growth;
-use fdguard_core::host::{HostRow, HostView, NearestWall};
+use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::snapshot::{Ceilings, Limits, Tier};
 use fdguard_core::{Gap, Pid, Text};
 use jiff::Timestamp;
@@ -71,8 +71,9 @@ struct Process<'a> {
 
 #[derive(Serialize)]
 struct Wall {
-    #[serde(flatten)]
-    nearest: NearestWall,
+    name: &'static str,
+    at: u64,
+    left: u64,
     eta_seconds: Option<u64>,
 }
 
@@ -98,8 +99,10 @@ impl<'a> Process<'a> {
             table_size: row.table_size,
             peak_band: row.peak_band(),
             crossed_1024: row.crossed_1024(),
-            nearest_wall: row.nearest_wall().map(|nearest| Wall {
-                nearest,
+            nearest_wall: row.nearest_wall().map(|wall| Wall {
+                name: wall.name,
+                at: wall.at,
+                left: wall.left,
                 eta_seconds: growth
                     .and_then(|growth| growth.time_left(row))
                     .map(|left| left.as_secs()),

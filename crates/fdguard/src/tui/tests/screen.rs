@@ -118,7 +118,7 @@ fn without_colour_every_mark_is_still_there() {
             .iter()
             .all(|cell| cell.fg == plain && cell.bg == plain)
     );
-    assert!(backend.to_string().contains("!!    4242"));
+    assert!(backend.to_string().contains("!!  4242"));
 }
 
 #[test]

@@ -43,10 +43,15 @@ const PRIORITY: &[Column] = &[
     Column::Uid,
 ];
 
-/// The columns for this width, each with its own.
-pub(super) fn columns(width: usize, tree: bool) -> Vec<(Column, usize)> {
+/// The columns for this width, each with its own. Numbers of processes take what they need: on
+/// most hosts that leaves room for a whole name.
+pub(super) fn columns(width: usize, pid_width: usize, tree: bool) -> Vec<(Column, usize)> {
     // A command name has at most 15 characters; in the tree it is indented.
     let least = if tree { 20 } else { 10 };
+    let wide = |column: Column| match column {
+        Column::Pid => pid_width.max(5),
+        column => column.width(),
+    };
     let mut chosen: Vec<Column> = Vec::new();
     let mut room = width.saturating_sub(least);
     for column in PRIORITY {
@@ -54,8 +59,8 @@ pub(super) fn columns(width: usize, tree: bool) -> Vec<(Column, usize)> {
             continue;
         }
         let short = column.short_form().filter(|short| chosen.contains(short));
-        let freed = short.map_or(0, |short| short.width() + 1);
-        let Some(rest) = (room + freed).checked_sub(column.width() + 1) else {
+        let freed = short.map_or(0, |short| wide(short) + 1);
+        let Some(rest) = (room + freed).checked_sub(wide(*column) + 1) else {
             break;
         };
         chosen.retain(|other| Some(*other) != short);
@@ -63,8 +68,8 @@ pub(super) fn columns(width: usize, tree: bool) -> Vec<(Column, usize)> {
         room = rest;
     }
     chosen.sort_unstable();
-    let used: usize = chosen.iter().map(|column| column.width() + 1).sum();
-    let mut columns: Vec<_> = chosen.into_iter().map(|c| (c, c.width())).collect();
+    let used: usize = chosen.iter().map(|column| wide(*column) + 1).sum();
+    let mut columns: Vec<_> = chosen.into_iter().map(|c| (c, wide(c))).collect();
     columns.push((Column::Command, width.saturating_sub(used)));
     columns
 }
@@ -73,9 +78,8 @@ impl Column {
     fn width(self) -> usize {
         match self {
             Self::Mark => 2,
-            Self::Pid => 7,
             Self::Uid | Self::Count | Self::Soft | Self::Grown => 6,
-            Self::Family => 7,
+            Self::Pid | Self::Family => 7,
             Self::Percent | Self::Left => 5,
             Self::Peak => 9,
             Self::Wall => 11,
@@ -166,7 +170,7 @@ mod tests {
     use super::{Column, columns};
 
     fn chosen(width: usize, tree: bool) -> Vec<Column> {
-        columns(width, tree).into_iter().map(|c| c.0).collect()
+        columns(width, 7, tree).into_iter().map(|c| c.0).collect()
     }
 
     #[test]
@@ -187,7 +191,7 @@ mod tests {
     fn columns_never_need_more_than_there_is() {
         for width in 0..200 {
             for tree in [false, true] {
-                let columns = columns(width, tree);
+                let columns = columns(width, 4, tree);
                 let used: usize = columns.iter().map(|c| c.1 + 1).sum();
                 assert!(used <= width + 1, "{width}: {columns:?}");
                 assert_eq!(columns.last().map(|c| c.0), Some(Column::Command));

@@ -126,12 +126,12 @@ pub(super) fn draw_footer(buffer: &mut Buffer, area: Rect, app: &App, theme: &Th
     } else {
         let keys = [
             ("?", "help"),
+            ("q", if app.pane.is_some() { "back" } else { "quit" }),
             ("/", "filter"),
             ("s", "sort"),
             ("t", "tree"),
             ("d", "detail"),
             ("space", "pause"),
-            ("q", if app.pane.is_some() { "back" } else { "quit" }),
         ];
         let spans = keys.into_iter().flat_map(|(key, word)| {
             [

@@ -13,7 +13,9 @@ use crate::tui::list::Entry;
 
 /// The headings and the lines below them.
 pub(super) fn draw(buffer: &mut Buffer, heading: Rect, area: Rect, app: &App, theme: &Theme) {
-    let columns = columns(usize::from(area.width), app.tree);
+    let largest = app.view.rows.iter().map(|row| row.pid).max();
+    let digits = largest.map_or(0, |pid| pid.to_string().len());
+    let columns = columns(usize::from(area.width), digits, app.tree);
     headings(&columns, app, theme).render(heading, buffer);
     if app.entries.is_empty() {
         let text = if app.view.rows.is_empty() {
