@@ -233,14 +233,11 @@ impl App {
     }
 
     fn step(&mut self, step: Step) -> Option<Effect> {
-        let page = self.list_height().saturating_sub(1).max(1);
-        if let (Some(pane), Step::PageUp | Step::PageDown) = (&mut self.pane, step) {
-            pane.scroll = match step {
-                Step::PageUp => pane.scroll.saturating_sub(page),
-                _ => pane.scroll.saturating_add(page),
-            };
+        if self.pane.is_some() && matches!(step, Step::PageUp | Step::PageDown) {
+            self.scroll_pane(step);
             return None;
         }
+        let page = self.list_height().saturating_sub(1).max(1);
         let last = self.entries.len().saturating_sub(1);
         self.cursor = match step {
             Step::Up => self.cursor.saturating_sub(1),
@@ -302,9 +299,19 @@ impl App {
             )),
             _ => result,
         });
-        let most = super::view::pane_length(self).saturating_sub(1);
+    }
+
+    fn scroll_pane(&mut self, step: Step) {
+        let (length, room) = super::view::pane_extent(self);
+        let page = room.saturating_sub(1).max(1);
+        // Never past the end, or as many keys would be needed to come back and seem dead.
+        let most = length.saturating_sub(room);
         if let Some(pane) = &mut self.pane {
-            pane.scroll = pane.scroll.min(most);
+            let from = pane.scroll.min(most);
+            pane.scroll = match step {
+                Step::PageUp => from.saturating_sub(page),
+                _ => from.saturating_add(page).min(most),
+            };
         }
     }
 

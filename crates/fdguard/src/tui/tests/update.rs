@@ -178,6 +178,25 @@ fn an_open_pane_pins_even_the_first_process() {
 }
 
 #[test]
+fn the_pane_scrolls_to_its_end_and_straight_back() {
+    let mut app = app();
+    press(&mut app, "d");
+    app.update(Event::Detail {
+        pid: 4242,
+        result: Ok(Box::new(fixture::holdings())),
+    });
+    let page = |app: &mut App, code| {
+        app.update(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+        app.pane.as_ref().unwrap().scroll
+    };
+    let end = page(&mut app, KeyCode::PageDown);
+    assert!(end > 0);
+    assert_eq!(page(&mut app, KeyCode::PageDown), end);
+    assert_eq!(page(&mut app, KeyCode::PageUp), 0);
+    assert_eq!(app.cursor, 0);
+}
+
+#[test]
 fn an_answer_about_another_process_is_not_shown() {
     let mut app = app();
     press(&mut app, "d");

@@ -34,9 +34,9 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
     Paragraph::new(shown).block(block).render(area, buffer);
 }
 
-/// Lines of text in the pane at the size that the state knows of.
-pub(in crate::tui) fn pane_length(app: &App) -> usize {
-    let width = usize::from(app.size.0.saturating_sub(2));
+/// Lines of text at this width, frame included.
+pub(super) fn length(app: &App, width: u16) -> usize {
+    let width = usize::from(width.saturating_sub(2));
     lines(app, width, &Theme::new(false)).len()
 }
 

@@ -13,7 +13,6 @@ mod list;
 mod theme;
 mod wrap;
 
-pub(super) use detail::pane_length;
 use theme::Theme;
 
 /// Where everything goes.
@@ -50,6 +49,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
 pub(super) fn list_height(app: &App) -> usize {
     let (width, height) = app.size;
     usize::from(areas(app, Rect::new(0, 0, width, height)).list.height)
+}
+
+/// Lines of text in the pane, and how many of them are on the screen that the state knows of.
+pub(super) fn pane_extent(app: &App) -> (usize, usize) {
+    let (width, height) = app.size;
+    let pane = areas(app, Rect::new(0, 0, width, height)).pane;
+    let room = usize::from(pane.height.saturating_sub(2));
+    (detail::length(app, width), room)
 }
 
 fn areas(app: &App, area: Rect) -> Areas {
