@@ -5,6 +5,7 @@ use std::time::Duration;
 use fdguard_core::detail::Fields;
 use fdguard_core::growth::Growth;
 use fdguard_core::host::{HostRow, HostView};
+use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::snapshot::{Ceiling, Ceilings, Limits, Process, Tier, Via};
 use fdguard_core::{Class, Detail, FdEntry, Gap, Snapshot, Summary, TcpState, Text};
 
@@ -150,6 +151,15 @@ pub(crate) fn holdings() -> Holdings {
         fds: Some(fds),
         gaps: Vec::new(),
     };
-    let summary = Summary::of(&snapshot);
+    let mut summary = Summary::of(&snapshot);
+    // The screen shows one lint and one pattern, whatever rules there are by now.
+    summary.lints = vec![LintHit {
+        rule: "close-wait-pile",
+        severity: Severity::Warning,
+        message: "40 connections were closed by the peer and are still held".to_owned(),
+        fds: Vec::new(),
+        fix: "close the connection when a read returns 0, and the response on every path",
+    }];
+    summary.patterns = vec!["3 pipes and 1 pidfd for each of 229 children".to_owned()];
     Holdings { snapshot, summary }
 }

@@ -178,8 +178,13 @@ fn holdings_table(summary: &Summary, width: usize, theme: &Theme) -> Vec<Line<'s
             let text = target.target.to_lossy();
             let class = target.class.to_string();
             // Anonymous things are called after their class; saying it once is enough.
-            let named = format!("{:>6} {}  {}", target.count, class, sanitize(&text));
-            cell::cut(&named, target_width)
+            let named = if text == class {
+                class
+            } else {
+                format!("{class}  {text}")
+            };
+            let counted = format!("{:>6} {}", target.count, sanitize(&named));
+            cell::cut(&counted, target_width)
         })
         .collect();
     let (left, right) = (("classes", classes), ("targets", targets));
