@@ -1,1 +1,2 @@
+//! Generated docs and the border check.
 fn main() {}

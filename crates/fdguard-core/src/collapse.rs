@@ -4,6 +4,49 @@ use std::borrow::Cow;
 
 use bstr::ByteSlice as _;
 
+use crate::{Detail, FdEntry};
+
+/// The lowest port that the kernel gives out by itself, by default.
+const EPHEMERAL: u16 = 32768;
+
+/// The collapsed target of a descriptor. Paths are collapsed by their names, connections by the port
+/// that was chosen at random: `*->10.0.0.7:443` for a client, `0.0.0.0:8080<-*` for a server.
+#[must_use]
+pub fn target(entry: &FdEntry) -> Cow<'_, [u8]> {
+    match &entry.detail {
+        Detail::Inet(inet) => match inet.local.as_deref() {
+            Some(local) => Cow::Owned(connection(local, inet.remote.as_deref()).into_bytes()),
+            None => Cow::Borrowed(entry.target.as_bytes()),
+        },
+        // The command tells more than the number of the process.
+        Detail::Pidfd(pidfd) => match &pidfd.command {
+            Some(command) => Cow::Owned([b"pid * ", command.as_bytes()].concat()),
+            None => collapse(entry.target.as_bytes()),
+        },
+        _ => collapse(entry.target.as_bytes()),
+    }
+}
+
+fn connection(local: &str, remote: Option<&str>) -> String {
+    match remote {
+        None if is_ephemeral(local) => format!("{}:*", host(local)),
+        None => local.to_owned(),
+        Some(remote) if is_ephemeral(remote) && !is_ephemeral(local) => format!("{local}<-*"),
+        Some(remote) => format!("*->{remote}"),
+    }
+}
+
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+fn is_ephemeral(address: &str) -> bool {
+    let port = address
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    port.is_some_and(|port| port >= EPHEMERAL)
+}
+
 /// Collapses one target: `/tmp/agent-41/log.jsonl` becomes `/tmp/agent-*/log.jsonl`.
 ///
 /// Path components are judged one by one. Runs of digits, UUIDs, long hexadecimal strings and the
@@ -148,7 +191,20 @@ fn push_star(out: &mut Vec<u8>) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::collapse;
+    use super::{collapse, connection};
+
+    #[test]
+    fn connections_meet_by_the_port_that_was_not_chosen_at_random() {
+        let client = |port: u16| connection(&format!("10.0.0.1:{port}"), Some("10.0.0.7:443"));
+        assert_eq!(client(40001), "*->10.0.0.7:443");
+        assert_eq!(client(40001), client(50002));
+        assert_eq!(
+            connection("0.0.0.0:8080", Some("10.0.0.9:41000")),
+            "0.0.0.0:8080<-*"
+        );
+        assert_eq!(connection("[::1]:8080", None), "[::1]:8080");
+        assert_eq!(connection("127.0.0.1:45675", None), "127.0.0.1:*");
+    }
 
     #[test]
     fn numbers_identifiers_and_temporary_names_become_stars() {

@@ -14,6 +14,7 @@ pub mod detail;
 pub mod document;
 pub mod entry;
 pub mod gap;
+pub mod growth;
 pub mod host;
 pub mod id;
 pub mod lint;

@@ -109,7 +109,7 @@ type Group<'a> = (&'a Class, Cow<'a, [u8]>);
 pub fn targets(fds: &[FdEntry]) -> Vec<TargetCount> {
     let mut groups: HashMap<Group<'_>, (u64, &Text)> = HashMap::new();
     for entry in fds {
-        let collapsed = collapse::collapse(entry.target.as_bytes());
+        let collapsed = collapse::target(entry);
         let group = groups
             .entry((&entry.class, collapsed))
             .or_insert((0, &entry.target));

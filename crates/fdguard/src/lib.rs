@@ -14,6 +14,7 @@ pub mod exit;
 pub mod output;
 pub mod report;
 pub mod terminal;
+pub mod tui;
 
 /// Runs the command with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {

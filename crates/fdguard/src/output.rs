@@ -5,7 +5,25 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Writes a result by `write`: to `file` when one is given, else to stdout.
+/// Writes a result for people by `write`: with its colours on a terminal, without them elsewhere.
+pub fn emit_styled(
+    file: Option<&Path>,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    if file.is_some() {
+        let mut styled = Vec::new();
+        write(&mut styled)?;
+        let plain = anstream::adapter::strip_bytes(&styled).into_vec();
+        return emit(file, |out| Ok(out.write_all(&plain)?));
+    }
+    let stdout = anstream::AutoStream::auto(io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, stdout);
+    write(&mut out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes a result for programs by `write`: to `file` when one is given, else to stdout.
 pub fn emit(
     file: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,

@@ -225,15 +225,16 @@ pub(super) fn path(
         Some(stat) => stat.links == 0,
         None => marked,
     };
-    if marked && deleted {
-        if let Some(name) = path.strip_prefix(b"/memfd:") {
-            let size = stat.map(|stat| stat.size);
-            let detail = Detail::Memfd(Memfd {
-                name: Text::from(name),
-                size,
-            });
-            return entry(fd, info, Class::Memfd, Text::from(name), detail);
-        }
+    if marked
+        && deleted
+        && let Some(name) = path.strip_prefix(b"/memfd:")
+    {
+        let size = stat.map(|stat| stat.size);
+        let detail = Detail::Memfd(Memfd {
+            name: Text::from(name),
+            size,
+        });
+        return entry(fd, info, Class::Memfd, Text::from(name), detail);
     }
     if marked && path == b"/secretmem" {
         let class = Class::Other("secretmem".into());

@@ -24,11 +24,7 @@ pub(super) fn open_base_at(base: impl AsFd, path: impl Arg) -> Result<OwnedFd> {
 }
 
 /// Reads a whole small file into `buffer`, which grows when it must and is reused between calls.
-pub(super) fn read_into<'b>(
-    base: impl AsFd,
-    path: impl Arg,
-    buffer: &'b mut Vec<u8>,
-) -> Result<&'b [u8]> {
+pub(super) fn read_into(base: impl AsFd, path: impl Arg, buffer: &mut Vec<u8>) -> Result<&[u8]> {
     let file = rustix::fs::openat(base, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     read_all(file.as_fd(), buffer)
 }
@@ -77,7 +73,7 @@ pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
 
 /// Whether a directory lies on the kernel's proc file system.
 pub(super) fn is_procfs(dir: impl AsFd) -> bool {
-    rustix::fs::fstatfs(dir).is_ok_and(|stat| i64::from(stat.f_type) == PROC_SUPER_MAGIC)
+    rustix::fs::fstatfs(dir).is_ok_and(|stat| stat.f_type == PROC_SUPER_MAGIC)
 }
 
 /// The line `btime` of `/proc/stat`.

@@ -4,52 +4,61 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fdguard_core::detail::PipeEnd;
-use fdguard_core::{Class, Detail, Fd, FdEntry, Holder, Pid};
+use fdguard_core::{Class, Detail, Fd, FdEntry, Holder, Mode, Pid};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
 use super::files;
 use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
+use crate::parse::stat::Stat;
+
+/// What is held: sockets and pipes by inode, files by path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Thing {
+    Pipe(u64),
+    Socket(u64),
+    Path(Vec<u8>),
+}
+
+impl Thing {
+    /// What of an entry others may hold, too.
+    fn of(entry: &FdEntry) -> Option<Self> {
+        let ino = entry.id?.ino;
+        match entry.class {
+            Class::Pipe => Some(Self::Pipe(ino)),
+            Class::Tcp(_) | Class::Udp | Class::Unix => Some(Self::Socket(ino)),
+            Class::SqliteDb | Class::Fifo if !entry.deleted => {
+                Some(Self::Path(entry.target.as_bytes().to_vec()))
+            }
+            _ => None,
+        }
+    }
+}
 
 /// What somebody wants to know the other holders of.
 #[derive(Debug, Default)]
 pub(super) struct Interest {
     pipes: HashSet<u64>,
     sockets: HashSet<u64>,
-    paths: HashSet<Vec<u8>>,
+    /// With the inode: in another mount namespace the same path may be another file.
+    paths: HashMap<Vec<u8>, u64>,
     /// Whose inotify instances to count, when the ceiling matters.
     pub(super) inotify_of: Option<u32>,
-}
-
-/// Who holds what.
-#[derive(Debug, Default)]
-pub(super) struct Holdings {
-    pipes: HashMap<u64, Vec<(Holder, Option<PipeEnd>)>>,
-    sockets: HashMap<u64, Vec<Holder>>,
-    paths: HashMap<Vec<u8>, Vec<Holder>>,
-    /// Processes whose links could not be read: absence proves nothing while there are any.
-    pub(super) unread: u64,
-    /// inotify instances and watches of the user in question.
-    pub(super) inotify: (u64, u64),
 }
 
 impl Interest {
     /// Adds what these descriptors make worth asking.
     pub(super) fn add(&mut self, entries: &[FdEntry]) {
         for entry in entries {
-            let ino = entry.id.map(|id| id.ino);
-            match (&entry.class, &entry.detail) {
-                (Class::Pipe, _) => self.pipes.extend(ino),
-                (_, Detail::Unix(unix)) => {
-                    self.sockets.extend(ino);
-                    self.sockets.extend(unix.peer.as_ref().map(|peer| peer.ino));
-                }
-                (Class::Tcp(_) | Class::Udp, _) => self.sockets.extend(ino),
-                (Class::SqliteDb | Class::Fifo, _) => {
-                    self.paths.insert(entry.target.as_bytes().to_vec());
-                }
-                _ => {}
+            match Thing::of(entry) {
+                Some(Thing::Pipe(ino)) => self.pipes.extend([ino]),
+                Some(Thing::Socket(ino)) => self.sockets.extend([ino]),
+                Some(Thing::Path(path)) => self.paths.extend(entry.id.map(|id| (path, id.ino))),
+                None => {}
+            }
+            if let Detail::Unix(unix) = &entry.detail {
+                self.sockets.extend(unix.peer.as_ref().map(|peer| peer.ino));
             }
         }
     }
@@ -62,35 +71,46 @@ impl Interest {
     }
 }
 
+/// One holder, and which end of a pipe it holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    holder: Holder,
+    end: Option<PipeEnd>,
+}
+
+/// Who holds what.
+#[derive(Debug, Default)]
+pub(super) struct Holdings {
+    held: HashMap<Thing, Vec<Held>>,
+    /// Processes whose links could not be read: absence proves nothing while there are any.
+    pub(super) unread: u64,
+    /// inotify instances and watches of the user in question.
+    pub(super) inotify: (u64, u64),
+}
+
 impl Holdings {
     /// Adds a process that was read in full anyway.
     pub(super) fn add_entries(&mut self, pid: Pid, entries: &[FdEntry]) {
         for entry in entries {
-            let writes = entry.mode.map(fdguard_core::Mode::writes);
+            let Some(thing) = Thing::of(entry) else {
+                continue;
+            };
+            let writes = matches!(thing, Thing::Path(_))
+                .then(|| entry.mode.map(Mode::writes))
+                .flatten();
+            let end = match &entry.detail {
+                Detail::Pipe(pipe) => pipe.end,
+                _ => None,
+            };
             let holder = Holder {
                 pid,
                 fd: entry.fd,
                 writes,
             };
-            let bare = Holder {
-                writes: None,
-                ..holder
-            };
-            match (&entry.class, &entry.detail, entry.id) {
-                (Class::Pipe, Detail::Pipe(pipe), Some(id)) => {
-                    self.pipes.entry(id.ino).or_default().push((bare, pipe.end));
-                }
-                (Class::Tcp(_) | Class::Udp | Class::Unix, _, Some(id)) => {
-                    self.sockets.entry(id.ino).or_default().push(bare);
-                }
-                (Class::SqliteDb | Class::Fifo, _, _) => {
-                    self.paths
-                        .entry(entry.target.as_bytes().to_vec())
-                        .or_default()
-                        .push(holder);
-                }
-                _ => {}
-            }
+            self.held
+                .entry(thing)
+                .or_default()
+                .push(Held { holder, end });
         }
     }
 
@@ -99,7 +119,7 @@ impl Holdings {
         let dir = match files::open_dir_at(base, c"fd") {
             Ok(dir) => dir,
             Err(error) => {
-                self.unread += u64::from(files::is_denied(error));
+                self.unread += u64::from(files::is_denied(error) && may_hold_something(base));
                 return;
             }
         };
@@ -118,7 +138,16 @@ impl Holdings {
                         self.inotify.0 += 1;
                         self.inotify.1 += watches(base, fd);
                     }
-                    self.add_link(pid, fd, dir.as_fd(), &Link::parse(text), interest);
+                    self.add_link(
+                        Holder {
+                            pid,
+                            fd,
+                            writes: None,
+                        },
+                        dir.as_fd(),
+                        &Link::parse(text),
+                        interest,
+                    );
                 }
                 Err(error) => denied |= files::is_denied(error),
             }
@@ -128,49 +157,47 @@ impl Holdings {
 
     fn add_link(
         &mut self,
-        pid: Pid,
-        fd: Fd,
+        holder: Holder,
         dir: BorrowedFd<'_>,
         link: &Link<'_>,
         interest: &Interest,
     ) {
-        let bare = Holder {
-            pid,
-            fd,
-            writes: None,
-        };
-        match link {
-            Link::Pipe(ino) if interest.pipes.contains(ino) => {
-                let end = link_mode(dir, fd).and_then(|(reads, writes)| end_of(reads, writes));
-                self.pipes.entry(*ino).or_default().push((bare, end));
-            }
+        let (thing, held) = match link {
             Link::Socket(ino) if interest.sockets.contains(ino) => {
-                self.sockets.entry(*ino).or_default().push(bare);
+                (Thing::Socket(*ino), Held { holder, end: None })
+            }
+            Link::Pipe(ino) if interest.pipes.contains(ino) => {
+                let end = link_mode(dir, holder.fd).and_then(end_of);
+                (Thing::Pipe(*ino), Held { holder, end })
             }
             Link::Path {
                 path,
                 marked: false,
-            } if interest.paths.contains(*path) => {
-                let writes = link_mode(dir, fd).map(|(_, writes)| writes);
-                self.paths
-                    .entry(path.to_vec())
-                    .or_default()
-                    .push(Holder { writes, ..bare });
+            } => {
+                let Some(ino) = interest.paths.get(*path) else {
+                    return;
+                };
+                let target = rustix::fs::statat(dir, DecInt::new(holder.fd), AtFlags::empty());
+                if !target.is_ok_and(|stat| stat.st_ino == *ino) {
+                    return;
+                }
+                let mode = link_mode(dir, holder.fd);
+                let writes = mode.map(|(_, writes)| writes);
+                let held = Held {
+                    holder: Holder { writes, ..holder },
+                    end: mode.and_then(end_of),
+                };
+                (Thing::Path(path.to_vec()), held)
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.held.entry(thing).or_default().push(held);
     }
 
     /// Adds what another walk found.
     pub(super) fn absorb(&mut self, other: Self) {
-        for (ino, mut holders) in other.pipes {
-            self.pipes.entry(ino).or_default().append(&mut holders);
-        }
-        for (ino, mut holders) in other.sockets {
-            self.sockets.entry(ino).or_default().append(&mut holders);
-        }
-        for (path, mut holders) in other.paths {
-            self.paths.entry(path).or_default().append(&mut holders);
+        for (thing, mut holders) in other.held {
+            self.held.entry(thing).or_default().append(&mut holders);
         }
         self.unread += other.unread;
         self.inotify.0 += other.inotify.0;
@@ -180,79 +207,70 @@ impl Holdings {
     /// Writes into each descriptor who else holds it, and who holds its other end.
     pub(super) fn describe(&self, pid: Pid, entries: &mut [FdEntry]) {
         for entry in entries {
-            let Some(id) = entry.id else { continue };
-            match (&entry.class, &mut entry.detail) {
-                (Class::Pipe, Detail::Pipe(pipe)) => {
-                    let all = self.pipes.get(&id.ino).map_or(&[][..], Vec::as_slice);
+            let Some(thing) = Thing::of(entry) else {
+                continue;
+            };
+            let all = self.held.get(&thing).map_or(&[][..], Vec::as_slice);
+            let mut own_end = None;
+            match &mut entry.detail {
+                Detail::Pipe(pipe) => {
                     pipe.peer = self.other_end(all, pipe.end);
-                    entry.shared_with = same_end(all, pipe.end, pid);
+                    own_end = pipe.end;
                 }
-                (Class::Unix, Detail::Unix(unix)) => {
+                Detail::Unix(unix) => {
                     if let Some(peer) = &mut unix.peer {
-                        peer.holders = self.sockets.get(&peer.ino).cloned().unwrap_or_default();
+                        let holders = self.held.get(&Thing::Socket(peer.ino));
+                        peer.holders =
+                            sorted(holders.into_iter().flatten().map(|held| held.holder));
                     }
-                    entry.shared_with = others(self.sockets.get(&id.ino), pid);
-                }
-                (Class::Tcp(_) | Class::Udp, _) => {
-                    entry.shared_with = others(self.sockets.get(&id.ino), pid)
-                }
-                (Class::SqliteDb | Class::Fifo, _) if !entry.deleted => {
-                    entry.shared_with = others(self.paths.get(entry.target.as_bytes()), pid);
                 }
                 _ => {}
             }
+            // Of a pipe, only who holds the same end shares it.
+            let shares =
+                |held: &&Held| held.holder.pid != pid && (own_end.is_none() || held.end == own_end);
+            entry.shared_with = sorted(all.iter().filter(shares).map(|held| held.holder));
         }
     }
 
     /// Holders of the opposite end; unknown when none was found and somebody could not be read.
-    fn other_end(
-        &self,
-        all: &[(Holder, Option<PipeEnd>)],
-        end: Option<PipeEnd>,
-    ) -> Option<Vec<Holder>> {
+    fn other_end(&self, all: &[Held], end: Option<PipeEnd>) -> Option<Vec<Holder>> {
         let end = end?;
-        let mut found: Vec<Holder> = all
-            .iter()
-            .filter(|(_, theirs)| {
-                theirs.is_some_and(|theirs| theirs != end || theirs == PipeEnd::Both)
-            })
-            .map(|(holder, _)| *holder)
-            .collect();
-        found.sort_unstable();
+        let opposite = |held: &&Held| {
+            held.end
+                .is_some_and(|theirs| theirs != end || theirs == PipeEnd::Both)
+        };
+        let found = sorted(all.iter().filter(opposite).map(|held| Holder {
+            writes: None,
+            ..held.holder
+        }));
         let certain = !found.is_empty() || self.unread == 0;
         certain.then_some(found)
     }
 }
 
-fn same_end(all: &[(Holder, Option<PipeEnd>)], end: Option<PipeEnd>, pid: Pid) -> Vec<Holder> {
-    let mut found: Vec<Holder> = all
-        .iter()
-        .filter(|(holder, theirs)| holder.pid != pid && *theirs == end)
-        .map(|(holder, _)| *holder)
-        .collect();
-    found.sort_unstable();
-    found
+fn sorted(holders: impl Iterator<Item = Holder>) -> Vec<Holder> {
+    let mut list: Vec<Holder> = holders.collect();
+    list.sort_unstable();
+    list
 }
 
-fn others(holders: Option<&Vec<Holder>>, pid: Pid) -> Vec<Holder> {
-    let mut found: Vec<Holder> = holders
-        .into_iter()
-        .flatten()
-        .filter(|holder| holder.pid != pid)
-        .copied()
-        .collect();
-    found.sort_unstable();
-    found
+/// Zombies and kernel threads refuse a look, too, but have nothing to show.
+fn may_hold_something(base: BorrowedFd<'_>) -> bool {
+    let Ok(bytes) = files::read(base, c"stat") else {
+        return false;
+    };
+    Stat::parse(&bytes).is_none_or(|stat| !stat.is_zombie() && !stat.kernel_thread)
 }
 
-/// The permission bits of a descriptor link say how the file was opened.
+/// The permission bits of a descriptor link say how the file was opened: for reading, for writing.
 fn link_mode(dir: BorrowedFd<'_>, fd: Fd) -> Option<(bool, bool)> {
     let stat = rustix::fs::statat(dir, DecInt::new(fd), AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some((stat.st_mode & 0o400 != 0, stat.st_mode & 0o200 != 0))
 }
 
-fn end_of(reads: bool, writes: bool) -> Option<PipeEnd> {
-    match (reads, writes) {
+fn end_of(mode: (bool, bool)) -> Option<PipeEnd> {
+    match mode {
         (true, true) => Some(PipeEnd::Both),
         (true, false) => Some(PipeEnd::Read),
         (false, true) => Some(PipeEnd::Write),

@@ -196,7 +196,7 @@ impl Probe {
 
     /// A process that ended while it was read gives no half snapshot.
     fn still_there(&self, pid: Pid, base: &OwnedFd) -> Result<(), Error> {
-        let bytes = files::read(base, c"stat").map_err(|_| Error::Vanished(pid))?;
+        let bytes = files::read(base, c"stat").unwrap_or_default();
         match crate::parse::stat::Stat::parse(&bytes) {
             Some(stat) if !stat.is_zombie() => Ok(()),
             _ => Err(Error::Vanished(pid)),

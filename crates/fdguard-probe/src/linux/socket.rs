@@ -220,7 +220,11 @@ fn describe_inet(
     (rx, tx): (u64, u64),
     uid: u32,
 ) {
-    let state = TcpState::from_kernel(state);
+    let state = match TcpState::from_kernel(state) {
+        // A closed socket is in the tables only for its port: bound, and never connected.
+        TcpState::Close if remote.port() == 0 => TcpState::Bound,
+        state => state,
+    };
     let remote = (remote.port() != 0 || !remote.ip().is_unspecified()).then(|| remote.to_string());
     entry.class = match kind {
         InetKind::Tcp => Class::Tcp(state),

@@ -140,7 +140,7 @@ impl TableDir {
         let mut table = Table::default();
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads)
-                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, &work).ok())
+                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
                 .collect();
             table.absorb(work());
             for other in others {

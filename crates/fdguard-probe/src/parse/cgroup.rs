@@ -75,7 +75,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
-            let _ = container_id(&bytes);
+            drop(container_id(&bytes));
         }
     }
 }

@@ -356,8 +356,8 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             let info = Fdinfo::parse(&bytes);
-            let _ = (info.mode(), info.cloexec(), info.locks(), info.watches(), info.eventfd());
-            let _ = (info.timerfd(), info.signals(), info.pidfd(), info.tty_index(), info.io_uring());
+            drop((info.mode(), info.cloexec(), info.locks(), info.watches(), info.eventfd()));
+            drop((info.timerfd(), info.signals(), info.pidfd(), info.tty_index(), info.io_uring()));
             let _ = (info.epoll_targets().count(), info.fields().count());
         }
     }

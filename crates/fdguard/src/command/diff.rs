@@ -18,13 +18,14 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
         let hint = "a radar snapshot has counts only: take both as root, or as the process's user";
         return Err(Hinted::look("one of the two has no list of descriptors", hint).into());
     };
-    output::emit(args.output.as_deref(), |out| {
-        if args.json {
+    let file = args.output.as_deref();
+    if args.json {
+        output::emit(file, |out| {
             difference::write_json(out, &before, &after, &delta)
-        } else {
-            difference::write(out, &before, &after, &delta)
-        }
-    })?;
+        })?;
+    } else {
+        output::emit_styled(file, |out| difference::write(out, &before, &after, &delta))?;
+    }
     let any = !(delta.opened.is_empty() && delta.closed.is_empty() && delta.changed.is_empty());
     Ok(if any && args.exit_code {
         exit::FINDINGS

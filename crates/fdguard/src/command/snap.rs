@@ -26,28 +26,33 @@ pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
         return Ok(exit::CLEAN);
     }
     let looked = look(args)?;
-    output::emit(args.output.as_deref(), |out| {
-        let width = if args.output.is_some() {
-            None
-        } else {
-            crate::terminal::width()
-        };
-        match (args.json, args.fields, args.counts) {
-            (true, _, true) => counts::write_json(out, &looked.snapshots, looked.many),
-            (true, _, false) => json::write(out, &looked.snapshots, &looked.gaps, looked.many),
-            (_, true, _) => lsof_fields::write(out, &looked.snapshots, args.null),
-            (_, _, true) => counts::write(out, &looked.snapshots),
-            _ => {
-                let options = human::Options {
-                    fds: args.fds,
-                    targets: args.targets,
-                    width,
-                };
-                human::write(out, &looked.snapshots, &looked.gaps, &options)
-            }
-        }
-    })?;
+    write(args, &looked)?;
     Ok(exit_code(args, &looked))
+}
+
+fn write(args: &SnapArgs, looked: &Looked) -> anyhow::Result<()> {
+    let file = args.output.as_deref();
+    let Looked {
+        snapshots,
+        gaps,
+        many,
+        ..
+    } = looked;
+    match (args.json, args.fields, args.counts) {
+        (true, _, true) => output::emit(file, |out| counts::write_json(out, snapshots, *many)),
+        (true, _, false) => output::emit(file, |out| json::write(out, snapshots, gaps, *many)),
+        (_, true, _) => output::emit(file, |out| lsof_fields::write(out, snapshots, args.null)),
+        (_, _, true) => output::emit(file, |out| counts::write(out, snapshots)),
+        _ => {
+            let width = file.map_or_else(crate::terminal::width, |_| None);
+            let options = human::Options {
+                fds: args.fds,
+                targets: args.targets,
+                width,
+            };
+            output::emit_styled(file, |out| human::write(out, snapshots, gaps, &options))
+        }
+    }
 }
 
 fn exit_code(args: &SnapArgs, looked: &Looked) -> u8 {

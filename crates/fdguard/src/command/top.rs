@@ -1,7 +1,106 @@
 //! `fdguard top`: which processes are near a wall, or growing?
 
-use crate::cli::TopArgs;
+use std::io::IsTerminal as _;
+use std::time::Duration;
 
-pub(super) fn run(_args: &TopArgs) -> anyhow::Result<u8> {
-    anyhow::bail!("top comes next")
+use fdguard_core::host::HostView;
+use fdguard_core::{Gap, Pid, Summary};
+use fdguard_probe::{Options, Probe, Radar};
+
+use crate::cli::TopArgs;
+use crate::exit::{self, Hinted};
+use crate::report::host;
+use crate::tui::{self, Holdings, HostSource};
+use crate::{output, terminal};
+
+pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
+    let probe = Probe::new()?;
+    if args.json {
+        let view = look(&probe, args.filter.as_deref())?;
+        output::emit(args.output.as_deref(), |out| {
+            serde_json::to_writer(&mut *out, &host::document(&view, None))?;
+            writeln!(out)?;
+            Ok(())
+        })?;
+    } else if args.once || args.output.is_some() {
+        let view = look(&probe, args.filter.as_deref())?;
+        let width = args.output.as_ref().map_or_else(terminal::width, |_| None);
+        let text = host::table(&view, None, host::TableOptions { width, limit: None });
+        output::emit(args.output.as_deref(), |out| {
+            Ok(out.write_all(text.as_bytes())?)
+        })?;
+    } else {
+        watch(probe, args)?;
+    }
+    Ok(exit::CLEAN)
+}
+
+fn look(probe: &Probe, filter: Option<&str>) -> anyhow::Result<HostView> {
+    let mut view = Radar::new().look(probe)?;
+    if let Some(filter) = filter {
+        view.rows.retain(|row| {
+            row.comm.to_lossy().contains(filter) || row.pid.to_string().contains(filter)
+        });
+    }
+    Ok(view)
+}
+
+fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Hinted::usage(
+            "the live view needs a terminal",
+            "fdguard top --once, or fdguard top --json",
+        )
+        .into());
+    }
+    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && anstream::ColorChoice::global() != anstream::ColorChoice::Never;
+    let options = tui::Options {
+        interval: Duration::from_secs_f64(args.interval),
+        colour,
+        filter: args.filter.clone().unwrap_or_default(),
+    };
+    tui::run(
+        &mut Host {
+            probe,
+            radar: Radar::new(),
+        },
+        options,
+    )?;
+    Ok(())
+}
+
+/// The running host.
+struct Host {
+    probe: Probe,
+    radar: Radar,
+}
+
+impl HostSource for Host {
+    fn look(&mut self) -> HostView {
+        self.radar
+            .look(&self.probe)
+            .unwrap_or_else(|error| HostView {
+                gaps: vec![Gap::new(
+                    "every process",
+                    error.to_string(),
+                    "look at the proc file system",
+                )],
+                ..HostView::default()
+            })
+    }
+
+    fn detail(&mut self, pid: Pid) -> Result<Holdings, String> {
+        // The view is drawn again and again: a walk over every process each time is too much.
+        let options = Options {
+            peers: false,
+            ..Options::default()
+        };
+        let snapshot = self
+            .probe
+            .snapshot(pid, options)
+            .map_err(|error| error.to_string())?;
+        let summary = Summary::of(&snapshot);
+        Ok(Holdings { snapshot, summary })
+    }
 }

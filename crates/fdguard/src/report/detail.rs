@@ -1,8 +1,9 @@
 //! What a descriptor's detail adds to its target, in a few words.
 
-use fdguard_core::detail::{PipeEnd, UnixPeer};
+use fdguard_core::detail::{Inet, Pipe, PipeEnd, UnixPeer};
 use fdguard_core::{Detail, FdEntry, Holder};
 
+use super::table::counted;
 use crate::terminal::sanitize;
 
 /// A few words; empty where the target says it all.
@@ -30,27 +31,8 @@ fn by_kind(detail: &Detail) -> Vec<String> {
             );
         }
         Detail::Pty(pty) => notes.extend(pty.index.map(|index| format!("/dev/pts/{index}"))),
-        Detail::Pipe(pipe) => {
-            notes.push(match pipe.end {
-                Some(PipeEnd::Read) => "read end".to_owned(),
-                Some(PipeEnd::Write) => "write end".to_owned(),
-                Some(PipeEnd::Both) | None => "both ends".to_owned(),
-            });
-            match pipe.peer.as_deref() {
-                Some([]) => notes.push("nobody holds the other end".to_owned()),
-                Some(peers) => notes.push(format!("other end: {}", holders(peers))),
-                None => {}
-            }
-        }
-        Detail::Inet(inet) => {
-            let queued = |name: &str, bytes: Option<u64>| {
-                bytes
-                    .filter(|bytes| *bytes > 0)
-                    .map(|bytes| format!("{bytes} {name}"))
-            };
-            notes.extend(queued("waiting to be read", inet.rx_queue));
-            notes.extend(queued("waiting to be sent", inet.tx_queue));
-        }
+        Detail::Pipe(pipe) => notes.extend(pipe_notes(pipe)),
+        Detail::Inet(inet) => notes.extend(inet_notes(inet)),
         Detail::Unix(unix) => {
             notes.extend(unix.state.clone().filter(|state| state == "listening"));
             notes.extend(unix.peer.as_ref().and_then(unix_peer));
@@ -58,7 +40,7 @@ fn by_kind(detail: &Detail) -> Vec<String> {
         Detail::Eventpoll(epoll) => {
             notes.push(format!("watches {}", epoll.watching));
             if epoll.ghosts > 0 {
-                notes.push(format!("{} ghosts", epoll.ghosts));
+                notes.push(counted(epoll.ghosts, "ghost", "ghosts"));
             }
         }
         Detail::Eventfd(eventfd) => {
@@ -68,18 +50,56 @@ fn by_kind(detail: &Detail) -> Vec<String> {
             notes.extend(timer.remaining.map(|left| format!("{left:.0} s left")))
         }
         Detail::Signalfd(signals) => notes.push(format!("signals {:?}", signals.signals)),
-        Detail::Watcher(watcher) => notes.push(format!("{} watches", watcher.watches)),
+        Detail::Watcher(watcher) => notes.push(counted(watcher.watches, "watch", "watches")),
         Detail::Pidfd(pidfd) => match pidfd.alive {
             Some(true) => {}
             Some(false) => notes.push("ended".to_owned()),
             None => notes.push("state unknown".to_owned()),
         },
-        Detail::IoUring(ring) => {
-            notes.extend(ring.files.map(|files| format!("{files} registered files")))
-        }
+        Detail::IoUring(ring) => notes.extend(
+            ring.files
+                .map(|files| counted(files, "registered file", "registered files")),
+        ),
         _ => {}
     }
     notes
+}
+
+fn pipe_notes(pipe: &Pipe) -> Vec<String> {
+    let end = match pipe.end {
+        Some(PipeEnd::Read) => "read end",
+        Some(PipeEnd::Write) => "write end",
+        Some(PipeEnd::Both) => "both ends",
+        None => return Vec::new(),
+    };
+    let peer = match pipe.peer.as_deref() {
+        Some([]) => Some("nobody holds the other end".to_owned()),
+        Some(peers) => Some(format!("other end: {}", holders(peers))),
+        None => None,
+    };
+    std::iter::once(end.to_owned()).chain(peer).collect()
+}
+
+fn inet_notes(inet: &Inet) -> Vec<String> {
+    if inet.state.as_deref() == Some("LISTEN") {
+        // For a listener the queues are the connections that wait and how many may.
+        let queues = inet.rx_queue.zip(inet.tx_queue);
+        return queues
+            .map(|(waiting, most)| format!("{waiting} of {most} waiting to be accepted"))
+            .into_iter()
+            .collect();
+    }
+    let queued = |what: &str, bytes: Option<u64>| {
+        let bytes = bytes.filter(|bytes| *bytes > 0)?;
+        Some(format!(
+            "{} waiting to be {what}",
+            counted(bytes, "byte", "bytes")
+        ))
+    };
+    [queued("read", inet.rx_queue), queued("sent", inet.tx_queue)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn unix_peer(peer: &UnixPeer) -> Option<String> {

@@ -7,7 +7,7 @@ use fdguard_core::wall::Wall;
 use fdguard_core::{FdEntry, Gap, Snapshot, Summary, Tier};
 
 use super::style::{self, CRITICAL, DIM, HEADING, WARNING, paint};
-use super::table::{Side, columns, thousands};
+use super::table::{Side, columns, counted, thousands};
 use crate::terminal::{sanitize, sanitize_bytes};
 
 /// What to show.
@@ -175,13 +175,12 @@ fn write_family(out: &mut dyn Write, snapshot: &Snapshot) -> anyhow::Result<()> 
         .collect();
     let zombies = match zombies {
         0 => String::new(),
-        count => paint(WARNING, format!(", {count} zombies")),
+        count => paint(
+            WARNING,
+            format!(", {}", counted(count, "zombie", "zombies")),
+        ),
     };
-    let children = if children == 1 {
-        "1 child".to_owned()
-    } else {
-        format!("{children} children")
-    };
+    let children = counted(children, "child", "children");
     writeln!(out, "  {children}{zombies}: {}", groups.join(", "))?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 pub mod counts;
 pub mod detail;
 pub mod difference;
+pub mod host;
 pub mod human;
 pub mod json;
 pub mod lsof_fields;

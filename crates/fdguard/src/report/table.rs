@@ -39,7 +39,7 @@ fn line(row: &[String], sides: &[Side], widths: &[usize], width: Option<usize>) 
         }
         let is_last = column + 1 == row.len();
         let shown = match width {
-            Some(width) if is_last => cut(cell, width.saturating_sub(used).max(8)),
+            Some(width) if is_last => cut(cell, width.saturating_sub(used)),
             _ => cell.clone(),
         };
         let padding = widths
@@ -87,6 +87,16 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
             used <= width
         })
         .collect()
+}
+
+/// A number and its noun: `1 child`, `5 children`.
+#[must_use]
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!(
+        "{} {}",
+        thousands(number),
+        if number == 1 { one } else { many }
+    )
 }
 
 /// A number with its thousands apart: 523290 as `523,290`.

@@ -1,0 +1,249 @@
+//! The words in the cells of the radar. Unknown is `?`, never 0; `-` is "nothing of the kind".
+
+use std::time::Duration;
+
+use fdguard_core::growth::{Grown, Growth};
+use fdguard_core::host::{HostRow, NearestWall};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::terminal::sanitize_str;
+
+/// What is not known.
+pub const UNKNOWN: &str = "?";
+/// What does not exist here.
+pub const NONE: &str = "-";
+
+/// A number in full.
+#[must_use]
+pub fn exact(number: Option<u64>) -> String {
+    number.map_or_else(|| UNKNOWN.to_owned(), |number| number.to_string())
+}
+
+/// A number in at most six columns.
+#[must_use]
+pub fn compact(number: Option<u64>) -> String {
+    let Some(number) = number else {
+        return UNKNOWN.to_owned();
+    };
+    let scaled = [
+        (1_000_000_000_000_000, "P"),
+        (1_000_000_000_000, "T"),
+        (1_000_000_000, "G"),
+        (1_000_000, "M"),
+    ]
+    .into_iter()
+    .find(|(unit, _)| number >= *unit);
+    match scaled {
+        Some((unit, letter)) if number / unit < 10 => {
+            format!("{}.{}{letter}", number / unit, number % unit / (unit / 10))
+        }
+        Some((unit, letter)) => format!("{}{letter}", number / unit),
+        None => number.to_string(),
+    }
+}
+
+/// A share in percent, without the sign.
+#[must_use]
+pub fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| UNKNOWN.to_owned(), |share| format!("{share:.1}"))
+}
+
+/// The band of the highest number ever used, with the numbers written by `number`.
+#[must_use]
+pub fn peak(row: &HostRow, number: fn(Option<u64>) -> String) -> String {
+    match row.peak_band() {
+        None => UNKNOWN.to_owned(),
+        Some((0, highest)) => format!("≤{}", number(Some(highest))),
+        Some((lowest, highest)) => {
+            format!("{}–{}", number(Some(lowest)), number(Some(highest)))
+        }
+    }
+}
+
+/// What was added since the watching began: `+12`.
+#[must_use]
+pub fn grown(grown: Option<Grown>) -> String {
+    grown.map_or_else(
+        || UNKNOWN.to_owned(),
+        |grown| match grown.delta {
+            0 => "0".to_owned(),
+            delta => format!("{delta:+}"),
+        },
+    )
+}
+
+/// The same with time and rate: `+12 in 3m, 4.0/min`.
+#[must_use]
+pub fn grown_in_full(growth: Option<Grown>) -> String {
+    let Some(since) = growth else {
+        return UNKNOWN.to_owned();
+    };
+    let short = format!("{} in {}", grown(growth), duration(since.since));
+    match since.per_minute {
+        Some(rate) if since.delta != 0 => format!("{short}, {rate:.1}/min"),
+        _ => short,
+    }
+}
+
+/// The nearest wall in few columns: `26 soft`.
+#[must_use]
+pub fn wall(wall: Option<NearestWall>) -> String {
+    wall.map_or_else(
+        || UNKNOWN.to_owned(),
+        |wall| {
+            let name = wall.name.split('-').next().unwrap_or(wall.name);
+            format!("{} {name}", compact(Some(wall.left)))
+        },
+    )
+}
+
+/// The nearest wall in words: `26 to soft-limit`.
+#[must_use]
+pub fn wall_in_full(wall: Option<NearestWall>) -> String {
+    wall.map_or_else(
+        || UNKNOWN.to_owned(),
+        |wall| match wall.left {
+            0 => format!("at {}", wall.name),
+            left => format!("{left} to {}", wall.name),
+        },
+    )
+}
+
+/// The time left to the nearest wall; `-` for who is not on the way, `?` where nobody can tell.
+#[must_use]
+pub fn time_left(row: &HostRow, growth: &Growth) -> String {
+    match (growth.time_left(row), growth.of_row(row)) {
+        (Some(left), _) => duration(left),
+        (None, Some(_)) => NONE.to_owned(),
+        (None, None) => UNKNOWN.to_owned(),
+    }
+}
+
+/// A duration in at most five columns.
+#[must_use]
+pub fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m"),
+        3600..36_000 => format!("{hours}h{:02}m", minutes % 60),
+        36_000..172_800 => format!("{hours}h"),
+        _ if days < 1000 => format!("{days}d"),
+        _ => ">999d".to_owned(),
+    }
+}
+
+/// The command name, harmless, with a word for the dead.
+#[must_use]
+pub fn command(row: &HostRow) -> String {
+    let name = row.comm.to_lossy();
+    let name = match &*name {
+        "" => UNKNOWN.into(),
+        name => sanitize_str(name),
+    };
+    if row.zombie {
+        format!("{name} (zombie)")
+    } else {
+        name.into_owned()
+    }
+}
+
+/// Cuts text to a number of columns, with an ellipsis where something is missing.
+#[must_use]
+pub fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let Some(room) = columns.checked_sub(1) else {
+        return String::new();
+    };
+    let mut used = 0;
+    let mut short: String = text
+        .chars()
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= room
+        })
+        .collect();
+    short.push('…');
+    short
+}
+
+/// Text in exactly so many columns, its end against the right edge.
+#[must_use]
+pub fn right(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let blank = columns.saturating_sub(text.width());
+    format!("{:blank$}{text}", "")
+}
+
+/// Text in exactly so many columns, its start against the left edge.
+#[must_use]
+pub fn left(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let blank = columns.saturating_sub(text.width());
+    format!("{text}{:blank$}", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fdguard_core::host::HostRow;
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::{compact, cut, duration, exact, left, peak, right};
+
+    #[test]
+    fn large_numbers_fit_into_six_columns() {
+        let cases = [
+            (999_999, "999999"),
+            (1_048_576, "1.0M"),
+            (10_485_760, "10M"),
+            (1_073_741_816, "1.0G"),
+            (u64::MAX, "18446P"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(compact(Some(number)), text);
+        }
+        assert_eq!(compact(None), "?");
+    }
+
+    #[test]
+    fn durations_fit_into_five_columns() {
+        let cases = [
+            (0, "0s"),
+            (59, "59s"),
+            (3599, "59m"),
+            (7500, "2h05m"),
+            (36_000, "10h"),
+            (172_800, "2d"),
+            (u64::MAX, ">999d"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(duration(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn the_peak_is_a_band_and_never_a_point() {
+        let row = |table_size| HostRow {
+            table_size,
+            ..HostRow::default()
+        };
+        assert_eq!(peak(&row(Some(1024)), exact), "512–1023");
+        assert_eq!(peak(&row(Some(256)), exact), "≤255");
+        assert_eq!(peak(&row(None), exact), "?");
+    }
+
+    #[test]
+    fn wide_characters_are_cut_by_columns_and_not_by_letters() {
+        assert_eq!(cut("名前名前", 5), "名前…");
+        assert_eq!(cut("名前名前", 4), "名…");
+        assert_eq!(cut("名前", 4), "名前");
+        assert_eq!(cut("ab", 0), "");
+        assert_eq!(left("名前名前", 4).width(), 4);
+        assert_eq!(right("x", 3), "  x");
+    }
+}

@@ -1,0 +1,22 @@
+//! The terminal view of `top`: who on this host is near a wall, or growing.
+//!
+//! [`App`] is the state and [`App::update`] the only way to change it: no thread, no clock, no
+//! terminal. `view` draws it, [`run`] is the loop around both. Where the processes come from is
+//! the caller's business, behind [`HostSource`].
+
+mod app;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod keys;
+mod list;
+mod order;
+mod run;
+mod terminal;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use app::{App, Effect, Event, Holdings};
+pub use order::Sort;
+pub use run::{HostSource, Options, run};

@@ -1,0 +1,130 @@
+//! The loop: look, draw, wait for a key until the next look. One thread.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event as Input, KeyEventKind};
+use fdguard_core::Pid;
+use fdguard_core::host::HostView;
+use ratatui::Terminal;
+use ratatui::backend::Backend;
+
+use super::app::{App, Effect, Event, Holdings};
+use super::terminal::Screen;
+use super::view;
+
+/// Where the processes come from.
+pub trait HostSource {
+    /// One look at every process.
+    fn look(&mut self) -> HostView;
+
+    /// One close look at one process, or a sentence that says why not.
+    fn detail(&mut self, pid: Pid) -> Result<Holdings, String>;
+}
+
+/// How the view behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Time from the end of one look to the next.
+    pub interval: Duration,
+    /// Whether to use colour.
+    pub colour: bool,
+    /// What to show only, to begin with.
+    pub filter: String,
+}
+
+/// A burst of keys is taken in before the screen is drawn again, but not without end: a paste
+/// must not hold the screen still.
+const BURST: usize = 64;
+
+/// While paused nothing is due, but a wait must have an end.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Shows the host until the user leaves. The terminal is restored in any case.
+pub fn run(source: &mut dyn HostSource, options: Options) -> io::Result<()> {
+    let mut screen = Screen::enter()?;
+    let mut app = App::new(options.interval, options.colour).showing(options.filter);
+    watch(&mut screen.terminal, &mut app, source, poll)
+}
+
+/// The next thing the user does, if there is one in time.
+fn poll(timeout: Duration) -> io::Result<Option<Event>> {
+    if !event::poll(timeout)? {
+        return Ok(None);
+    }
+    Ok(match event::read()? {
+        Input::Key(key) if key.kind != KeyEventKind::Release => Some(Event::Key(key)),
+        Input::Resize(width, height) => Some(Event::Resize { width, height }),
+        _ => None,
+    })
+}
+
+/// The loop itself, on any screen and any source of keys.
+pub(super) fn watch<B: Backend>(
+    terminal: &mut Terminal<B>,
+    app: &mut App,
+    source: &mut dyn HostSource,
+    mut poll: impl FnMut(Duration) -> io::Result<Option<Event>>,
+) -> io::Result<()> {
+    let start = Instant::now();
+    let mut due = start;
+    let size = terminal.size().map_err(in_words)?;
+    app.update(Event::Resize {
+        width: size.width,
+        height: size.height,
+    });
+    loop {
+        if !app.is_paused() && Instant::now() >= due {
+            perform(Effect::Look, app, source, start);
+            // Counted from the end: on a host where a look is slow, we rest all the same.
+            due = Instant::now() + app.interval;
+        }
+        terminal
+            .draw(|frame| view::draw(frame, app))
+            .map_err(in_words)?;
+        let mut wait = if app.is_paused() {
+            IDLE
+        } else {
+            due.saturating_duration_since(Instant::now())
+        };
+        let mut wanted = None;
+        for _ in 0..BURST {
+            let Some(event) = poll(wait)? else { break };
+            wait = Duration::ZERO;
+            match app.update(event) {
+                Some(Effect::Quit) => return Ok(()),
+                // Of many close looks in one burst only the last is still of interest, and a
+                // look at the host brings one along.
+                Some(effect) if wanted != Some(Effect::Look) => wanted = Some(effect),
+                _ => {}
+            }
+        }
+        if let Some(effect) = wanted {
+            perform(effect, app, source, start);
+        }
+    }
+}
+
+/// Does what the state asks for, and what it asks for after that.
+fn perform(effect: Effect, app: &mut App, source: &mut dyn HostSource, start: Instant) {
+    let mut next = Some(effect);
+    while let Some(effect) = next {
+        let event = match effect {
+            Effect::Quit => return,
+            Effect::Look => {
+                let view = Box::new(source.look());
+                let at = start.elapsed();
+                Event::Look { at, view }
+            }
+            Effect::Detail(pid) => Event::Detail {
+                pid,
+                result: source.detail(pid).map(Box::new),
+            },
+        };
+        next = app.update(event);
+    }
+}
+
+fn in_words(error: impl std::error::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}

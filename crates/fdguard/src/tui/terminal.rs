@@ -1,0 +1,52 @@
+//! The terminal, borrowed: whatever happens, the user gets it back as it was.
+
+use std::io::{self, IsTerminal as _};
+use std::{panic, thread};
+
+use crossterm::{cursor, execute};
+use ratatui::DefaultTerminal;
+
+/// The alternate screen in raw mode, until it is dropped. A panic restores the terminal before
+/// its message is printed, or nobody would see it.
+#[derive(Debug)]
+pub(super) struct Screen {
+    pub(super) terminal: DefaultTerminal,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    pub(super) fn enter() -> io::Result<Self> {
+        if !io::stdout().is_terminal() {
+            return Err(io::Error::other("standard output is not a terminal"));
+        }
+        // Sets a panic hook of its own, which leaves raw mode and the alternate screen; the
+        // cursor it leaves to a destructor that never runs where a panic aborts.
+        let terminal = ratatui::try_init().inspect_err(|_| give_back())?;
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            show_cursor();
+            previous(panic);
+        }));
+        Ok(Self { terminal })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // After a panic the hook has done it. Leaving the alternate screen twice puts the cursor
+        // back to where it was before the message, and the shell would write over it.
+        if !thread::panicking() {
+            give_back();
+        }
+    }
+}
+
+/// Nobody is left to tell when this fails: the terminal itself is gone.
+fn give_back() {
+    drop(ratatui::try_restore());
+    show_cursor();
+}
+
+fn show_cursor() {
+    drop(execute!(io::stdout(), cursor::Show));
+}

@@ -1,0 +1,5 @@
+//! The state and the screens, without a terminal.
+
+mod screen;
+mod update;
+mod watch;

@@ -1,0 +1,158 @@
+//! The lines above and below the list.
+
+use fdguard_core::lint::Severity;
+use fdguard_core::wall;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Widget as _;
+
+use super::Theme;
+use crate::report::host::{cell, mark, severity, wall_share};
+use crate::terminal::sanitize_str;
+use crate::tui::app::App;
+
+/// A ceiling as large as this is the kernel's way of saying that there is none.
+const NO_CEILING: u64 = i64::MAX as u64;
+
+/// The totals, the state of the list, and the first gap.
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
+    let lines = [
+        Some(totals(app, theme)),
+        Some(state(app, theme)),
+        gap(app, theme),
+    ];
+    for (line, row) in lines.into_iter().flatten().zip(area.rows()) {
+        line.render(row, buffer);
+    }
+}
+
+fn totals(app: &App, theme: &Theme) -> Line<'static> {
+    let mut line = Line::from(Span::styled("fdguard top", theme.title()));
+    if app.paused {
+        line.push_span(Span::raw(" "));
+        line.push_span(Span::styled("[paused]", theme.selected()));
+    }
+    let files = app.view.host.files;
+    let share = files
+        .used
+        .zip(files.at)
+        .and_then(|(used, at)| wall::percent(used, at));
+    let ceiling = match files.at {
+        Some(NO_CEILING..) => "no ceiling".to_owned(),
+        at => format!("of {} ({} %)", cell::exact(at), cell::percent(share)),
+    };
+    let level = severity(share);
+    line.push_span(Span::raw(format!(
+        " · radar · every {} · {} processes · ",
+        interval(app.interval.as_secs_f64()),
+        app.view.rows.len()
+    )));
+    line.push_span(Span::styled(
+        format!(
+            "{}files {} {ceiling}",
+            marked(level),
+            cell::exact(files.used)
+        ),
+        theme.severity(level),
+    ));
+    line
+}
+
+/// How the hosts' processes stand, and what the list shows of them.
+fn state(app: &App, theme: &Theme) -> Line<'static> {
+    let rows = &app.view.rows;
+    let of = |wanted| {
+        let near = rows
+            .iter()
+            .filter(|row| severity(wall_share(row)) == wanted);
+        near.count()
+    };
+    let critical = of(Some(Severity::Critical));
+    let warning = of(Some(Severity::Warning));
+    let unknown = rows.iter().filter(|row| row.count.is_none() && !row.zombie);
+    let zombies = rows.iter().filter(|row| row.zombie).count();
+
+    let mut line = Line::default();
+    for (count, level, word) in [
+        (critical, Severity::Critical, "critical"),
+        (warning, Severity::Warning, "warning"),
+    ] {
+        let level = Some(level).filter(|_| count > 0);
+        let text = format!("{}{count} {word} · ", marked(level));
+        line.push_span(Span::styled(text, theme.severity(level)));
+    }
+    line.push_span(Span::raw(format!(
+        "{} unknown · {zombies} zombie · by {}{}",
+        unknown.count(),
+        app.sort.name(),
+        if app.reversed { ", turned over" } else { "" },
+    )));
+    if app.tree {
+        line.push_span(Span::raw(" · tree"));
+    }
+    if !app.filter.is_empty() {
+        let filter = sanitize_str(&app.filter).into_owned();
+        let shown = app.entries.len();
+        line.push_span(Span::styled(
+            format!(" · \"{filter}\": {shown} of {}", rows.len()),
+            theme.title(),
+        ));
+    }
+    line
+}
+
+fn gap(app: &App, theme: &Theme) -> Option<Line<'static>> {
+    let first = app.view.gaps.first()?;
+    let others = match app.view.gaps.len() {
+        1 => String::new(),
+        all => format!("{} more in ?; ", all - 1),
+    };
+    let text = format!(
+        "gap: {others}{}: {}; {}",
+        first.what, first.why, first.remedy
+    );
+    Some(Line::styled(sanitize_str(&text).into_owned(), theme.gap()))
+}
+
+/// The most used keys, or the filter while it is typed.
+pub(super) fn draw_footer(buffer: &mut Buffer, area: Rect, app: &App, theme: &Theme) {
+    let line = if app.editing {
+        Line::from(vec![
+            Span::styled("filter: ", theme.title()),
+            Span::raw(sanitize_str(&app.filter).into_owned()),
+            Span::styled(" ", theme.selected()),
+            Span::styled("  enter keeps, esc clears", theme.quiet()),
+        ])
+    } else {
+        let keys = [
+            ("?", "help"),
+            ("q", if app.pane.is_some() { "back" } else { "quit" }),
+            ("/", "filter"),
+            ("s", "sort"),
+            ("t", "tree"),
+            ("d", "detail"),
+            ("space", "pause"),
+        ];
+        let spans = keys.into_iter().flat_map(|(key, word)| {
+            [
+                Span::styled(key, theme.key()),
+                Span::raw(format!(" {word}  ")),
+            ]
+        });
+        Line::from_iter(spans)
+    };
+    line.render(area, buffer);
+}
+
+fn marked(level: Option<Severity>) -> String {
+    match mark(level) {
+        "" => String::new(),
+        mark => format!("{mark} "),
+    }
+}
+
+/// `2s`, `0.5s`: without decimals where there are none.
+fn interval(seconds: f64) -> String {
+    format!("{}s", (seconds * 10.0).round() / 10.0)
+}

@@ -1,0 +1,86 @@
+//! Draws the state. Reads it, never changes it, and touches only what is on the screen.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+use super::app::App;
+
+mod column;
+mod detail;
+mod header;
+mod help;
+mod list;
+mod theme;
+mod wrap;
+
+use theme::Theme;
+
+/// Where everything goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Areas {
+    header: Rect,
+    heading: Rect,
+    list: Rect,
+    pane: Rect,
+    footer: Rect,
+}
+
+/// Below this many rows only the list and one line above it are of use.
+const CRAMPED: u16 = 8;
+
+/// From this many rows on, a line for the first gap is not missed by the list.
+const ROOMY: u16 = 12;
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
+    let theme = Theme::new(app.colour);
+    let areas = areas(app, frame.area());
+    let buffer = frame.buffer_mut();
+    header::draw(buffer, areas.header, app, &theme);
+    list::draw(buffer, areas.heading, areas.list, app, &theme);
+    detail::draw(buffer, areas.pane, app, &theme);
+    header::draw_footer(buffer, areas.footer, app, &theme);
+    if app.help {
+        help::draw(frame, app, &theme);
+    }
+}
+
+/// Rows of the list on the screen that the state knows of.
+pub(super) fn list_height(app: &App) -> usize {
+    let (width, height) = app.size;
+    usize::from(areas(app, Rect::new(0, 0, width, height)).list.height)
+}
+
+/// Lines of text in the pane, and how many of them are on the screen that the state knows of.
+pub(super) fn pane_extent(app: &App) -> (usize, usize) {
+    let (width, height) = app.size;
+    let pane = areas(app, Rect::new(0, 0, width, height)).pane;
+    let room = usize::from(pane.height.saturating_sub(2));
+    (detail::length(app, width), room)
+}
+
+fn areas(app: &App, area: Rect) -> Areas {
+    let cramped = area.height < CRAMPED;
+    let gaps = u16::from(!app.view.gaps.is_empty() && area.height >= ROOMY);
+    let (header, footer) = if cramped { (1, 0) } else { (2 + gaps, 1) };
+    let body = area.height.saturating_sub(header + footer + 1);
+    // The pane leaves the list enough to move about in.
+    let pane = match body {
+        _ if app.pane.is_none() => 0,
+        0..12 => body.saturating_sub(3),
+        _ => body * 3 / 5,
+    };
+    let mut y = area.y;
+    let mut take = |height: u16| {
+        let rect = Rect::new(area.x, y, area.width, height).intersection(area);
+        y = y.saturating_add(height);
+        rect
+    };
+    Areas {
+        header: take(header),
+        heading: take(1),
+        list: take(body - pane),
+        pane: take(pane),
+        footer: take(footer),
+    }
+}
