@@ -110,6 +110,9 @@ pub struct Pipe {
     /// Who holds the other end, this process included. An empty list means that every process
     /// was looked at and none holds it; `null` means that this is not known.
     pub peer: Option<Vec<Holder>>,
+    /// How many more hold it than are listed.
+    #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
+    pub peer_more: u64,
     /// The path of a named pipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Text>,
@@ -155,6 +158,9 @@ pub struct UnixPeer {
     pub path: Option<Text>,
     /// Who holds it, as far as could be seen.
     pub holders: Vec<Holder>,
+    /// How many more hold it than are listed.
+    #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
+    pub holders_more: u64,
 }
 
 /// A socket of a family without tables of its own here.

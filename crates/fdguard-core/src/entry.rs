@@ -82,6 +82,9 @@ pub struct FdEntry {
     /// Other processes that hold the same thing; empty where none was found or nobody looked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared_with: Vec<Holder>,
+    /// How many more holders there are than are listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub shared_more: u64,
 }
 
 impl FdEntry {
@@ -93,6 +96,15 @@ impl FdEntry {
             _ => None,
         }
     }
+}
+
+/// Whether a count of what was left out need not be written.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the shape that serde asks for"
+)]
+pub(crate) fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The stored shape: `detail` can only be read once the class is known.
@@ -110,6 +122,8 @@ struct Stored {
     id: Option<FileId>,
     #[serde(default)]
     shared_with: Vec<Holder>,
+    #[serde(default)]
+    shared_more: u64,
 }
 
 impl<'de> Deserialize<'de> for FdEntry {
@@ -128,6 +142,7 @@ impl<'de> Deserialize<'de> for FdEntry {
             detail,
             id: stored.id,
             shared_with: stored.shared_with,
+            shared_more: stored.shared_more,
         })
     }
 }

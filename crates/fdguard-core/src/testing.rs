@@ -64,6 +64,7 @@ pub(crate) fn entry(fd: Fd, class: Class) -> FdEntry {
             ino: 1000 + u64::from(fd),
         }),
         shared_with: Vec::new(),
+        shared_more: 0,
         class,
     }
 }

@@ -7,6 +7,7 @@
 pub mod error;
 pub mod linux;
 pub mod parse;
+pub mod workers;
 
 pub use error::Error;
 pub use linux::Probe;

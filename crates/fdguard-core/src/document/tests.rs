@@ -89,6 +89,7 @@ fn full_channels() -> Vec<(Class, Detail)> {
     let pipe = Pipe {
         end: Some(PipeEnd::Both),
         peer: Some(vec![]),
+        peer_more: 0,
         path: Some("/run/fifo".into()),
     };
     let epoll = Eventpoll {
@@ -156,6 +157,7 @@ fn numbered(details: Vec<(Class, Detail)>) -> Snapshot {
     let entries = (3..).zip(details).map(|(fd, (class, detail))| FdEntry {
         detail,
         shared_with: vec![writer()],
+        shared_more: 7,
         ..entry(fd, class)
     });
     snapshot(entries.collect())

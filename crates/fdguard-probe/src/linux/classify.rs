@@ -13,6 +13,8 @@ pub(super) struct FileStat {
     pub(super) mode: u16,
     pub(super) links: u32,
     pub(super) ino: u64,
+    /// Mount id; 0 on kernels that do not tell (before Linux 5.8).
+    pub(super) mnt: u64,
     pub(super) size: u64,
     pub(super) rdev: (u32, u32),
 }
@@ -35,6 +37,7 @@ fn entry(fd: Fd, info: &Fdinfo<'_>, class: Class, target: Text, detail: Detail) 
         detail,
         id: info.mnt.zip(info.ino).map(|(mnt, ino)| FileId { mnt, ino }),
         shared_with: Vec::new(),
+        shared_more: 0,
     }
 }
 
@@ -60,6 +63,7 @@ pub(super) fn pipe(fd: Fd, info: &Fdinfo<'_>, ino: u64) -> FdEntry {
     let detail = Detail::Pipe(Box::new(Pipe {
         end: pipe_end(info.mode()),
         peer: None,
+        peer_more: 0,
         path: None,
     }));
     let mut entry = entry(
@@ -297,6 +301,7 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
         Class::Fifo => Detail::Pipe(Box::new(Pipe {
             end: pipe_end(info.mode()),
             peer: None,
+            peer_more: 0,
             path: Some(path.clone()),
         })),
         Class::Other(_) => Detail::Fields(fields(info)),
@@ -342,6 +347,7 @@ mod tests {
         mode: 0o100_644,
         links: 1,
         ino: 9,
+        mnt: 1,
         size: 3,
         rdev: (0, 0),
     };

@@ -1,7 +1,7 @@
 //! The few file operations the probe is made of.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::{Errno, Result};
@@ -69,6 +69,16 @@ pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
         found.extend(number.and_then(|number| u32::try_from(number).ok()));
     }
     Ok(found)
+}
+
+/// The number of a descriptor of ours, to leave it out of what we report.
+pub(super) fn number_of(file: &OwnedFd) -> u32 {
+    file.as_raw_fd().cast_unsigned()
+}
+
+/// The size of an open file or directory; 0 when that cannot be told.
+pub(super) fn size_of(file: impl AsFd) -> u64 {
+    rustix::fs::fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
 }
 
 /// Whether a directory lies on the kernel's proc file system.

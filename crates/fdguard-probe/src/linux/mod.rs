@@ -1,17 +1,27 @@
 //! The Linux probe.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fdguard_core::Pid;
+use rustix::io::Errno;
 
 use crate::Error;
 
+mod borrow;
 mod ceilings;
 mod classify;
+mod draft;
 mod epoll;
 mod files;
+mod gaps;
+mod mounts;
+mod netns;
 mod peers;
 mod process;
 pub mod radar;
+mod rlimit;
 pub mod snapshot;
 mod socket;
 mod sqlite;
@@ -27,6 +37,12 @@ pub struct Probe {
     path: PathBuf,
     /// Whether this is the kernel's own: only then do sizes count and links resolve.
     real: bool,
+    /// Whether the size of a descriptor directory is the number of descriptors (Linux 6.2 and later).
+    sizes: bool,
+    /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
+    own: Option<Arc<OwnedFd>>,
+    /// What was learned about mounts, shared by every look.
+    mounts: Arc<mounts::Mounts>,
     /// Seconds from the epoch to boot.
     boot: Option<i64>,
 }
@@ -45,11 +61,33 @@ impl Probe {
         })?;
         let real = files::is_procfs(&proc);
         let boot = files::boot_time(&proc);
+        let own = real
+            .then(|| files::open_base_at(&proc, c"self/fd").ok())
+            .flatten()
+            .map(Arc::new);
+        let mountinfo = real
+            .then(|| files::read(&proc, c"self/mountinfo").ok())
+            .flatten();
+        let mounts = mounts::Mounts::of(&mountinfo.unwrap_or_default());
+        let sizes = own.as_ref().is_some_and(|own| files::size_of(own) > 0);
         Ok(Self {
             proc,
             path: root.to_owned(),
             real,
+            sizes,
+            own,
+            mounts: Arc::new(mounts),
             boot,
         })
+    }
+
+    /// The table of a process, with what is ours left out when it is our own.
+    fn table_dir(&self, pid: Pid, base: &OwnedFd) -> Result<table::TableDir, Errno> {
+        let mut mine = Vec::new();
+        if self.real && pid == std::process::id() {
+            mine = vec![files::number_of(&self.proc), files::number_of(base)];
+            mine.extend(self.own.as_deref().map(files::number_of));
+        }
+        table::TableDir::open(base.as_fd(), self.own.clone(), self.mounts.clone(), &mine)
     }
 }

@@ -13,26 +13,51 @@ use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
 use crate::parse::stat::Stat;
 
-/// What is held: sockets and pipes by inode, files by path.
+/// As many holders as are listed of one thing: a pipe of a shell may be held by everybody.
+const MOST_LISTED: usize = 32;
+
+/// What is held: sockets by inode, ends of pipes by inode, files (and ends of named pipes) by path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Thing {
-    Pipe(u64),
     Socket(u64),
-    Path(Vec<u8>),
+    Pipe(u64, Option<PipeEnd>),
+    Path(Vec<u8>, Option<PipeEnd>),
 }
 
 impl Thing {
     /// What of an entry others may hold, too.
     fn of(entry: &FdEntry) -> Option<Self> {
         let ino = entry.id?.ino;
+        let end = match &entry.detail {
+            Detail::Pipe(pipe) => pipe.end,
+            _ => None,
+        };
         match entry.class {
-            Class::Pipe => Some(Self::Pipe(ino)),
+            Class::Pipe => Some(Self::Pipe(ino, end)),
             Class::Tcp(_) | Class::Udp | Class::Unix => Some(Self::Socket(ino)),
             Class::SqliteDb | Class::Fifo if !entry.deleted => {
-                Some(Self::Path(entry.target.as_bytes().to_vec()))
+                Some(Self::Path(entry.target.as_bytes().to_vec(), end))
             }
             _ => None,
         }
+    }
+
+    /// The ends that stand opposite; none for what has no ends.
+    fn opposites(&self) -> Vec<Self> {
+        let with = |end: PipeEnd| match self {
+            Self::Socket(ino) => Self::Socket(*ino),
+            Self::Pipe(ino, _) => Self::Pipe(*ino, Some(end)),
+            Self::Path(path, _) => Self::Path(path.clone(), Some(end)),
+        };
+        let ends = match self {
+            Self::Pipe(_, Some(end)) | Self::Path(_, Some(end)) => match end {
+                PipeEnd::Read => &[PipeEnd::Write, PipeEnd::Both][..],
+                PipeEnd::Write => &[PipeEnd::Read, PipeEnd::Both],
+                PipeEnd::Both => &[PipeEnd::Read, PipeEnd::Write, PipeEnd::Both],
+            },
+            _ => &[],
+        };
+        ends.iter().map(|end| with(*end)).collect()
     }
 }
 
@@ -41,8 +66,9 @@ impl Thing {
 pub(super) struct Interest {
     pipes: HashSet<u64>,
     sockets: HashSet<u64>,
-    /// With the inode: in another mount namespace the same path may be another file.
-    paths: HashMap<Vec<u8>, u64>,
+    /// With the inode, because in another mount namespace the same path may be another file; and
+    /// whether it is a pipe, which has ends.
+    paths: HashMap<Vec<u8>, (u64, bool)>,
     /// Whose inotify instances to count, when the ceiling matters.
     pub(super) inotify_of: Option<u32>,
 }
@@ -52,9 +78,13 @@ impl Interest {
     pub(super) fn add(&mut self, entries: &[FdEntry]) {
         for entry in entries {
             match Thing::of(entry) {
-                Some(Thing::Pipe(ino)) => self.pipes.extend([ino]),
+                Some(Thing::Pipe(ino, _)) => self.pipes.extend([ino]),
                 Some(Thing::Socket(ino)) => self.sockets.extend([ino]),
-                Some(Thing::Path(path)) => self.paths.extend(entry.id.map(|id| (path, id.ino))),
+                Some(Thing::Path(path, _)) => {
+                    let is_pipe = entry.class == Class::Fifo;
+                    self.paths
+                        .extend(entry.id.map(|id| (path, (id.ino, is_pipe))));
+                }
                 None => {}
             }
             if let Detail::Unix(unix) = &entry.detail {
@@ -71,17 +101,11 @@ impl Interest {
     }
 }
 
-/// One holder, and which end of a pipe it holds.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    holder: Holder,
-    end: Option<PipeEnd>,
-}
-
 /// Who holds what.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
-    held: HashMap<Thing, Vec<Held>>,
+    /// Each list ascending, once [`Holdings::sort`] was called.
+    held: HashMap<Thing, Vec<Holder>>,
     /// Processes whose links could not be read: absence proves nothing while there are any.
     pub(super) unread: u64,
     /// inotify instances and watches of the user in question.
@@ -95,22 +119,14 @@ impl Holdings {
             let Some(thing) = Thing::of(entry) else {
                 continue;
             };
-            let writes = matches!(thing, Thing::Path(_))
-                .then(|| entry.mode.map(Mode::writes))
-                .flatten();
-            let end = match &entry.detail {
-                Detail::Pipe(pipe) => pipe.end,
-                _ => None,
-            };
+            let is_file = matches!(thing, Thing::Path(_, None));
+            let writes = entry.mode.filter(|_| is_file).map(Mode::writes);
             let holder = Holder {
                 pid,
                 fd: entry.fd,
                 writes,
             };
-            self.held
-                .entry(thing)
-                .or_default()
-                .push(Held { holder, end });
+            self.held.entry(thing).or_default().push(holder);
         }
     }
 
@@ -129,7 +145,6 @@ impl Holdings {
         let counts_inotify = interest.inotify_of.is_some()
             && rustix::fs::fstat(base).is_ok_and(|stat| Some(stat.st_uid) == interest.inotify_of);
         let mut buffer = vec![0; 4096 + 16];
-        let mut denied = false;
         for fd in numbers {
             match rustix::fs::readlinkat_raw(&dir, DecInt::new(fd), &mut buffer[..]) {
                 Ok(length) => {
@@ -149,10 +164,14 @@ impl Holdings {
                         interest,
                     );
                 }
-                Err(error) => denied |= files::is_denied(error),
+                // Who may not read one link of a process may read none.
+                Err(error) if files::is_denied(error) => {
+                    self.unread += 1;
+                    return;
+                }
+                Err(_) => {}
             }
         }
-        self.unread += u64::from(denied);
     }
 
     fn add_link(
@@ -162,19 +181,17 @@ impl Holdings {
         link: &Link<'_>,
         interest: &Interest,
     ) {
-        let (thing, held) = match link {
-            Link::Socket(ino) if interest.sockets.contains(ino) => {
-                (Thing::Socket(*ino), Held { holder, end: None })
-            }
+        let (thing, holder) = match link {
+            Link::Socket(ino) if interest.sockets.contains(ino) => (Thing::Socket(*ino), holder),
             Link::Pipe(ino) if interest.pipes.contains(ino) => {
                 let end = link_mode(dir, holder.fd).and_then(end_of);
-                (Thing::Pipe(*ino), Held { holder, end })
+                (Thing::Pipe(*ino, end), holder)
             }
             Link::Path {
                 path,
                 marked: false,
             } => {
-                let Some(ino) = interest.paths.get(*path) else {
+                let Some((ino, is_pipe)) = interest.paths.get(*path) else {
                     return;
                 };
                 let target = rustix::fs::statat(dir, DecInt::new(holder.fd), AtFlags::empty());
@@ -182,16 +199,19 @@ impl Holdings {
                     return;
                 }
                 let mode = link_mode(dir, holder.fd);
-                let writes = mode.map(|(_, writes)| writes);
-                let held = Held {
-                    holder: Holder { writes, ..holder },
-                    end: mode.and_then(end_of),
-                };
-                (Thing::Path(path.to_vec()), held)
+                if *is_pipe {
+                    (Thing::Path(path.to_vec(), mode.and_then(end_of)), holder)
+                } else {
+                    let writes = mode.map(|(_, writes)| writes);
+                    (
+                        Thing::Path(path.to_vec(), None),
+                        Holder { writes, ..holder },
+                    )
+                }
             }
             _ => return,
         };
-        self.held.entry(thing).or_default().push(held);
+        self.held.entry(thing).or_default().push(holder);
     }
 
     /// Adds what another walk found.
@@ -204,55 +224,61 @@ impl Holdings {
         self.inotify.1 += other.inotify.1;
     }
 
+    /// Puts every list in order: to be called when all is in.
+    pub(super) fn sort(&mut self) {
+        self.held
+            .values_mut()
+            .for_each(|holders| holders.sort_unstable());
+    }
+
     /// Writes into each descriptor who else holds it, and who holds its other end.
     pub(super) fn describe(&self, pid: Pid, entries: &mut [FdEntry]) {
         for entry in entries {
             let Some(thing) = Thing::of(entry) else {
                 continue;
             };
-            let all = self.held.get(&thing).map_or(&[][..], Vec::as_slice);
-            let mut own_end = None;
             match &mut entry.detail {
-                Detail::Pipe(pipe) => {
-                    pipe.peer = self.other_end(all, pipe.end);
-                    own_end = pipe.end;
-                }
+                Detail::Pipe(pipe) => (pipe.peer, pipe.peer_more) = self.other_end(&thing),
                 Detail::Unix(unix) => {
                     if let Some(peer) = &mut unix.peer {
-                        let holders = self.held.get(&Thing::Socket(peer.ino));
-                        peer.holders =
-                            sorted(holders.into_iter().flatten().map(|held| held.holder));
+                        let all = self.of(&Thing::Socket(peer.ino));
+                        (peer.holders, peer.holders_more) = listed(all.iter().copied(), all.len());
                     }
                 }
                 _ => {}
             }
-            // Of a pipe, only who holds the same end shares it.
-            let shares =
-                |held: &&Held| held.holder.pid != pid && (own_end.is_none() || held.end == own_end);
-            entry.shared_with = sorted(all.iter().filter(shares).map(|held| held.holder));
+            let all = self.of(&thing);
+            let before = &all[..all.partition_point(|holder| holder.pid < pid)];
+            let after = &all[all.partition_point(|holder| holder.pid <= pid)..];
+            let others = before.iter().chain(after);
+            (entry.shared_with, entry.shared_more) =
+                listed(others.copied(), before.len() + after.len());
         }
     }
 
+    fn of(&self, thing: &Thing) -> &[Holder] {
+        self.held.get(thing).map_or(&[], Vec::as_slice)
+    }
+
     /// Holders of the opposite end; unknown when none was found and somebody could not be read.
-    fn other_end(&self, all: &[Held], end: Option<PipeEnd>) -> Option<Vec<Holder>> {
-        let end = end?;
-        let opposite = |held: &&Held| {
-            held.end
-                .is_some_and(|theirs| theirs != end || theirs == PipeEnd::Both)
-        };
-        let found = sorted(all.iter().filter(opposite).map(|held| Holder {
-            writes: None,
-            ..held.holder
-        }));
-        let certain = !found.is_empty() || self.unread == 0;
-        certain.then_some(found)
+    fn other_end(&self, thing: &Thing) -> (Option<Vec<Holder>>, u64) {
+        let opposites = thing.opposites();
+        if opposites.is_empty() {
+            return (None, 0);
+        }
+        let lists: Vec<&[Holder]> = opposites.iter().map(|thing| self.of(thing)).collect();
+        let total = lists.iter().map(|list| list.len()).sum();
+        let certain = total > 0 || self.unread == 0;
+        let (list, more) = listed(lists.into_iter().flatten().copied(), total);
+        (certain.then_some(list), more)
     }
 }
 
-fn sorted(holders: impl Iterator<Item = Holder>) -> Vec<Holder> {
-    let mut list: Vec<Holder> = holders.collect();
-    list.sort_unstable();
-    list
+/// The first few holders, and how many are left out.
+fn listed(holders: impl Iterator<Item = Holder>, total: usize) -> (Vec<Holder>, u64) {
+    let list: Vec<Holder> = holders.take(MOST_LISTED).collect();
+    let more = total - list.len();
+    (list, more as u64)
 }
 
 /// Zombies and kernel threads refuse a look, too, but have nothing to show.

@@ -7,7 +7,7 @@ use fdguard_core::snapshot::{Cohort, Limits, Process};
 use fdguard_core::{Pid, Text};
 use jiff::Timestamp;
 
-use super::{Probe, files};
+use super::{Probe, files, rlimit};
 use crate::Error;
 use crate::parse::ascii::{decimal, words};
 use crate::parse::{cgroup, limits, stat::Stat, status::Status};
@@ -23,8 +23,22 @@ pub(super) struct Basics {
     pub(super) table_size: Option<u64>,
 }
 
-/// Children of everybody, from one pass over all processes.
-pub(super) type Families = HashMap<Pid, Vec<(Text, bool)>>;
+/// A child by its command, and whether it is a zombie.
+pub(super) type Child = (Text, bool);
+
+/// The children of everybody.
+pub(super) type Families = HashMap<Pid, Vec<Child>>;
+
+impl Basics {
+    /// Takes in the children, where they could be told.
+    pub(super) fn adopt(&mut self, children: Option<Vec<Child>>) {
+        let Some(children) = children else { return };
+        let zombies = children.iter().filter(|(_, zombie)| *zombie).count();
+        self.process.children = Some(children.len() as u64);
+        self.process.zombies = Some(zombies as u64);
+        self.process.cohorts = cohorts(children);
+    }
+}
 
 impl Probe {
     /// Opens a process's directory: from here on a reused pid cannot be mixed in.
@@ -40,12 +54,7 @@ impl Probe {
     }
 
     /// Reads the small files. Fails for what has no descriptors at all.
-    pub(super) fn basics(
-        &self,
-        pid: Pid,
-        base: BorrowedFd<'_>,
-        families: Option<&Families>,
-    ) -> Result<Basics, Error> {
+    pub(super) fn basics(&self, pid: Pid, base: BorrowedFd<'_>) -> Result<Basics, Error> {
         let stat_bytes = files::read(base, c"stat").map_err(|error| gone_or(pid, "stat", error))?;
         let stat = Stat::parse(&stat_bytes).ok_or(Error::Vanished(pid))?;
         if stat.kernel_thread {
@@ -60,12 +69,7 @@ impl Probe {
         let status_bytes =
             files::read(base, c"status").map_err(|error| gone_or(pid, "status", error))?;
         let status = Status::parse(&status_bytes);
-        let limits = files::read(base, c"limits")
-            .map_or_else(|_| Limits::default(), |bytes| limits::open_files(&bytes));
-        let children = match families {
-            Some(families) => Some(families.get(&pid).cloned().unwrap_or_default()),
-            None => self.children(base),
-        };
+        let limits = self.limits(pid, base);
         let process = Process {
             pid,
             start_time: self.start_time(stat.start_ticks),
@@ -78,21 +82,28 @@ impl Probe {
             uid: status.uid,
             ppid: Some(stat.ppid),
             threads: Some(stat.threads),
-            children: children.as_ref().map(|list| list.len() as u64),
-            zombies: children
-                .as_ref()
-                .map(|list| list.iter().filter(|(_, zombie)| *zombie).count() as u64),
+            children: None,
+            zombies: None,
             container: files::read(base, c"cgroup")
                 .ok()
                 .as_deref()
                 .and_then(cgroup::container_id),
             ns_pid: status.ns_pid.filter(|inner| *inner != pid),
-            cohorts: cohorts(children.unwrap_or_default()),
+            cohorts: Vec::new(),
         };
         Ok(Basics {
             process,
             limits,
             table_size: status.fd_size,
+        })
+    }
+
+    /// By the system call where it is allowed, else by the text.
+    pub(super) fn limits(&self, pid: Pid, base: BorrowedFd<'_>) -> Limits {
+        let by_call = if self.real { rlimit::of(pid) } else { None };
+        by_call.unwrap_or_else(|| {
+            files::read(base, c"limits")
+                .map_or_else(|_| Limits::default(), |bytes| limits::open_files(&bytes))
         })
     }
 
@@ -106,8 +117,8 @@ impl Probe {
     }
 
     /// The children of one process by its threads' own lists; absent on kernels without them.
-    fn children(&self, base: BorrowedFd<'_>) -> Option<Vec<(Text, bool)>> {
-        let tasks = files::open_dir_at(base, c"task").ok()?;
+    pub(super) fn children(&self, pid: Pid) -> Option<Vec<Child>> {
+        let tasks = files::open_dir_at(&self.proc, format!("{pid}/task")).ok()?;
         let mut found = Vec::new();
         for task in files::numbers(tasks.as_fd()).ok()? {
             let list = match files::read(&tasks, format!("{task}/children")) {
@@ -124,27 +135,32 @@ impl Probe {
         Some(found)
     }
 
-    fn name_and_state(&self, pid: u64) -> Option<(Text, bool)> {
+    fn name_and_state(&self, pid: u64) -> Option<Child> {
         let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
         let stat = Stat::parse(&bytes)?;
         Some((Text::from(stat.comm), stat.is_zombie()))
     }
 
-    /// One pass over all processes: who is whose child.
-    pub(super) fn families(&self) -> Families {
+    /// Who is whose child: of the processes that were read, and by a look at each of the others.
+    pub(super) fn families(&self, read: &HashMap<Pid, &Process>) -> Families {
         let mut families = Families::new();
         let mut buffer = Vec::new();
         for pid in self.pids().unwrap_or_default() {
+            if let Some(process) = read.get(&pid) {
+                let child = (process.comm.clone(), false);
+                families
+                    .entry(process.ppid.unwrap_or(0))
+                    .or_default()
+                    .push(child);
+                continue;
+            }
             let Ok(bytes) = files::read_into(&self.proc, format!("{pid}/stat"), &mut buffer) else {
                 continue;
             };
-            let Some(stat) = Stat::parse(bytes) else {
-                continue;
-            };
-            families
-                .entry(stat.ppid)
-                .or_default()
-                .push((Text::from(stat.comm), stat.is_zombie()));
+            if let Some(stat) = Stat::parse(bytes) {
+                let child = (Text::from(stat.comm), stat.is_zombie());
+                families.entry(stat.ppid).or_default().push(child);
+            }
         }
         families
     }

@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::{Gap, Pid, Text};
 use jiff::Timestamp;
 use rustix::fs::AtFlags;
 
-use super::{Probe, ceilings, files};
+use super::{Probe, ceilings, files, rlimit};
 use crate::Error;
 use crate::parse::{limits, stat::Stat, status::Status};
+use crate::workers::{self, Queue};
 
 /// Processes per grab of a worker.
 const CHUNK: usize = 64;
@@ -62,37 +61,19 @@ impl Radar {
     }
 
     fn look_at(&self, probe: &Probe, pids: &[Pid]) -> Vec<Known> {
-        let next = AtomicUsize::new(0);
-        let all = Mutex::new(Vec::with_capacity(pids.len()));
-        let work = || {
+        let queue = Queue::new(pids.len(), CHUNK);
+        let parts = workers::run(workers::cores().min(pids.len() / CHUNK + 1), || {
             let mut part = Vec::new();
             let mut buffer = Vec::new();
-            loop {
-                let start = next.fetch_add(CHUNK, Ordering::Relaxed);
-                let Some(rest) = pids.get(start..).filter(|rest| !rest.is_empty()) else {
-                    break;
-                };
-                let chunk = &rest[..CHUNK.min(rest.len())];
-                part.extend(
-                    chunk
-                        .iter()
-                        .filter_map(|pid| self.row(probe, *pid, &mut buffer)),
-                );
+            while let Some(range) = queue.take() {
+                let rows = pids[range]
+                    .iter()
+                    .filter_map(|pid| self.row(probe, *pid, &mut buffer));
+                part.extend(rows);
             }
-            all.lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .append(&mut part);
-        };
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4));
-        std::thread::scope(|scope| {
-            for _ in 1..cores.min(pids.len() / CHUNK + 1) {
-                drop(std::thread::Builder::new().spawn_scoped(scope, work));
-            }
-            work();
+            part
         });
-        let mut all = all
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all: Vec<Known> = parts.into_iter().flatten().collect();
         all.sort_unstable_by_key(|known| known.row.pid);
         all
     }
@@ -104,6 +85,9 @@ impl Radar {
                 let mut row = known.row.clone();
                 let grown = count > row.count;
                 row.count = count;
+                if row.start_ticks.is_none() {
+                    probe.identify(&mut row, buffer)?;
+                }
                 if grown || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY) {
                     probe.reread(&mut row, buffer)?;
                 }
@@ -122,44 +106,51 @@ impl Probe {
     fn count_by_size(&self, pid: Pid) -> Option<(u64, Option<u64>)> {
         let path = fd_path(pid);
         let stat = rustix::fs::statat(&self.proc, &path[..], AtFlags::empty()).ok()?;
-        let size = u64::try_from(stat.st_size)
-            .ok()
-            .filter(|size| self.real && *size > 0);
-        let count = size.or_else(|| {
-            let dir = files::open_dir_at(&self.proc, &path[..]).ok()?;
-            Some(files::numbers(dir.as_fd()).ok()?.len() as u64)
-        });
+        let count = if self.sizes {
+            u64::try_from(stat.st_size).ok()
+        } else {
+            let dir = files::open_dir_at(&self.proc, &path[..]);
+            let numbers = dir.and_then(|dir| files::numbers(dir.as_fd()));
+            numbers.ok().map(|numbers| numbers.len() as u64)
+        };
         Some((stat.st_ino, count))
     }
 
-    /// Everything about a process that was not known before; nothing for kernel threads.
+    /// What one file tells of a process that was not known before; nothing for kernel threads.
     fn first_look(&self, pid: Pid, count: Option<u64>, buffer: &mut Vec<u8>) -> Option<HostRow> {
-        let bytes = files::read_into(&self.proc, format!("{pid}/stat"), buffer).ok()?;
-        let stat = Stat::parse(bytes).filter(|stat| !stat.kernel_thread)?;
-        let zombie = stat.is_zombie();
         let mut row = HostRow {
             pid,
-            ppid: Some(stat.ppid),
-            start_ticks: Some(stat.start_ticks),
-            comm: Text::from(stat.comm),
-            zombie,
-            // A zombie's table is gone: it holds nothing.
-            count: if zombie { Some(0) } else { count },
+            count,
             ..HostRow::default()
         };
         self.reread(&mut row, buffer)?;
         Some(row)
     }
 
+    /// The start time is the identity, which a single look has no use for: it is read by the second.
+    fn identify(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Option<()> {
+        let bytes = files::read_into(&self.proc, format!("{}/stat", row.pid), buffer).ok()?;
+        row.start_ticks = Some(Stat::parse(bytes)?.start_ticks);
+        Some(())
+    }
+
     fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Option<()> {
-        let status = files::read_into(&self.proc, format!("{}/status", row.pid), buffer).ok()?;
-        let status = Status::parse(status);
-        row.uid = status.uid;
-        row.ppid = status.ppid.or(row.ppid);
-        row.table_size = status.fd_size.filter(|size| *size > 0);
-        if let Ok(bytes) = files::read_into(&self.proc, format!("{}/limits", row.pid), buffer) {
-            row.limits = limits::open_files(bytes);
+        let bytes = files::read_into(&self.proc, format!("{}/status", row.pid), buffer).ok()?;
+        let status = Status::parse(bytes);
+        if status.is_kernel_thread() {
+            return None;
         }
+        row.comm = Text::from(status.unescaped_name());
+        row.uid = status.uid;
+        row.ppid = status.ppid;
+        row.zombie = matches!(status.state, Some(b'Z' | b'X'));
+        row.table_size = status.fd_size.filter(|size| *size > 0);
+        let by_call = if self.real { rlimit::of(row.pid) } else { None };
+        row.limits = match by_call {
+            Some(limits) => limits,
+            None => files::read_into(&self.proc, format!("{}/limits", row.pid), buffer)
+                .map_or_else(|_| row.limits, limits::open_files),
+        };
         Some(())
     }
 }

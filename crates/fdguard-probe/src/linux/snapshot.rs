@@ -1,20 +1,19 @@
 //! Snapshots: the table, then what the rest of the system adds to it.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::AsFd as _;
 
-use fdguard_core::snapshot::{Ceiling, Ceilings, Via};
-use fdguard_core::{Class, Detail, Gap, Pid, Snapshot, Text, Tier};
-use jiff::Timestamp;
+use fdguard_core::snapshot::Ceilings;
+use fdguard_core::{Class, Detail, Pid, Snapshot, Text};
 
+use super::Probe;
+use super::borrow::Borrower;
+use super::draft::Draft;
+use super::gaps::peers_gap;
 use super::peers::{Holdings, Interest};
-use super::process::{Basics, Families};
-use super::socket::{self, SocketTable};
-use super::table::{Table, TableDir};
-use super::{Probe, epoll, files, sqlite};
+use super::table::Table;
 use crate::Error;
+use crate::workers::{self, Queue};
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]
@@ -37,61 +36,47 @@ impl Default for Options {
 impl Options {
     fn threads(self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)),
+            0 => workers::cores(),
             given => given,
         }
     }
 }
 
-/// A process that was read, before the rest of the system was asked about it.
-struct Draft {
-    pid: Pid,
-    base: OwnedFd,
-    basics: Basics,
-    taken_at: Timestamp,
-    count: Option<u64>,
-    /// Absent where the table may not be listed.
-    table: Option<Table>,
-    netns: Option<Vec<u8>>,
-    gaps: Vec<Gap>,
-}
-
 impl Probe {
     /// What one process holds.
     pub fn snapshot(&self, pid: Pid, options: Options) -> Result<Snapshot, Error> {
-        let mut draft = self.draft(pid, options.threads(), None)?;
+        let mut draft = self.draft(pid, options.threads())?;
+        draft.basics.adopt(self.children(pid));
         self.describe_sockets(std::slice::from_mut(&mut draft));
-        let mut holdings = Holdings::default();
         let mut host = super::ceilings::read(self.proc.as_fd());
+        let mut holdings = None;
         if options.peers && draft.table.is_some() {
-            holdings = self.walk_others(std::slice::from_ref(&draft), options.threads());
-            self.finish_inotify(&draft, &holdings, &mut host);
+            let found = self.walk_others(std::slice::from_ref(&draft), options.threads());
+            finish_inotify(&draft, &found, &mut host);
+            holdings = Some(found);
         }
-        Ok(self.finish(draft, options.peers.then_some(&holdings), host))
+        self.complete(&mut draft, holdings.as_ref());
+        Ok(draft.into_snapshot(host))
     }
 
     /// What several processes hold. Each has its own outcome; those that ended meanwhile are errors.
     pub fn snapshots(&self, pids: &[Pid], options: Options) -> Vec<Result<Snapshot, Error>> {
-        let families = (pids.len() > 16).then(|| self.families());
-        let drafts = self.drafts(pids, options.threads(), families.as_ref());
-        let (mut good, mut order) = (Vec::new(), Vec::new());
-        for draft in drafts {
-            match draft {
-                Ok(draft) => {
-                    order.push(Ok(()));
-                    good.push(draft);
-                }
-                Err(error) => order.push(Err(error)),
-            }
-        }
+        let mut good = Vec::new();
+        let order: Vec<Result<(), Error>> = self
+            .drafts(pids, options.threads())
+            .into_iter()
+            .map(|draft| draft.map(|draft| good.push(draft)))
+            .collect();
+        self.adopt_all(&mut good);
         self.describe_sockets(&mut good);
         let holdings = options
             .peers
             .then(|| self.walk_others(&good, options.threads()));
         let host = super::ceilings::read(self.proc.as_fd());
-        let mut finished = good
-            .into_iter()
-            .map(|draft| self.finish(draft, holdings.as_ref(), host));
+        workers::for_each(&mut good, 16, |draft| {
+            self.complete(draft, holdings.as_ref())
+        });
+        let mut finished = good.into_iter().map(|draft| draft.into_snapshot(host));
         order
             .into_iter()
             .filter_map(|slot| match slot {
@@ -101,187 +86,17 @@ impl Probe {
             .collect()
     }
 
-    fn drafts(
-        &self,
-        pids: &[Pid],
-        threads: usize,
-        families: Option<&Families>,
-    ) -> Vec<Result<Draft, Error>> {
-        if pids.len() < 8 || threads < 2 {
-            return pids
-                .iter()
-                .map(|pid| self.draft(*pid, threads, families))
-                .collect();
+    /// Gives every process its children, from what was read of the others already.
+    fn adopt_all(&self, drafts: &mut [Draft]) {
+        let read = drafts
+            .iter()
+            .map(|draft| (draft.pid, &draft.basics.process))
+            .collect();
+        let mut families = self.families(&read);
+        for draft in drafts {
+            let children = families.remove(&draft.pid).unwrap_or_default();
+            draft.basics.adopt(Some(children));
         }
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(Vec::with_capacity(pids.len()));
-        let work = || {
-            let mut part = Vec::new();
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(pid) = pids.get(at) else { break };
-                part.push((at, self.draft(*pid, 1, families)));
-            }
-            done.lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .append(&mut part);
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Without a second thread the first one does all of it.
-                drop(std::thread::Builder::new().spawn_scoped(scope, work));
-            }
-            work();
-        });
-        let mut done = done
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        done.sort_by_key(|(at, _)| *at);
-        done.into_iter().map(|(_, draft)| draft).collect()
-    }
-
-    fn draft(&self, pid: Pid, threads: usize, families: Option<&Families>) -> Result<Draft, Error> {
-        let base = self.open_process(pid)?;
-        let basics = self.basics(pid, base.as_fd(), families)?;
-        let ours = self.real && pid == std::process::id();
-        let own = if self.real {
-            files::open_base_at(&self.proc, c"self/fd").ok()
-        } else {
-            None
-        };
-        let taken_at = Timestamp::now();
-        let mut gaps = Vec::new();
-        let (table, count) = match TableDir::open(base.as_fd(), own, ours) {
-            Ok(dir) => match dir.numbers() {
-                Ok(numbers) => {
-                    let mut table = dir.read(&numbers, threads);
-                    epoll::mark_ghosts(&mut table.entries, &table.epolls);
-                    let fd_dir = self.real.then(|| dir.as_fd());
-                    sqlite::classify(&mut table.entries, fd_dir);
-                    gaps.extend(table_gaps(&table));
-                    (usable(table, numbers.len()), Some(numbers.len() as u64))
-                }
-                Err(error) if files::is_gone(error) => return Err(Error::Vanished(pid)),
-                Err(_) => (None, None),
-            },
-            Err(error) if files::is_gone(error) => return Err(Error::Vanished(pid)),
-            Err(_) => (None, None),
-        };
-        let count = count.or_else(|| self.count_of(&base));
-        if table.is_none() {
-            gaps.push(denied_gap(pid, count.is_some()));
-        }
-        self.still_there(pid, &base)?;
-        let netns = files::read_link(&base, c"ns/net").ok();
-        Ok(Draft {
-            pid,
-            base,
-            basics,
-            taken_at,
-            count,
-            table,
-            netns,
-            gaps,
-        })
-    }
-
-    /// The count without listing: the size of the directory (Linux 6.2 and later, no privilege).
-    pub(super) fn count_of(&self, base: &OwnedFd) -> Option<u64> {
-        if !self.real {
-            return None;
-        }
-        let stat = rustix::fs::statat(base, c"fd", rustix::fs::AtFlags::empty()).ok()?;
-        u64::try_from(stat.st_size).ok().filter(|size| *size > 0)
-    }
-
-    /// A process that ended while it was read gives no half snapshot.
-    fn still_there(&self, pid: Pid, base: &OwnedFd) -> Result<(), Error> {
-        let bytes = files::read(base, c"stat").unwrap_or_default();
-        match crate::parse::stat::Stat::parse(&bytes) {
-            Some(stat) if !stat.is_zombie() => Ok(()),
-            _ => Err(Error::Vanished(pid)),
-        }
-    }
-
-    fn describe_sockets(&self, drafts: &mut [Draft]) {
-        let mut by_netns: HashMap<Option<Vec<u8>>, Vec<usize>> = HashMap::new();
-        for (at, draft) in drafts.iter().enumerate() {
-            if draft
-                .table
-                .as_ref()
-                .is_some_and(|table| !table.sockets.is_empty())
-            {
-                by_netns.entry(draft.netns.clone()).or_default().push(at);
-            }
-        }
-        let own_netns = files::read_link(&self.proc, c"self/ns/net").ok();
-        for (netns, members) in by_netns {
-            let wanted: HashSet<u64> = members
-                .iter()
-                .flat_map(|at| socket_inodes(&drafts[*at]))
-                .collect();
-            let base = &drafts[members[0]].base;
-            let (mut sockets, gap) =
-                self.socket_table(netns.as_ref(), own_netns.as_ref(), base, &wanted);
-            sockets.add_rare(base.as_fd(), &wanted);
-            for at in members {
-                self.describe_with(&mut drafts[at], &sockets);
-                drafts[at].gaps.extend(gap.clone());
-            }
-        }
-    }
-
-    fn socket_table(
-        &self,
-        netns: Option<&Vec<u8>>,
-        own: Option<&Vec<u8>>,
-        base: &OwnedFd,
-        wanted: &HashSet<u64>,
-    ) -> (SocketTable, Option<Gap>) {
-        let by_netlink = if !self.real {
-            None
-        } else if netns.is_some() && netns == own {
-            SocketTable::by_netlink(wanted).ok()
-        } else {
-            files::open_file_at(base, c"ns/net")
-                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), wanted))
-                .ok()
-        };
-        if let Some(table) = by_netlink {
-            return (table, None);
-        }
-        let table = SocketTable::by_text(base.as_fd(), wanted);
-        let gap = (!table.complete || self.real).then(|| socket_gap(table.complete));
-        (table, gap)
-    }
-
-    fn describe_with(&self, draft: &mut Draft, sockets: &SocketTable) {
-        let Some(table) = &mut draft.table else {
-            return;
-        };
-        for fd in &table.sockets {
-            let Ok(at) = table.entries.binary_search_by_key(fd, |entry| entry.fd) else {
-                continue;
-            };
-            let entry = &mut table.entries[at];
-            if !sockets.describe(entry) {
-                let protocol = self.protocol_name(draft.pid, *fd);
-                socket::describe_by_protocol(entry, protocol.as_deref(), sockets.complete);
-            }
-        }
-    }
-
-    /// The protocol name that the kernel keeps as an attribute of a socket's inode.
-    fn protocol_name(&self, pid: Pid, fd: u32) -> Option<String> {
-        if !self.real {
-            return None;
-        }
-        let path = self.path.join(format!("{pid}/fd/{fd}"));
-        let mut buffer = [0; 64];
-        let length = rustix::fs::getxattr(path, c"system.sockprotoname", &mut buffer[..]).ok()?;
-        let name = buffer.get(..length)?;
-        let name = name.strip_suffix(b"\0").unwrap_or(name);
-        Some(String::from_utf8_lossy(name).into_owned())
     }
 
     /// Asks every process that was not read who holds what the read ones hold.
@@ -303,7 +118,7 @@ impl Probe {
             interest.inotify_of = only.basics.process.uid.filter(|_| has_inotify);
         }
         if interest.is_empty() {
-            return holdings;
+            return Holdings::default();
         }
         let known: HashSet<Pid> = drafts
             .iter()
@@ -317,83 +132,62 @@ impl Probe {
             .filter(|pid| !known.contains(pid))
             .collect();
         holdings.absorb(self.walk(&others, &interest, threads));
+        holdings.sort();
         holdings
     }
 
     fn walk(&self, pids: &[Pid], interest: &Interest, threads: usize) -> Holdings {
-        let next = AtomicUsize::new(0);
-        let total = Mutex::new(Holdings::default());
-        let work = || {
+        let queue = Queue::new(pids.len(), 4);
+        let parts = workers::run(threads.min(pids.len() / 16 + 1), || {
             let mut part = Holdings::default();
-            while let Some(pid) = pids.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Ok(base) = self.open_process(*pid) {
-                    part.add_links(*pid, base.as_fd(), interest);
+            while let Some(range) = queue.take() {
+                for pid in &pids[range] {
+                    if let Ok(base) = self.open_process(*pid) {
+                        part.add_links(*pid, base.as_fd(), interest);
+                    }
                 }
             }
-            total
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .absorb(part);
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads.min(pids.len() / 16 + 1) {
-                drop(std::thread::Builder::new().spawn_scoped(scope, work));
-            }
-            work();
+            part
         });
+        let mut total = Holdings::default();
+        for part in parts {
+            total.absorb(part);
+        }
         total
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What the user of this process uses of inotify, when every process could be read.
-    fn finish_inotify(&self, draft: &Draft, holdings: &Holdings, host: &mut Ceilings) {
-        if holdings.unread > 0 {
+    /// What the others and the host add to one process.
+    fn complete(&self, draft: &mut Draft, holdings: Option<&Holdings>) {
+        let Some(table) = &mut draft.table else {
             return;
-        }
-        let watchers = draft.table.iter().flat_map(|table| &table.entries);
-        let own =
-            watchers
-                .filter(|entry| entry.class == Class::Inotify)
-                .fold((0, 0), |sum, entry| match &entry.detail {
-                    Detail::Watcher(watcher) => (sum.0 + 1, sum.1 + watcher.watches),
-                    _ => sum,
-                });
-        let used = |own: u64, others: u64, ceiling: Ceiling| Ceiling {
-            used: (own > 0).then_some(own + others),
-            ..ceiling
         };
-        host.inotify_instances = used(own.0, holdings.inotify.0, host.inotify_instances);
-        host.inotify_watches = used(
-            own.0,
-            holdings.inotify.1 + own.1 - own.0.min(own.1),
-            host.inotify_watches,
-        );
+        self.describe_pidfds(table);
+        if let Some(holdings) = holdings {
+            holdings.describe(draft.pid, &mut table.entries);
+            self.settle_widowed(draft.pid, table);
+            draft.gaps.extend(peers_gap(holdings, table));
+        }
     }
 
-    fn finish(&self, mut draft: Draft, holdings: Option<&Holdings>, host: Ceilings) -> Snapshot {
-        if let Some(table) = &mut draft.table {
-            self.describe_pidfds(table);
-            if let Some(holdings) = holdings {
-                holdings.describe(draft.pid, &mut table.entries);
-                draft.gaps.extend(peers_gap(holdings, table));
+    /// Where a process that we may not read could hold the other end of a pipe, the pipe itself knows.
+    fn settle_widowed(&self, pid: Pid, table: &mut Table) {
+        let mut borrower = None;
+        for entry in &mut table.entries {
+            let Detail::Pipe(pipe) = &mut entry.detail else {
+                continue;
+            };
+            if pipe.peer.is_some() || pipe.end.is_none() || entry.class != Class::Pipe || !self.real
+            {
+                continue;
             }
-        }
-        Snapshot {
-            taken_at: draft.taken_at,
-            tier: if draft.table.is_some() {
-                Tier::Full
-            } else {
-                Tier::Radar
-            },
-            via: Via::Proc,
-            process: draft.basics.process,
-            limits: draft.basics.limits,
-            count: draft.count,
-            table_size: draft.basics.table_size,
-            host,
-            fds: draft.table.map(|table| table.entries),
-            gaps: draft.gaps,
+            let borrower = borrower.get_or_insert_with(|| Borrower::new(pid));
+            if borrower
+                .as_ref()
+                .and_then(|borrower| borrower.is_widowed(entry.fd))
+                == Some(true)
+            {
+                pipe.peer = Some(Vec::new());
+            }
         }
     }
 
@@ -416,91 +210,16 @@ impl Probe {
     }
 }
 
-fn socket_inodes(draft: &Draft) -> impl Iterator<Item = u64> {
-    let table = draft.table.iter();
-    table.flat_map(|table| {
-        table.sockets.iter().filter_map(|fd| {
-            let at = table
-                .entries
-                .binary_search_by_key(fd, |entry| entry.fd)
-                .ok()?;
-            table.entries[at].id.map(|id| id.ino)
-        })
-    })
-}
-
-/// A table in which nothing may be looked at is no table.
-fn usable(table: Table, listed: usize) -> Option<Table> {
-    let all_denied = listed > 0 && table.entries.is_empty() && table.denied > 0;
-    (!all_denied).then_some(table)
-}
-
-fn table_gaps(table: &Table) -> Vec<Gap> {
-    let mut gaps = Vec::new();
-    if table.denied > 0 && !table.entries.is_empty() {
-        let what = format!("{} descriptors", table.denied);
-        gaps.push(Gap::new(
-            what,
-            "permission denied",
-            "run as root, or with CAP_SYS_PTRACE",
-        ));
+/// What the user of this process uses of inotify, when every process could be read.
+fn finish_inotify(draft: &Draft, others: &Holdings, host: &mut Ceilings) {
+    let watchers = draft.table.iter().flat_map(|table| &table.entries);
+    let (instances, watches) =
+        watchers.fold((0, 0), |sum, entry| match (&entry.class, &entry.detail) {
+            (Class::Inotify, Detail::Watcher(watcher)) => (sum.0 + 1, sum.1 + watcher.watches),
+            _ => sum,
+        });
+    if instances > 0 && others.unread == 0 {
+        host.inotify_instances.used = Some(instances + others.inotify.0);
+        host.inotify_watches.used = Some(watches + others.inotify.1);
     }
-    if table.unstable > 0 {
-        let what = format!("{} descriptors", table.unstable);
-        let why = "they were closed and reused faster than they could be read";
-        gaps.push(Gap::new(
-            what,
-            why,
-            "look again, or watch the process over a while",
-        ));
-    }
-    gaps
-}
-
-fn denied_gap(pid: Pid, counted: bool) -> Gap {
-    let what = if counted {
-        format!("the descriptors of process {pid} (their number is known, what they are is not)")
-    } else {
-        format!("the descriptors of process {pid}, and their number")
-    };
-    let remedy = "run as the process's user or as root (sudo fdguard …), or with CAP_SYS_PTRACE";
-    Gap::new(
-        what,
-        "permission denied: the process belongs to another user or is protected",
-        remedy,
-    )
-}
-
-fn socket_gap(complete: bool) -> Gap {
-    if complete {
-        let remedy = "run as root (CAP_SYS_ADMIN) to ask in that namespace";
-        return Gap::new(
-            "peers of unix sockets",
-            "the process lives in another network namespace",
-            remedy,
-        );
-    }
-    let remedy = "run as root, or as the process's user";
-    Gap::new(
-        "states and addresses of sockets",
-        "neither netlink nor /proc/PID/net could be read",
-        remedy,
-    )
-}
-
-fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
-    let open_question = table.entries.iter().any(|entry| match &entry.detail {
-        Detail::Pipe(pipe) => entry.class == Class::Pipe && pipe.peer.is_none(),
-        Detail::Unix(unix) => unix
-            .peer
-            .as_ref()
-            .is_some_and(|peer| peer.holders.is_empty()),
-        _ => false,
-    });
-    let what = "who holds the other end of some pipes and sockets";
-    let why = format!(
-        "{} processes of other users could not be read",
-        holdings.unread
-    );
-    (open_question && holdings.unread > 0).then(|| Gap::new(what, why, "run as root"))
 }

@@ -158,6 +158,7 @@ impl SocketTable {
                     ino,
                     path: self.unix_path(ino),
                     holders: Vec::new(),
+                    holders_more: 0,
                 });
                 let path = path.as_deref().map(Text::from);
                 describe_unix(entry, (*kind, *listening, *connected), path, peer);
@@ -317,6 +318,21 @@ pub(super) fn describe_by_protocol(entry: &mut FdEntry, protocol: Option<&str>, 
         }
     };
     entry.target = Text::from(format!("{protocol} socket").to_lowercase());
+}
+
+/// An unlisted TCP socket that still has a port was connected once: both sides are done with it, and
+/// only the descriptor is left.
+pub(super) fn describe_closed(entry: &mut FdEntry, local: Option<SocketAddr>) {
+    let Some(local) = local.filter(|local| local.port() != 0) else {
+        return;
+    };
+    entry.class = Class::Tcp(TcpState::Close);
+    entry.target = Text::from(local.to_string());
+    entry.detail = Detail::Inet(Box::new(Inet {
+        local: Some(local.to_string()),
+        state: Some(TcpState::Close.name().to_owned()),
+        ..Inet::default()
+    }));
 }
 
 fn netlink_family(number: u8) -> String {

@@ -1,18 +1,20 @@
 //! One process's descriptor table: each number looked at once, never two files in one record.
 
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use fdguard_core::{Class, Fd, FdEntry};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
-use rustix::path::DecInt;
+use rustix::path::{Arg, DecInt};
 
 use super::classify::{self, FileStat};
 use super::epoll::Registrations;
 use super::files;
+use super::mounts::{Mount, Mounts};
 use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
+use crate::workers::{self, Queue};
 
 /// A number can change hands between two reads; after this many tries it is reported as unstable.
 const TRIES: usize = 16;
@@ -44,6 +46,11 @@ impl Table {
         self.unstable += other.unstable;
     }
 
+    /// How many descriptors there were, readable or not.
+    pub(super) fn count(&self) -> u64 {
+        self.entries.len() as u64 + self.denied + self.unstable
+    }
+
     fn add(&mut self, seen: Seen) {
         match seen {
             Seen::Entry(entry) => self.entries.push(entry),
@@ -69,25 +76,35 @@ pub(super) struct TableDir {
     /// Absent where fdinfo cannot be opened: then links are all there is.
     fdinfo: Option<OwnedFd>,
     /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
-    own: Option<OwnedFd>,
-    /// Whether the table is our own, in which case our directories are not part of the answer.
-    ours: bool,
+    own: Option<Arc<OwnedFd>>,
+    /// Which mounts hold nothing but sockets, pipes or anonymous inodes.
+    mounts: Arc<Mounts>,
+    /// When the table is our own: the numbers that are the probe's and not part of the answer.
+    mine: Vec<Fd>,
 }
 
 impl TableDir {
-    /// Opens the table of the process behind `base`. Fails with the errno of `fd/` itself.
+    /// Opens the table of the process behind `base`. Fails with the errno of `fd/` itself. `mine` are
+    /// the probe's descriptors when the process is our own.
     pub(super) fn open(
         base: BorrowedFd<'_>,
-        own: Option<OwnedFd>,
-        ours: bool,
+        own: Option<Arc<OwnedFd>>,
+        mounts: Arc<Mounts>,
+        mine: &[Fd],
     ) -> Result<Self, Errno> {
         let fd = files::open_dir_at(base, c"fd")?;
-        let fdinfo = files::open_base_at(base, c"fdinfo").ok();
+        let fdinfo = files::open_dir_at(base, c"fdinfo").ok();
+        let mut mine = mine.to_vec();
+        if !mine.is_empty() {
+            mine.push(files::number_of(&fd));
+            mine.extend(fdinfo.as_ref().map(files::number_of));
+        }
         Ok(Self {
             fd,
             fdinfo,
             own,
-            ours,
+            mounts,
+            mine,
         })
     }
 
@@ -98,23 +115,18 @@ impl TableDir {
 
     /// The numbers in use, ours left out.
     pub(super) fn numbers(&self) -> Result<Vec<Fd>, Errno> {
-        let mut numbers = files::numbers(self.fd.as_fd())?;
-        if self.ours {
-            let mine = [Some(&self.fd), self.fdinfo.as_ref(), self.own.as_ref()];
-            let mine: Vec<Fd> = mine
-                .into_iter()
-                .flatten()
-                .map(|fd| fd.as_raw_fd().cast_unsigned())
-                .collect();
-            numbers.retain(|number| !mine.contains(number));
-        }
+        // Listing makes the kernel remember each name, and those of fdinfo are what is opened next.
+        let listed = self.fdinfo.as_ref().filter(|_| self.own.is_some());
+        let mut numbers = files::numbers(listed.unwrap_or(&self.fd).as_fd())?;
+        numbers.retain(|number| !self.mine.contains(number));
         Ok(numbers)
     }
 
     /// Number of entries without listing them (Linux 6.2 and later); absent before.
     pub(super) fn count(&self) -> Option<u64> {
         let size = rustix::fs::fstat(&self.fd).ok()?.st_size;
-        u64::try_from(size).ok().filter(|size| *size > 0)
+        let size = u64::try_from(size).ok().filter(|size| *size > 0)?;
+        Some(size - (self.mine.len() as u64).min(size))
     }
 
     /// Looks at each of these numbers, with a second thread where that pays.
@@ -122,34 +134,21 @@ impl TableDir {
         if numbers.len() < WORTH_A_THREAD || threads < 2 {
             return self.read_one_by_one(numbers);
         }
-        let next = AtomicUsize::new(0);
-        let work = || {
+        let queue = Queue::new(numbers.len(), CHUNK);
+        let parts = workers::run(threads, || {
             let mut reader = Reader::new(self);
             let mut part = Table::default();
-            loop {
-                let start = next.fetch_add(CHUNK, Ordering::Relaxed);
-                let Some(rest) = numbers.get(start..).filter(|rest| !rest.is_empty()) else {
-                    break;
-                };
-                for number in &rest[..CHUNK.min(rest.len())] {
+            while let Some(range) = queue.take() {
+                for number in &numbers[range] {
                     part.add(reader.look(*number));
                 }
             }
             part
-        };
-        let mut table = Table::default();
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads)
-                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
-                .collect();
-            table.absorb(work());
-            for other in others {
-                match other.join() {
-                    Ok(part) => table.absorb(part),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
         });
+        let mut table = Table::default();
+        for part in parts {
+            table.absorb(part);
+        }
         table.entries.sort_unstable_by_key(|entry| entry.fd);
         table
     }
@@ -187,19 +186,9 @@ impl Seen {
     }
 }
 
-/// What kind of pseudo file system a mount is. Learned from the first descriptor on it: afterwards
-/// the mount id in fdinfo tells the kind, and one read makes the whole record.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mount {
-    Sockets,
-    Pipes,
-    Anonymous,
-}
-
 /// Looks at descriptors one at a time, with buffers of its own.
 struct Reader<'a> {
     dir: &'a TableDir,
-    mounts: Vec<(u64, Mount)>,
     info: Vec<u8>,
     link: Vec<u8>,
 }
@@ -208,7 +197,6 @@ impl<'a> Reader<'a> {
     fn new(dir: &'a TableDir) -> Self {
         Self {
             dir,
-            mounts: Vec::new(),
             info: vec![0; 4096],
             link: vec![0; 4096 + 16],
         }
@@ -249,10 +237,7 @@ impl<'a> Reader<'a> {
     }
 
     fn by_info(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<Seen>, Errno> {
-        let mount = info
-            .mnt
-            .and_then(|mnt| self.mounts.iter().find(|(known, _)| *known == mnt));
-        match (mount.map(|(_, kind)| *kind), info.ino) {
+        match (info.mnt.and_then(|mnt| self.dir.mounts.kind(mnt)), info.ino) {
             (Some(Mount::Sockets), Some(ino)) => {
                 return Ok(Some(Seen::Socket(classify::socket(fd, info, ino))));
             }
@@ -270,36 +255,58 @@ impl<'a> Reader<'a> {
     }
 
     fn by_link(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<Seen>, Errno> {
-        let mut text_bytes = std::mem::take(&mut self.link);
-        let result = self.read_link(fd, info, &mut text_bytes);
-        self.link = text_bytes;
-        result
+        let mut buffer = std::mem::take(&mut self.link);
+        let seen = match self.by_name(fd, info, &mut buffer) {
+            Ok(None) => self.by_held(fd, info, &mut buffer),
+            seen => seen,
+        };
+        self.link = buffer;
+        seen
     }
 
-    fn read_link(
-        &mut self,
+    /// The cheap way for files on local file systems: the name in the link is looked up, and when it
+    /// names the very inode that fdinfo speaks of, all of it belongs together. `None` when it does not.
+    fn by_name(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<Seen>, Errno> {
+        if self.dir.own.is_none() || !info.mnt.is_some_and(|mnt| self.dir.mounts.is_local(mnt)) {
+            return Ok(None);
+        }
+        let length = rustix::fs::readlinkat_raw(&self.dir.fd, DecInt::new(fd), &mut *buffer)?;
+        let Link::Path {
+            path,
+            marked: false,
+        } = Link::parse(&buffer[..length])
+        else {
+            return Ok(None);
+        };
+        let Some(stat) = stat_path(path) else {
+            return Ok(None);
+        };
+        let same = Some(stat.ino) == info.ino && Some(stat.mnt) == info.mnt;
+        Ok(same.then(|| Seen::Entry(classify::path(fd, info, path, false, Some(&stat)))))
+    }
+
+    /// The sure way: held for a moment, the file cannot change under us, and its name and its inode are
+    /// one file's. `None` when it is not the one that fdinfo spoke of.
+    fn by_held(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<Seen>, Errno> {
+        let Some(own) = &self.dir.own else {
+            let length = rustix::fs::readlinkat_raw(&self.dir.fd, DecInt::new(fd), &mut *buffer)?;
+            return Ok(self.by_text(fd, info, &buffer[..length], None));
+        };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(&self.dir.fd, DecInt::new(fd), flags, Mode::empty())?;
+        let length = rustix::fs::readlinkat_raw(own, DecInt::from_fd(&held), &mut *buffer)?;
+        Ok(self.by_text(fd, info, &buffer[..length], Some(&held)))
+    }
+
+    fn by_text(
+        &self,
         fd: Fd,
         info: &Fdinfo<'_>,
-        buffer: &mut [u8],
-    ) -> Result<Option<Seen>, Errno> {
-        // Held for a moment, the file cannot change under us: its name and its inode are one file's.
-        let held = match &self.dir.own {
-            Some(own) => {
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                let held = rustix::fs::openat(&self.dir.fd, DecInt::new(fd), flags, Mode::empty())?;
-                Some((own, held))
-            }
-            None => None,
-        };
-        let length = match &held {
-            Some((own, held)) => {
-                rustix::fs::readlinkat_raw(own, DecInt::from_fd(held), &mut *buffer)?
-            }
-            None => rustix::fs::readlinkat_raw(&self.dir.fd, DecInt::new(fd), &mut *buffer)?,
-        };
-        let text = &buffer[..length];
+        text: &[u8],
+        held: Option<&OwnedFd>,
+    ) -> Option<Seen> {
         let same = |ino: u64| info.ino.is_none_or(|known| known == ino);
-        Ok(match Link::parse(text) {
+        match Link::parse(text) {
             Link::Socket(ino) if same(ino) => {
                 self.learn(info, Mount::Sockets);
                 Some(Seen::Socket(classify::socket(fd, info, ino)))
@@ -310,45 +317,56 @@ impl<'a> Reader<'a> {
             }
             Link::Anonymous(raw) => {
                 let class = classify::anonymous_class(raw);
-                let agrees = self.dir.fdinfo.is_none() || classify::agrees(&class, info);
-                if agrees {
-                    self.learn(info, Mount::Anonymous);
+                if self.dir.fdinfo.is_some() && !classify::agrees(&class, info) {
+                    return None;
                 }
-                agrees.then(|| anonymous(fd, info, class))
+                self.learn(info, Mount::Anonymous);
+                Some(anonymous(fd, info, class))
             }
             Link::Numbered { name, ino } if same(ino) => {
                 Some(Seen::Entry(classify::numbered(fd, info, name, text)))
             }
             Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
             Link::Path { path, marked } => {
-                let stat = held.as_ref().and_then(|(_, held)| stat_held(held.as_fd()));
-                self.is_same_file(fd, info, stat.as_ref())
-                    .then(|| Seen::Entry(classify::path(fd, info, path, marked, stat.as_ref())))
+                let stat = held.and_then(|held| stat_held(held.as_fd()));
+                if let (Some(held), Some(stat)) = (held, &stat) {
+                    if !self.is_same_file(info, held, stat) {
+                        return None;
+                    }
+                }
+                Some(Seen::Entry(classify::path(
+                    fd,
+                    info,
+                    path,
+                    marked,
+                    stat.as_ref(),
+                )))
             }
             Link::Other(text) => Some(Seen::Entry(classify::other(fd, info, text))),
+        }
+    }
+
+    /// Whether fdinfo speaks of the file that we hold. Some file systems (overlay, FUSE) show one inode
+    /// number in fdinfo and another in stat: there our own fdinfo of the same file decides.
+    fn is_same_file(&self, info: &Fdinfo<'_>, held: &OwnedFd, stat: &FileStat) -> bool {
+        if info.ino.is_none_or(|ino| ino == stat.ino)
+            && info.mnt.is_none_or(|mnt| mnt == stat.mnt || stat.mnt == 0)
+        {
+            return true;
+        }
+        let Some(own) = &self.dir.own else {
+            return true;
+        };
+        let path = format!("../fdinfo/{}", files::number_of(held));
+        files::read(own, path).is_ok_and(|bytes| {
+            let mine = Fdinfo::parse(&bytes);
+            mine.ino == info.ino && mine.mnt == info.mnt
         })
     }
 
-    /// Whether fdinfo speaks of the file that we held. Some file systems (overlay, FUSE) show one
-    /// inode number in fdinfo and another in stat: there, fdinfo that did not move counts.
-    fn is_same_file(&self, fd: Fd, info: &Fdinfo<'_>, stat: Option<&FileStat>) -> bool {
-        let (Some(ino), Some(stat)) = (info.ino, stat) else {
-            return true;
-        };
-        if stat.ino == ino {
-            return true;
-        }
-        let mut again = Vec::new();
-        self.read_info(fd, &mut again)
-            .is_ok_and(|later| later.ino == info.ino && later.mnt == info.mnt)
-    }
-
-    fn learn(&mut self, info: &Fdinfo<'_>, kind: Mount) {
-        let Some(mnt) = info.mnt.filter(|_| info.ino.is_some()) else {
-            return;
-        };
-        if !self.mounts.contains(&(mnt, kind)) {
-            self.mounts.push((mnt, kind));
+    fn learn(&self, info: &Fdinfo<'_>, kind: Mount) {
+        if let (Some(mnt), Some(_)) = (info.mnt, info.ino) {
+            self.dir.mounts.learn(mnt, kind);
         }
     }
 }
@@ -363,19 +381,28 @@ fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> Seen {
     }
 }
 
-/// Asks the kernel's caches only: a dead network file system must not hang us.
 fn stat_held(held: BorrowedFd<'_>) -> Option<FileStat> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let mask = StatxFlags::TYPE
-        | StatxFlags::MODE
-        | StatxFlags::NLINK
-        | StatxFlags::INO
-        | StatxFlags::SIZE;
-    let stat = rustix::fs::statx(held, c"", flags, mask).ok()?;
+    stat(held, c"", AtFlags::EMPTY_PATH)
+}
+
+fn stat_path(path: &[u8]) -> Option<FileStat> {
+    stat(
+        rustix::fs::CWD,
+        path,
+        AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW,
+    )
+}
+
+/// Asks the kernel's caches only: a dead network file system must not hang us.
+fn stat(base: BorrowedFd<'_>, path: impl Arg, flags: AtFlags) -> Option<FileStat> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let stat = rustix::fs::statx(base, path, flags | AtFlags::STATX_DONT_SYNC, mask).ok()?;
+    let knows_mount = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     Some(FileStat {
         mode: stat.stx_mode,
         links: stat.stx_nlink,
         ino: stat.stx_ino,
+        mnt: if knows_mount { stat.stx_mnt_id } else { 0 },
         size: stat.stx_size,
         rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
     })

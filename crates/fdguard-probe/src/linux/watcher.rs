@@ -1,6 +1,6 @@
 //! Watching one process: a tick that changes nothing costs one system call.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use fdguard_core::{Fd, FdEntry, Pid};
 
@@ -37,12 +37,8 @@ impl Watcher {
     /// Starts to watch; the first tick reports everything as opened.
     pub fn new(probe: &Probe, pid: Pid) -> Result<Self, Error> {
         let base = probe.open_process(pid)?;
-        let own = if probe.real {
-            files::open_base_at(&probe.proc, c"self/fd").ok()
-        } else {
-            None
-        };
-        let dir = TableDir::open(base.as_fd(), own, probe.real && pid == std::process::id())
+        let dir = probe
+            .table_dir(pid, &base)
             .map_err(|error| Error::io(format!("descriptors of process {pid}"), error))?;
         Ok(Self {
             pid,

@@ -51,6 +51,36 @@ impl<'a> Status<'a> {
     }
 }
 
+impl Status<'_> {
+    /// Kernel threads say so since Linux 6.7; before, they are the ones of `kthreadd` and it itself.
+    #[must_use]
+    pub fn is_kernel_thread(&self) -> bool {
+        self.kernel_thread.unwrap_or_else(|| {
+            self.ppid == Some(2) || (self.name == b"kthreadd" && self.ppid == Some(0))
+        })
+    }
+
+    /// The name as it is: the kernel writes a newline as `\n` and a backslash as `\\`.
+    #[must_use]
+    pub fn unescaped_name(&self) -> Vec<u8> {
+        let mut name = Vec::with_capacity(self.name.len());
+        let mut bytes = self.name.iter().copied().peekable();
+        while let Some(byte) = bytes.next() {
+            let escaped = if byte == b'\\' {
+                bytes.next_if(|next| matches!(next, b'n' | b'\\'))
+            } else {
+                None
+            };
+            name.push(match escaped {
+                Some(b'n') => b'\n',
+                Some(other) => other,
+                None => byte,
+            });
+        }
+        name
+    }
+}
+
 fn number(bytes: &[u8]) -> Option<u32> {
     u32::try_from(decimal(bytes)?).ok()
 }
@@ -73,6 +103,21 @@ mod tests {
             (status.state, status.kernel_thread),
             (Some(b'S'), Some(false))
         );
+    }
+
+    #[test]
+    fn odd_names_come_back_as_they_are() {
+        let name = |text: &[u8]| Status::parse(text).unescaped_name();
+        assert_eq!(name(b"Name:\ta\\nb\\\\c\n"), b"a\nb\\c");
+        assert_eq!(name(b"Name:\tplain\n"), b"plain");
+        assert_eq!(name(b"Name:\t \xff x\n"), b" \xff x");
+    }
+
+    #[test]
+    fn kernel_threads_are_told_on_old_kernels_too() {
+        assert!(Status::parse(b"Name:\tkthreadd\nPPid:\t0\n").is_kernel_thread());
+        assert!(Status::parse(b"Name:\tkworker\nPPid:\t2\n").is_kernel_thread());
+        assert!(!Status::parse(b"Name:\tinit\nPPid:\t0\nKthread:\t0\n").is_kernel_thread());
     }
 
     proptest! {

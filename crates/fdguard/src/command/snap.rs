@@ -1,7 +1,7 @@
 //! `fdguard snap`: what does this process hold right now?
 
 use fdguard_core::{Gap, Snapshot, Summary, Tier};
-use fdguard_probe::{Error as ProbeError, Options, Probe};
+use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
 
 use super::pick;
 use crate::cli::{Selection, SnapArgs, Via};
@@ -140,13 +140,8 @@ fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Snapshot>> {
 }
 
 fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {
-    snapshots
-        .into_iter()
-        .map(|snapshot| {
-            let summary = Summary::of(&snapshot);
-            (snapshot, summary)
-        })
-        .collect()
+    let summaries = workers::map(&snapshots, 8, Summary::of);
+    snapshots.into_iter().zip(summaries).collect()
 }
 
 /// Splits results into what was read and why the rest was not. Of everything, processes that have no

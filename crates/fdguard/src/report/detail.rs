@@ -15,7 +15,10 @@ pub fn note(entry: &FdEntry) -> String {
     }
     notes.extend(by_kind(&entry.detail));
     if !entry.shared_with.is_empty() {
-        notes.push(format!("also held by {}", holders(&entry.shared_with)));
+        notes.push(format!(
+            "also held by {}",
+            holders(&entry.shared_with, entry.shared_more)
+        ));
     }
     notes.join(", ")
 }
@@ -74,7 +77,7 @@ fn pipe_notes(pipe: &Pipe) -> Vec<String> {
     };
     let peer = match pipe.peer.as_deref() {
         Some([]) => Some("nobody holds the other end".to_owned()),
-        Some(peers) => Some(format!("other end: {}", holders(peers))),
+        Some(peers) => Some(format!("other end: {}", holders(peers, pipe.peer_more))),
         None => None,
     };
     std::iter::once(end.to_owned()).chain(peer).collect()
@@ -106,21 +109,27 @@ fn unix_peer(peer: &UnixPeer) -> Option<String> {
     let path = peer.path.as_ref().map(sanitize);
     match (path, peer.holders.is_empty()) {
         (Some(path), true) => Some(format!("peer {path}")),
-        (Some(path), false) => Some(format!("peer {path} of {}", holders(&peer.holders))),
-        (None, false) => Some(format!("peer: {}", holders(&peer.holders))),
+        (Some(path), false) => Some(format!(
+            "peer {path} of {}",
+            holders(&peer.holders, peer.holders_more)
+        )),
+        (None, false) => Some(format!(
+            "peer: {}",
+            holders(&peer.holders, peer.holders_more)
+        )),
         (None, true) => None,
     }
 }
 
 /// `pid 12 fd 3, pid 13 fd 4 and 5 more`
-fn holders(list: &[Holder]) -> String {
+fn holders(list: &[Holder], unlisted: u64) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<String> = list
         .iter()
         .take(SHOWN)
         .map(|holder| format!("pid {} fd {}", holder.pid, holder.fd))
         .collect();
-    match list.len().saturating_sub(SHOWN) {
+    match list.len().saturating_sub(SHOWN) as u64 + unlisted {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }

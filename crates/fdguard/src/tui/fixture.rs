@@ -119,6 +119,7 @@ pub(crate) fn holdings() -> Holdings {
                 detail: Detail::Fields(Fields::default()),
                 id: None,
                 shared_with: Vec::new(),
+                shared_more: 0,
             });
         }
     };

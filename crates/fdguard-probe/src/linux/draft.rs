@@ -1,0 +1,136 @@
+//! A process as its own files show it, before the rest of the system is asked.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use fdguard_core::snapshot::{Ceilings, Via};
+use fdguard_core::{Gap, Pid, Snapshot, Tier};
+use jiff::Timestamp;
+use rustix::io::Errno;
+
+use super::gaps::{denied_gap, table_gaps};
+use super::process::Basics;
+use super::table::Table;
+use super::{Probe, epoll, files, sqlite};
+use crate::{Error, workers};
+
+/// A process that was read, before the rest of the system was asked about it.
+pub(super) struct Draft {
+    pub(super) pid: Pid,
+    pub(super) basics: Basics,
+    pub(super) taken_at: Timestamp,
+    pub(super) count: Option<u64>,
+    /// Absent where the table may not be listed.
+    pub(super) table: Option<Table>,
+    pub(super) netns: Option<Vec<u8>>,
+    pub(super) gaps: Vec<Gap>,
+}
+
+impl Draft {
+    /// The finished snapshot.
+    pub(super) fn into_snapshot(self, host: Ceilings) -> Snapshot {
+        Snapshot {
+            taken_at: self.taken_at,
+            tier: if self.table.is_some() {
+                Tier::Full
+            } else {
+                Tier::Radar
+            },
+            via: Via::Proc,
+            process: self.basics.process,
+            limits: self.basics.limits,
+            count: self.count,
+            table_size: self.basics.table_size,
+            host,
+            fds: self.table.map(|table| table.entries),
+            gaps: self.gaps,
+        }
+    }
+}
+
+impl Probe {
+    /// Reads several processes, on several cores.
+    pub(super) fn drafts(&self, pids: &[Pid], threads: usize) -> Vec<Result<Draft, Error>> {
+        if pids.len() < 8 || threads < 2 {
+            return pids.iter().map(|pid| self.draft(*pid, threads)).collect();
+        }
+        workers::map(pids, 1, |pid| self.draft(*pid, 1))
+    }
+
+    /// Reads one process.
+    pub(super) fn draft(&self, pid: Pid, threads: usize) -> Result<Draft, Error> {
+        let base = self.open_process(pid)?;
+        let basics = self.basics(pid, base.as_fd())?;
+        let taken_at = Timestamp::now();
+        let mut gaps = Vec::new();
+        let table = match self.read_table(pid, &base, threads) {
+            Ok((table, complete)) => {
+                if !complete {
+                    self.still_there(pid, &base)?;
+                }
+                gaps.extend(table_gaps(&table));
+                usable(table)
+            }
+            Err(error) if files::is_gone(error) => return Err(Error::Vanished(pid)),
+            Err(_) => None,
+        };
+        let count = match &table {
+            Some(table) => Some(table.count()),
+            None => self.count_of(&base),
+        };
+        if table.is_none() {
+            gaps.push(denied_gap(pid, count.is_some()));
+        }
+        let has_sockets = table
+            .as_ref()
+            .is_some_and(|table| !table.sockets.is_empty());
+        let netns = if has_sockets {
+            files::read_link(&base, c"ns/net").ok()
+        } else {
+            None
+        };
+        Ok(Draft {
+            pid,
+            basics,
+            taken_at,
+            count,
+            table,
+            netns,
+            gaps,
+        })
+    }
+
+    /// The table, and whether every number that was listed was still there to be looked at.
+    fn read_table(&self, pid: Pid, base: &OwnedFd, threads: usize) -> Result<(Table, bool), Errno> {
+        let dir = self.table_dir(pid, base)?;
+        let numbers = dir.numbers()?;
+        let mut table = dir.read(&numbers, threads);
+        epoll::mark_ghosts(&mut table.entries, &table.epolls);
+        sqlite::classify(&mut table.entries, self.real.then(|| dir.as_fd()));
+        let complete = table.count() == numbers.len() as u64 && !numbers.is_empty();
+        Ok((table, complete))
+    }
+
+    /// The count without listing: the size of the directory (Linux 6.2 and later, no privilege).
+    pub(super) fn count_of(&self, base: &OwnedFd) -> Option<u64> {
+        if !self.sizes {
+            return None;
+        }
+        let stat = rustix::fs::statat(base, c"fd", rustix::fs::AtFlags::empty()).ok()?;
+        u64::try_from(stat.st_size).ok()
+    }
+
+    /// A process that ended while it was read gives no half snapshot.
+    fn still_there(&self, pid: Pid, base: &OwnedFd) -> Result<(), Error> {
+        let bytes = files::read(base, c"stat").unwrap_or_default();
+        match crate::parse::stat::Stat::parse(&bytes) {
+            Some(stat) if !stat.is_zombie() => Ok(()),
+            _ => Err(Error::Vanished(pid)),
+        }
+    }
+}
+
+/// A table in which nothing may be looked at is no table.
+fn usable(table: Table) -> Option<Table> {
+    let all_denied = table.entries.is_empty() && table.denied > 0;
+    (!all_denied).then_some(table)
+}

@@ -1,0 +1,76 @@
+//! The gaps that a look at a process can leave, each with its remedy.
+
+use fdguard_core::{Class, Detail, Gap, Pid};
+
+use super::peers::Holdings;
+use super::table::Table;
+
+pub(super) fn table_gaps(table: &Table) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    if table.denied > 0 && !table.entries.is_empty() {
+        let what = format!("{} descriptors", table.denied);
+        gaps.push(Gap::new(
+            what,
+            "permission denied",
+            "run as root, or with CAP_SYS_PTRACE",
+        ));
+    }
+    if table.unstable > 0 {
+        let what = format!("{} descriptors", table.unstable);
+        let why = "they were closed and reused faster than they could be read";
+        gaps.push(Gap::new(
+            what,
+            why,
+            "look again, or watch the process over a while",
+        ));
+    }
+    gaps
+}
+
+pub(super) fn denied_gap(pid: Pid, counted: bool) -> Gap {
+    let what = if counted {
+        format!("the descriptors of process {pid} (their number is known, what they are is not)")
+    } else {
+        format!("the descriptors of process {pid}, and their number")
+    };
+    let remedy = "run as the process's user or as root (sudo fdguard …), or with CAP_SYS_PTRACE";
+    Gap::new(
+        what,
+        "permission denied: the process belongs to another user or is protected",
+        remedy,
+    )
+}
+
+pub(super) fn socket_gap(complete: bool) -> Gap {
+    if complete {
+        let remedy = "run as root (CAP_SYS_ADMIN) to ask in that namespace";
+        return Gap::new(
+            "peers of unix sockets",
+            "the process lives in another network namespace",
+            remedy,
+        );
+    }
+    let remedy = "run as root, or as the process's user";
+    Gap::new(
+        "states and addresses of sockets",
+        "neither netlink nor /proc/PID/net could be read",
+        remedy,
+    )
+}
+
+pub(super) fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
+    let open_question = table.entries.iter().any(|entry| match &entry.detail {
+        Detail::Pipe(pipe) => entry.class == Class::Pipe && pipe.peer.is_none(),
+        Detail::Unix(unix) => unix
+            .peer
+            .as_ref()
+            .is_some_and(|peer| peer.holders.is_empty()),
+        _ => false,
+    });
+    let what = "who holds the other end of some pipes and sockets";
+    let why = format!(
+        "{} processes of other users could not be read",
+        holdings.unread
+    );
+    (open_question && holdings.unread > 0).then(|| Gap::new(what, why, "run as root"))
+}

@@ -1,0 +1,90 @@
+//! Mounts that hold only one kind of thing.
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use crate::parse::mountinfo;
+
+/// What kind of pseudo file system a mount is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mount {
+    Sockets,
+    Pipes,
+    Anonymous,
+}
+
+/// The mounts learned so far. The kernel mounts its pseudo file systems once and for good, so the
+/// first descriptor seen on one teaches what all others on it are: from then on the mount id in fdinfo
+/// tells the kind, the link need not be read, and one read makes the whole record.
+#[derive(Debug, Default)]
+pub(super) struct Mounts {
+    sockets: OnceLock<u64>,
+    pipes: OnceLock<u64>,
+    /// Two of them: process handles have a file system of their own since Linux 6.9.
+    anonymous: [OnceLock<u64>; 2],
+    /// Mounts of our own namespace on local file systems, where a name can be checked at no risk.
+    local: HashSet<u64>,
+}
+
+impl Mounts {
+    /// With the local mounts of our own namespace, from its mountinfo.
+    pub(super) fn of(mountinfo: &[u8]) -> Self {
+        Self {
+            local: mountinfo::local_mounts(mountinfo).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether names on this mount can be looked up by us without waiting for anybody.
+    pub(super) fn is_local(&self, mnt: u64) -> bool {
+        self.local.contains(&mnt)
+    }
+
+    /// What everything on this mount is, once that is known.
+    pub(super) fn kind(&self, mnt: u64) -> Option<Mount> {
+        let is = |known: &OnceLock<u64>| known.get() == Some(&mnt);
+        if is(&self.sockets) {
+            Some(Mount::Sockets)
+        } else if is(&self.pipes) {
+            Some(Mount::Pipes)
+        } else {
+            self.anonymous.iter().any(is).then_some(Mount::Anonymous)
+        }
+    }
+
+    /// Remembers what a link has shown.
+    pub(super) fn learn(&self, mnt: u64, kind: Mount) {
+        if self.kind(mnt).is_some() {
+            return;
+        }
+        let slots = match kind {
+            Mount::Sockets => std::slice::from_ref(&self.sockets),
+            Mount::Pipes => std::slice::from_ref(&self.pipes),
+            Mount::Anonymous => &self.anonymous[..],
+        };
+        for slot in slots {
+            if slot.set(mnt).is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mount, Mounts};
+
+    #[test]
+    fn a_mount_is_what_its_first_descriptor_showed() {
+        let mounts = Mounts::default();
+        assert_eq!(mounts.kind(10), None);
+        mounts.learn(10, Mount::Sockets);
+        mounts.learn(17, Mount::Anonymous);
+        mounts.learn(17, Mount::Anonymous);
+        mounts.learn(4, Mount::Anonymous);
+        assert_eq!(mounts.kind(10), Some(Mount::Sockets));
+        assert_eq!(mounts.kind(17), Some(Mount::Anonymous));
+        assert_eq!(mounts.kind(4), Some(Mount::Anonymous));
+        assert_eq!(mounts.kind(16), None);
+    }
+}

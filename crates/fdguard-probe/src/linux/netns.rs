@@ -1,0 +1,140 @@
+//! What the sockets of processes are, one network namespace at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use fdguard_core::{Class, Gap, Pid, TcpState};
+
+use super::borrow::Borrower;
+use super::draft::Draft;
+use super::gaps::socket_gap;
+use super::socket::{self, SocketTable};
+use super::{Probe, files};
+use crate::workers;
+
+impl Probe {
+    /// Fills in every socket: each namespace is asked once, for all of its processes.
+    pub(super) fn describe_sockets(&self, drafts: &mut [Draft]) {
+        let mut by_netns: HashMap<Option<Vec<u8>>, Vec<&Draft>> = HashMap::new();
+        for draft in drafts.iter() {
+            if draft
+                .table
+                .as_ref()
+                .is_some_and(|table| !table.sockets.is_empty())
+            {
+                by_netns.entry(draft.netns.clone()).or_default().push(draft);
+            }
+        }
+        let own_netns = files::read_link(&self.proc, c"self/ns/net").ok();
+        let tables: HashMap<_, _> = by_netns
+            .into_iter()
+            .map(|(netns, members)| {
+                let found = self.socket_table(netns.as_ref(), own_netns.as_ref(), &members);
+                (netns, found)
+            })
+            .collect();
+        workers::for_each(drafts, 16, |draft| {
+            if let Some((sockets, gap)) = tables.get(&draft.netns) {
+                self.describe_with(draft, sockets);
+                draft.gaps.extend(gap.clone());
+            }
+        });
+    }
+
+    /// The directory of a process, if it still lives in this network namespace.
+    fn still_inside(&self, pid: Pid, netns: Option<&Vec<u8>>) -> Option<OwnedFd> {
+        let base = self.open_process(pid).ok()?;
+        let now = files::read_link(&base, c"ns/net").ok();
+        (now.as_ref() == netns).then_some(base)
+    }
+
+    /// The sockets of one namespace, and what of them could not be told.
+    fn socket_table(
+        &self,
+        netns: Option<&Vec<u8>>,
+        own: Option<&Vec<u8>>,
+        members: &[&Draft],
+    ) -> (SocketTable, Option<Gap>) {
+        let wanted: HashSet<u64> = members
+            .iter()
+            .flat_map(|draft| socket_inodes(draft))
+            .collect();
+        let inside = members
+            .iter()
+            .find_map(|draft| self.still_inside(draft.pid, netns));
+        let by_netlink = if !self.real {
+            None
+        } else if netns.is_some() && netns == own {
+            SocketTable::by_netlink(&wanted).ok()
+        } else {
+            inside
+                .as_ref()
+                .and_then(|base| files::open_file_at(base, c"ns/net").ok())
+                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), &wanted).ok())
+        };
+        let without_netlink = by_netlink.is_none();
+        let by_text = || {
+            inside
+                .as_ref()
+                .map(|base| SocketTable::by_text(base.as_fd(), &wanted))
+        };
+        let mut table = by_netlink.or_else(by_text).unwrap_or_default();
+        if let Some(inside) = &inside {
+            table.add_rare(inside.as_fd(), &wanted);
+        }
+        let is_less = without_netlink && (self.real || !table.complete);
+        let gap = is_less.then(|| socket_gap(table.complete));
+        (table, gap)
+    }
+
+    fn describe_with(&self, draft: &mut Draft, sockets: &SocketTable) {
+        let Some(table) = &mut draft.table else {
+            return;
+        };
+        let mut borrower = None;
+        for fd in &table.sockets {
+            let Ok(at) = table.entries.binary_search_by_key(fd, |entry| entry.fd) else {
+                continue;
+            };
+            let entry = &mut table.entries[at];
+            if sockets.describe(entry) {
+                continue;
+            }
+            let protocol = self.protocol_name(draft.pid, *fd);
+            socket::describe_by_protocol(entry, protocol.as_deref(), sockets.complete);
+            if entry.class == Class::Tcp(TcpState::Unbound) {
+                let borrower = borrower.get_or_insert_with(|| Borrower::new(draft.pid));
+                let address = borrower
+                    .as_ref()
+                    .and_then(|borrower| borrower.local_address(*fd));
+                socket::describe_closed(entry, address);
+            }
+        }
+    }
+
+    /// The protocol name that the kernel keeps as an attribute of a socket's inode.
+    fn protocol_name(&self, pid: Pid, fd: u32) -> Option<String> {
+        if !self.real {
+            return None;
+        }
+        let path = self.path.join(format!("{pid}/fd/{fd}"));
+        let mut buffer = [0; 64];
+        let length = rustix::fs::getxattr(path, c"system.sockprotoname", &mut buffer[..]).ok()?;
+        let name = buffer.get(..length)?;
+        let name = name.strip_suffix(b"\0").unwrap_or(name);
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+fn socket_inodes(draft: &Draft) -> impl Iterator<Item = u64> {
+    let table = draft.table.iter();
+    table.flat_map(|table| {
+        table.sockets.iter().filter_map(|fd| {
+            let at = table
+                .entries
+                .binary_search_by_key(fd, |entry| entry.fd)
+                .ok()?;
+            table.entries[at].id.map(|id| id.ino)
+        })
+    })
+}

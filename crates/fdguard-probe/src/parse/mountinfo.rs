@@ -1,0 +1,61 @@
+//! `/proc/PID/mountinfo`.
+
+use bstr::ByteSlice as _;
+
+use super::ascii::{decimal, words};
+
+/// File systems that answer from memory or a local disk: looking a name up never waits for a network
+/// or another program, and fdinfo and stat agree on inode numbers.
+const LOCAL: [&[u8]; 16] = [
+    b"ext2",
+    b"ext3",
+    b"ext4",
+    b"xfs",
+    b"btrfs",
+    b"f2fs",
+    b"tmpfs",
+    b"ramfs",
+    b"devtmpfs",
+    b"devpts",
+    b"squashfs",
+    b"erofs",
+    b"vfat",
+    b"jfs",
+    b"bcachefs",
+    b"hugetlbfs",
+];
+
+/// The ids of the mounts of local file systems.
+pub fn local_mounts(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.lines().filter_map(|line| {
+        let (head, tail) = line.split_once_str(b" - ")?;
+        let kind = words(tail).next()?;
+        LOCAL
+            .contains(&kind)
+            .then(|| decimal(words(head).next()?))
+            .flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::local_mounts;
+
+    #[test]
+    fn local_file_systems_are_told_from_remote_ones() {
+        let text = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
+            27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+            40 27 0:50 / /mnt rw - nfs4 server:/x rw\n\
+            25 24 0:23 / /dev/shm rw,relatime - tmpfs tmpfs rw\n";
+        assert_eq!(local_mounts(text).collect::<Vec<_>>(), [27, 25]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            prop_assert!(local_mounts(&bytes).count() <= bytes.len());
+        }
+    }
+}

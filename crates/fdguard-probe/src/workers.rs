@@ -1,0 +1,156 @@
+//! The same work on several cores.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::thread::CpuSet;
+
+/// Cores worth using: reading `/proc` stops scaling early.
+const MOST: usize = 4;
+
+/// How many threads to use when nobody says.
+#[must_use]
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST))
+}
+
+/// Hands out the positions of a list in runs, to whoever comes.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    next: AtomicUsize,
+    length: usize,
+    run: usize,
+}
+
+impl Queue {
+    /// A queue over a list of this length, handed out `run` at a time.
+    pub(crate) fn new(length: usize, run: usize) -> Self {
+        Self {
+            next: AtomicUsize::new(0),
+            length,
+            run,
+        }
+    }
+
+    /// The next run; `None` when all is handed out.
+    pub(crate) fn take(&self) -> Option<std::ops::Range<usize>> {
+        let start = self.next.fetch_add(self.run, Ordering::Relaxed);
+        (start < self.length).then(|| start..(start + self.run).min(self.length))
+    }
+}
+
+/// Runs `work` on this thread and on others beside it, and gives what each brought. A thread that
+/// cannot be made is no loss: the work is shared by whoever runs.
+pub fn run<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
+    if threads < 2 {
+        return vec![work()];
+    }
+    let free = other_cores();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (0..threads - 1)
+            .filter_map(|index| {
+                let core = free.get(index).copied();
+                let work = &work;
+                let body = move || {
+                    move_to(core);
+                    work()
+                };
+                std::thread::Builder::new().spawn_scoped(scope, body).ok()
+            })
+            .collect();
+        let mut results = vec![work()];
+        for other in others {
+            match other.join() {
+                Ok(result) => results.push(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        results
+    })
+}
+
+/// Turns each item into something else, on several cores, in the order of the list.
+pub fn map<T: Sync, R: Send>(
+    items: &[T],
+    per_take: usize,
+    turn: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let queue = Queue::new(items.len(), per_take);
+    let threads = cores().min(items.len().div_ceil(per_take.max(1)));
+    let parts = run(threads, || {
+        let mut part = Vec::new();
+        while let Some(range) = queue.take() {
+            part.extend(range.map(|at| (at, turn(&items[at]))));
+        }
+        part
+    });
+    let mut all: Vec<(usize, R)> = parts.into_iter().flatten().collect();
+    all.sort_unstable_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Works on each item in place, on several cores.
+pub fn for_each<T: Send>(items: &mut [T], per_take: usize, work: impl Fn(&mut T) + Sync) {
+    let per_take = per_take.max(1);
+    let threads = cores().min(items.len().div_ceil(per_take)).max(1);
+    let chunks = Mutex::new(items.chunks_mut(per_take));
+    run(threads, || {
+        loop {
+            let chunk = chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(chunk) = chunk else { return };
+            chunk.iter_mut().for_each(&work);
+        }
+    });
+}
+
+/// The cores that we may use and are not running on.
+fn other_cores() -> Vec<usize> {
+    let here = rustix::thread::sched_getcpu();
+    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
+        return Vec::new();
+    };
+    (0..CpuSet::MAX_CPU)
+        .filter(|core| *core != here && allowed.is_set(*core))
+        .collect()
+}
+
+/// A new thread starts beside its maker, and the balancer takes longer to part them than we take
+/// to be done: without this, two threads were no faster than one.
+fn move_to(core: Option<usize>) {
+    let Some(core) = core else { return };
+    let mut set = CpuSet::new();
+    set.set(core);
+    // Refused, the thread runs where it is.
+    let _refused = rustix::thread::sched_setaffinity(None, &set);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Queue, for_each, map, run};
+
+    #[test]
+    fn every_position_is_handed_out_once() {
+        let queue = Queue::new(1000, 7);
+        let parts = run(3, || {
+            let mut mine = Vec::new();
+            while let Some(range) = queue.take() {
+                mine.extend(range);
+            }
+            mine
+        });
+        let mut all: Vec<usize> = parts.into_iter().flatten().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_list() {
+        let numbers: Vec<u64> = (0..500).collect();
+        let squares: Vec<u64> = numbers.iter().map(|n| n * n).collect();
+        assert_eq!(map(&numbers, 3, |n| n * n), squares);
+        let mut in_place = numbers;
+        for_each(&mut in_place, 3, |n| *n *= *n);
+        assert_eq!(in_place, squares);
+        for_each(&mut Vec::<u64>::new(), 0, |_| ());
+    }
+}
