@@ -8,6 +8,7 @@ pub mod diag;
 pub mod fdinfo;
 pub mod limits;
 pub mod link;
+pub mod lsof;
 pub mod net;
 pub mod stat;
 pub mod status;
