@@ -1,5 +1,11 @@
 //! The reader by `lsof` against the reader by `/proc`, on real processes.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "helpers of tests: they stop the test at that line, and say aloud what was skipped"
+)]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
