@@ -49,9 +49,9 @@ pub fn parse(bytes: &[u8]) -> Vec<ProcessSet<'_>> {
     let end = if bytes.contains(&0) { 0 } else { b'\n' };
     let mut processes: Vec<ProcessSet<'_>> = Vec::new();
     for part in bytes.split(|byte| *byte == end) {
-        // With NUL a newline ends each set: it stands before the next letter.
-        let part = part.strip_prefix(b"\n").unwrap_or(part);
-        let Some((letter, value)) = part.split_first() else {
+        // With NUL a newline ends each set: it stands before the next letter, and is none itself.
+        let start = part.iter().take_while(|byte| **byte == b'\n').count();
+        let Some((letter, value)) = part[start..].split_first() else {
             continue;
         };
         let field = Field {
@@ -226,6 +226,12 @@ mod tests {
             .flat_map(|set| set.iter().map(|b| if *b == 0 { b'\n' } else { *b }))
             .collect();
         assert_eq!(parse(&lines), parse(RECORDED));
+    }
+
+    /// Found by fuzzing: the second newline was taken for a letter.
+    #[test]
+    fn a_blank_line_between_sets_is_no_field() {
+        assert_eq!(parse(b"p1\0\n\n\nf3\0\n"), parse(b"p1\0\nf3\0\n"));
     }
 
     #[test]
