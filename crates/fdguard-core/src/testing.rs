@@ -75,6 +75,7 @@ fn empty_detail(class: &Class) -> Detail {
         Class::Pipe | Class::Fifo => Detail::Pipe(Box::new(Pipe {
             end: None,
             peer: None,
+            peer_more: 0,
             path: None,
         })),
         Class::Tcp(_) | Class::Udp | Class::Raw => Detail::Inet(Box::default()),
@@ -128,6 +129,7 @@ pub(crate) fn pipe(fd: Fd, end: PipeEnd, peer: Option<Vec<Holder>>) -> FdEntry {
         detail: Detail::Pipe(Box::new(Pipe {
             end: Some(end),
             peer,
+            peer_more: 0,
             path: None,
         })),
         ..entry(fd, Class::Pipe)

@@ -6,6 +6,7 @@
 
 pub mod error;
 pub mod linux;
+pub mod lsof;
 pub mod parse;
 pub mod workers;
 

@@ -69,6 +69,7 @@ fn full_sockets() -> Vec<(Class, Detail)> {
             ino: 99,
             path: Some(odd_name()),
             holders: vec![writer()],
+            holders_more: 0,
         }),
     };
     let netlink = Socket {

@@ -329,10 +329,10 @@ impl<'a> Reader<'a> {
             Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
             Link::Path { path, marked } => {
                 let stat = held.and_then(|held| stat_held(held.as_fd()));
-                if let (Some(held), Some(stat)) = (held, &stat) {
-                    if !self.is_same_file(info, held, stat) {
-                        return None;
-                    }
+                if let (Some(held), Some(stat)) = (held, &stat)
+                    && !self.is_same_file(info, held, stat)
+                {
+                    return None;
                 }
                 Some(Seen::Entry(classify::path(
                     fd,

@@ -8,6 +8,7 @@ pub mod diag;
 pub mod fdinfo;
 pub mod limits;
 pub mod link;
+pub mod lsof;
 pub mod mountinfo;
 pub mod net;
 pub mod stat;

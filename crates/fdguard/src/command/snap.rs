@@ -112,7 +112,7 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
             Via::Proc => probe.snapshot(*pid, options)?,
             Via::Lsof => lsof(&[*pid])?
                 .pop()
-                .ok_or(ProbeError::NoSuchProcess(*pid))?,
+                .ok_or(ProbeError::NoSuchProcess(*pid))??,
         };
         return Ok(Looked {
             snapshots: summarized(vec![snapshot]),
@@ -123,7 +123,7 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
     }
     let results = match args.via {
         Via::Proc => probe.snapshots(&pids, options),
-        Via::Lsof => lsof(&pids)?.into_iter().map(Ok).collect(),
+        Via::Lsof => lsof(&pids)?,
     };
     let (snapshots, gaps) = sort_out(results, all)?;
     Ok(Looked {
@@ -134,9 +134,9 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
     })
 }
 
-fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Snapshot>> {
-    let _ = pids;
-    Err(Hinted::look("--via lsof is not built yet", "").into())
+/// Each process has its own outcome, as with `/proc`: one that is missing must not go unsaid.
+fn lsof(pids: &[fdguard_core::Pid]) -> anyhow::Result<Vec<Result<Snapshot, ProbeError>>> {
+    Ok(fdguard_probe::lsof::snapshots(pids)?)
 }
 
 fn summarized(snapshots: Vec<Snapshot>) -> Vec<(Snapshot, Summary)> {

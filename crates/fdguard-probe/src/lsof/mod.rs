@@ -1,0 +1,184 @@
+//! A second reader, by the program `lsof`: portable, slower, and it tells less than `/proc`.
+//!
+//! What it cannot tell is a gap in each snapshot. Nothing here opens a file of the target.
+
+mod anonymous;
+mod classify;
+mod snapshot;
+mod socket;
+mod sqlite;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::process::{Command, Output, Stdio};
+
+use fdguard_core::{Fd, Pid, Snapshot};
+use jiff::Timestamp;
+use rustix::io::Errno;
+
+use crate::Error;
+use crate::parse::lsof::{ProcessSet, parse};
+
+const PROGRAM: &str = "lsof";
+
+/// The fields, ended by NUL. `f` must be asked for since lsof 4.94; `o` must not: it puts the position
+/// in the place of the size.
+const FIELDS: &str = "-FpcRuftalGDdirskPTn0";
+
+/// How many processes are asked for at once: an argument must stay below 128 KiB on Linux.
+const AT_ONCE: usize = 4096;
+
+/// What several processes hold, in the order asked for. Each has its own outcome; the whole call fails
+/// when `lsof` cannot be run.
+pub fn snapshots(pids: &[Pid]) -> Result<Vec<Result<Snapshot, Error>>, Error> {
+    snapshots_by(PROGRAM.as_ref(), pids)
+}
+
+fn snapshots_by(program: &OsStr, pids: &[Pid]) -> Result<Vec<Result<Snapshot, Error>>, Error> {
+    let mut results = Vec::with_capacity(pids.len());
+    for part in pids.chunks(AT_ONCE) {
+        let answer = ask(program, part)?;
+        let processes = parse(&answer.output.stdout);
+        if processes.is_empty() {
+            complain(&answer.output)?;
+        }
+        let by_pid: HashMap<Pid, &ProcessSet<'_>> = processes
+            .iter()
+            .filter_map(|process| Some((process.pid()?, process)))
+            .collect();
+        results.extend(part.iter().map(|pid| match by_pid.get(pid) {
+            Some(set) => Ok(see(*pid, set, &answer)),
+            None => Err(unseen(*pid)),
+        }));
+    }
+    Ok(results)
+}
+
+struct Answer {
+    output: Output,
+    taken_at: Timestamp,
+    /// Our ends of the pipes to lsof, which it sees when it looks at us.
+    hidden: Vec<Fd>,
+}
+
+fn ask(program: &OsStr, pids: &[Pid]) -> Result<Answer, Error> {
+    let list: Vec<String> = pids.iter().map(Pid::to_string).collect();
+    let mut command = Command::new(program);
+    command
+        // No names of hosts and ports, and the flags by name, which is the same everywhere. Warnings
+        // stay on: without them the rows about refused tables are left out, too.
+        .args(["-n", "-P", FIELDS, "+fg", "-p", &list.join(",")])
+        .env_clear()
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // Nothing of the caller's environment matters to lsof but where programs are.
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    let taken_at = Timestamp::now();
+    let child = command.spawn().map_err(|error| {
+        helper(match error.kind() {
+            std::io::ErrorKind::NotFound => "the program is not installed".to_owned(),
+            _ => format!("cannot be run: {error}"),
+        })
+    })?;
+    let ends = [
+        child.stdout.as_ref().map(|pipe| number(pipe.as_fd())),
+        child.stderr.as_ref().map(|pipe| number(pipe.as_fd())),
+    ];
+    let output = child
+        .wait_with_output()
+        .map_err(|error| helper(format!("its answer cannot be read: {error}")))?;
+    Ok(Answer {
+        output,
+        taken_at,
+        hidden: ends.into_iter().flatten().collect(),
+    })
+}
+
+fn number(fd: BorrowedFd<'_>) -> Fd {
+    fd.as_raw_fd().unsigned_abs()
+}
+
+fn helper(problem: String) -> Error {
+    Error::Helper {
+        program: PROGRAM,
+        problem,
+    }
+}
+
+/// lsof ends with 1 both when a process is missing and when it fails; only the latter says why.
+fn complain(output: &Output) -> Result<(), Error> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let reason = said
+        .lines()
+        .map(|line| line.trim_start_matches("lsof:").trim())
+        .find(|line| !line.is_empty() && !line.starts_with("WARNING"));
+    match (output.status.code(), reason) {
+        (Some(0), _) | (Some(1), None) => Ok(()),
+        (Some(_), Some(reason)) => Err(helper(reason.to_owned())),
+        (_, _) => Err(helper(format!("ended with {}", output.status))),
+    }
+}
+
+fn see(pid: Pid, set: &ProcessSet<'_>, answer: &Answer) -> Snapshot {
+    let ours = pid == std::process::id();
+    let circumstances = snapshot::Circumstances {
+        foreign_network: lives_in_another_network(pid),
+        flags_are_whole: cfg!(target_os = "linux"),
+        hidden: if ours { &answer.hidden } else { &[] },
+    };
+    snapshot::snapshot(pid, set, answer.taken_at, circumstances)
+}
+
+/// Network namespaces are a thing of Linux: where these links do not exist there is one network.
+fn lives_in_another_network(pid: Pid) -> bool {
+    let theirs = std::fs::read_link(format!("/proc/{pid}/ns/net"));
+    let ours = std::fs::read_link("/proc/self/ns/net");
+    theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| ours != theirs))
+}
+
+/// Why lsof shows nothing of a process: there is none, or there is and it holds nothing for us.
+fn unseen(pid: Pid) -> Error {
+    let known = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    match known.map(rustix::process::test_kill_process) {
+        None | Some(Err(Errno::SRCH)) => Error::NoSuchProcess(pid),
+        Some(_) => helper(format!(
+            "shows nothing of process {pid}: a zombie, or not ours to see"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::snapshots_by;
+    use crate::Error;
+
+    #[test]
+    fn a_missing_program_is_said_to_be_missing() {
+        let error = snapshots_by("lsof-that-is-not-there".as_ref(), &[1]).unwrap_err();
+        assert_eq!(error.to_string(), "lsof: the program is not installed");
+    }
+
+    #[test]
+    fn a_program_that_fails_is_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("lsof");
+        std::fs::write(
+            &script,
+            "#!/bin/sh\necho 'lsof: unsupported option' >&2\nexit 1\n",
+        )
+        .unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let error = snapshots_by(script.as_os_str(), &[1]).unwrap_err();
+        assert!(matches!(error, Error::Helper { .. }));
+        assert_eq!(error.to_string(), "lsof: unsupported option");
+    }
+}

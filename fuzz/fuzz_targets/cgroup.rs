@@ -1,0 +1,11 @@
+#![no_main]
+//! `/proc/PID/cgroup`: a container id is a part of the input.
+
+use fdguard_probe::parse::cgroup::container_id;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Some(id) = container_id(bytes) {
+        // In characters: what is not text becomes the longer replacement character.
+        assert!(!id.is_empty() && id.chars().count() <= bytes.len());
+    }
+});

@@ -1,0 +1,22 @@
+#![no_main]
+//! Netlink answers about sockets: the first byte chooses the table, the rest is the datagram.
+
+use fdguard_probe::parse::diag::{Table, read_datagram};
+
+const TABLES: [Table; 5] = [
+    Table::Unix,
+    Table::Tcp4,
+    Table::Tcp6,
+    Table::Udp4,
+    Table::Udp6,
+];
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Some((first, datagram)) = bytes.split_first() else {
+        return;
+    };
+    let mut rows = 0;
+    read_datagram(TABLES[usize::from(*first) % 5], datagram, |_| rows += 1);
+    // Each row has a header of 16 bytes of its own.
+    assert!(rows * 16 <= datagram.len());
+});

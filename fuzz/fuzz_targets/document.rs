@@ -1,0 +1,18 @@
+#![no_main]
+//! Stored snapshots: what was read is written and read again as the same.
+
+use fdguard_core::Summary;
+use fdguard_core::document::{SnapshotDocument, read};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(snapshots) = read(bytes) else {
+        return;
+    };
+    for snapshot in snapshots {
+        let summary = Summary::of(&snapshot);
+        let document = SnapshotDocument::new(&snapshot, &summary);
+        let written = serde_json::to_vec(&document).expect("a document can be written");
+        let again = read(&written).expect("our own document can be read");
+        assert_eq!(again, [snapshot]);
+    }
+});
