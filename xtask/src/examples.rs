@@ -89,6 +89,23 @@ fn every_example_is_something_that_the_command_takes() {
 }
 
 #[test]
+fn every_class_has_its_row_in_the_guide() {
+    let page = crate::root().unwrap().join("docs/guide/classes.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let listed: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(name, _)| name)
+        .collect();
+    let mut expected: Vec<&str> = fdguard_core::class::NAMES
+        .iter()
+        .map(|(_, name)| *name)
+        .collect();
+    expected.push("other:RAWNAME");
+    assert_eq!(listed, expected);
+}
+
+#[test]
 fn every_link_of_a_page_leads_somewhere() {
     let root = crate::root().unwrap();
     let mut linked = pages();
