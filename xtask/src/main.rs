@@ -1,2 +1,55 @@
-//! Generated docs and the border check.
-fn main() {}
+//! Chores of the project: the border check between the crates, and the generated pages.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser;
+
+mod borders;
+#[cfg(test)]
+mod examples;
+mod generate;
+mod source;
+
+/// Chores of the project.
+#[derive(Debug, Parser)]
+#[command(name = "xtask")]
+enum Chore {
+    /// Check who may use whom, and what may stand in whose source.
+    Borders,
+    /// Write the man pages and the index of rules under docs/generated.
+    Gen {
+        /// Write nothing; fail when a file is not what it should be.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let root = root()?;
+    let (done, complaints) = match Chore::parse() {
+        Chore::Borders => ("borders hold", borders::check(&root)?),
+        Chore::Gen { check: true } => ("generated files are fresh", generate::check(&root)?),
+        Chore::Gen { check: false } => {
+            generate::write(&root)?;
+            ("generated files written", Vec::new())
+        }
+    };
+    let mut stderr = std::io::stderr().lock();
+    for complaint in &complaints {
+        writeln!(stderr, "{complaint}")?;
+    }
+    if complaints.is_empty() {
+        writeln!(stderr, "xtask: {done}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// The folder of the workspace: above this crate.
+fn root() -> anyhow::Result<PathBuf> {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    Ok(above.context("xtask has no folder above it")?.to_owned())
+}

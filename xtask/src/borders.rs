@@ -1,0 +1,393 @@
+//! The borders between the crates: who may use whom, and what may stand in whose source.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use serde::Deserialize;
+
+use crate::source;
+
+/// Everything that is checked. A change here is a design change: give its reason in
+/// ARCHITECTURE.md first.
+const RULES: Rules = Rules {
+    arrows: &[
+        ("fdguard-core", &[]),
+        ("fdguard-probe", &["fdguard-core"]),
+        ("fdguard", &["fdguard-core", "fdguard-probe"]),
+        ("testkit", &["fdguard-core", "fdguard-probe", "fdguard"]),
+        ("xtask", &["fdguard-core", "fdguard-probe", "fdguard"]),
+    ],
+    for_tests: &["testkit"],
+    only_in: &[
+        ("clap", &["fdguard", "xtask"]),
+        ("clap_complete", &["fdguard"]),
+        ("clap_mangen", &["xtask"]),
+        ("anyhow", &["fdguard", "xtask"]),
+        ("anstream", &["fdguard"]),
+        ("anstyle", &["fdguard"]),
+        ("ratatui", &["fdguard"]),
+        ("crossterm", &["fdguard"]),
+        ("libc", &["testkit"]),
+        ("tokio", &[]),
+        ("axum", &[]),
+    ],
+    pure: &["crates/fdguard-core/src"],
+    impure: &[
+        "std::fs",
+        "std::net",
+        "std::process",
+        "std::env",
+        "std::thread",
+        "Instant::now",
+        "SystemTime::now",
+        "Timestamp::now",
+        "Zoned::now",
+    ],
+    forbid_unsafe: &["crates/fdguard-core/src/lib.rs"],
+    may_be_unsafe: &["testkit/src/sys.rs", "testkit/src/launch.rs"],
+};
+
+/// The table's shape.
+struct Rules {
+    /// Each crate of the workspace with those of ours that it may use.
+    arrows: &'static [(&'static str, &'static [&'static str])],
+    /// Crates of ours that any crate may use for its tests.
+    for_tests: &'static [&'static str],
+    /// Foreign crates that only these of ours may use, also in tests.
+    only_in: &'static [(&'static str, &'static [&'static str])],
+    /// Folders whose code does no I/O and asks no clock, tests apart.
+    pure: &'static [&'static str],
+    /// What such code may not name.
+    impure: &'static [&'static str],
+    /// Files that must forbid unsafe code for their crate.
+    forbid_unsafe: &'static [&'static str],
+    /// The only files with unsafe blocks; CONTRIBUTING.md lists them.
+    may_be_unsafe: &'static [&'static str],
+}
+
+/// What is wrong, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    file: PathBuf,
+    line: usize,
+    text: String,
+}
+
+impl Complaint {
+    fn new(file: &Path, line: usize, text: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.line, self.text)
+    }
+}
+
+/// Checks the workspace under `root`.
+pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut complaints = Vec::new();
+    for package in packages(root)? {
+        let manifest = std::fs::read_to_string(&package.manifest_path)?;
+        let file = relative(root, &package.manifest_path);
+        complaints.extend(arrows(&package, &manifest, &file));
+    }
+    let sources = sources(root)?;
+    let tests = test_files(&sources);
+    for (file, code) in &sources {
+        complaints.extend(unsafe_blocks(file, code));
+        let is_pure = RULES.pure.iter().any(|folder| file.starts_with(folder));
+        if is_pure && !tests.contains(file) {
+            complaints.extend(impurities(file, code));
+        }
+        let must_forbid = RULES
+            .forbid_unsafe
+            .iter()
+            .any(|path| file == Path::new(path));
+        if must_forbid && !code.contains("#![forbid(unsafe_code)]") {
+            complaints.push(Complaint::new(file, 1, "lacks #![forbid(unsafe_code)]"));
+        }
+    }
+    Ok(complaints.iter().map(Complaint::to_string).collect())
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+}
+
+fn packages(root: &Path) -> anyhow::Result<Vec<Package>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("cargo metadata")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo metadata: {said}");
+    let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
+    Ok(metadata.packages)
+}
+
+/// The arrows of one crate that are not in the table.
+fn arrows(package: &Package, manifest: &str, file: &Path) -> Vec<Complaint> {
+    let name = package.name.as_str();
+    let Some((_, allowed)) = RULES.arrows.iter().find(|(known, _)| *known == name) else {
+        let text = format!("crate {name} is not in the table of xtask/src/borders.rs");
+        return vec![Complaint::new(file, 1, text)];
+    };
+    let ours = |name: &str| RULES.arrows.iter().any(|(known, _)| *known == name);
+    let mut complaints = Vec::new();
+    for dependency in &package.dependencies {
+        let to = dependency.name.as_str();
+        let is_for_tests = dependency.kind.as_deref() == Some("dev");
+        let may = allowed.contains(&to) || (is_for_tests && RULES.for_tests.contains(&to));
+        let text = if ours(to) && !may {
+            format!("{name} may not use {to}: {}", arrow_reason(allowed))
+        } else if let Some((_, users)) = only_in(to)
+            && !users.contains(&name)
+        {
+            format!("{name} may not use {to}: {}", user_reason(users))
+        } else {
+            continue;
+        };
+        complaints.push(Complaint::new(file, line_of(manifest, to), text));
+    }
+    complaints
+}
+
+fn only_in(dependency: &str) -> Option<&'static (&'static str, &'static [&'static str])> {
+    RULES.only_in.iter().find(|(known, _)| *known == dependency)
+}
+
+fn arrow_reason(allowed: &[&str]) -> String {
+    match allowed {
+        [] => "it uses no other crate of ours".to_owned(),
+        some => format!("of ours it uses {} only", some.join(", ")),
+    }
+}
+
+fn user_reason(users: &[&str]) -> String {
+    match users {
+        [] => "no crate does so far".to_owned(),
+        some => format!("that is for {} only", some.join(", ")),
+    }
+}
+
+/// The line of a manifest that names a dependency.
+fn line_of(manifest: &str, dependency: &str) -> usize {
+    let names_it = |line: &str| {
+        line.strip_prefix(dependency)
+            .is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+    };
+    manifest.lines().position(names_it).map_or(1, |at| at + 1)
+}
+
+/// Every Rust source of the workspace by its path from the root, comments and strings blanked.
+fn sources(root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let mut folders = ["crates", "testkit", "xtask"]
+        .map(|dir| root.join(dir))
+        .to_vec();
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let listing = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+        for entry in listing {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let code = source::code_only(&std::fs::read_to_string(&path)?);
+                found.push((relative(root, &path), code));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn relative(root: &Path, path: &Path) -> PathBuf {
+    path.strip_prefix(root).unwrap_or(path).to_owned()
+}
+
+/// Files that are a module only of tests.
+fn test_files(sources: &[(PathBuf, String)]) -> BTreeSet<PathBuf> {
+    let mut files = BTreeSet::new();
+    for (file, code) in sources {
+        let stem = file.file_stem().unwrap_or_default();
+        let folder = if stem == "lib" || stem == "main" || stem == "mod" {
+            file.with_file_name("")
+        } else {
+            file.with_extension("")
+        };
+        for module in source::test_only(code).modules {
+            files.insert(folder.join(format!("{module}.rs")));
+            files.insert(folder.join(module).join("mod.rs"));
+        }
+    }
+    files
+}
+
+fn unsafe_blocks(file: &Path, code: &str) -> Vec<Complaint> {
+    if RULES
+        .may_be_unsafe
+        .iter()
+        .any(|path| file == Path::new(path))
+    {
+        return Vec::new();
+    }
+    let text = "unsafe code outside of the files that CONTRIBUTING.md names";
+    source::whole_words(code, "unsafe")
+        .map(|at| Complaint::new(file, source::line(code, at), text))
+        .collect()
+}
+
+fn impurities(file: &Path, code: &str) -> Vec<Complaint> {
+    let tests = source::test_only(code).stretches;
+    let mut complaints = Vec::new();
+    for path in RULES.impure {
+        for at in source::mentions(code, path) {
+            if !tests.iter().any(|stretch| stretch.contains(&at)) {
+                let text = format!("{path} in a crate that does no I/O and asks no clock");
+                complaints.push(Complaint::new(file, source::line(code, at), text));
+            }
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{Complaint, Dependency, Package, RULES};
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        let dependencies = dependencies.iter().map(|(name, kind)| Dependency {
+            name: (*name).to_owned(),
+            kind: kind.map(str::to_owned),
+        });
+        Package {
+            name: name.to_owned(),
+            manifest_path: PathBuf::from("Cargo.toml"),
+            dependencies: dependencies.collect(),
+        }
+    }
+
+    fn arrows(name: &str, dependencies: &[(&str, Option<&str>)]) -> Vec<String> {
+        let package = package(name, dependencies);
+        super::arrows(&package, "", Path::new("Cargo.toml"))
+            .iter()
+            .map(Complaint::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn an_arrow_of_the_design_is_fine_and_one_against_it_is_not() {
+        assert!(arrows("fdguard-probe", &[("fdguard-core", None)]).is_empty());
+        let found = arrows("fdguard-core", &[("fdguard-probe", None)]);
+        assert_eq!(
+            found,
+            [
+                "Cargo.toml:1: fdguard-core may not use fdguard-probe: it uses no other crate of ours"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_test_kit_is_for_tests_only() {
+        assert!(arrows("fdguard-probe", &[("testkit", Some("dev"))]).is_empty());
+        assert_eq!(arrows("fdguard-probe", &[("testkit", None)]).len(), 1);
+        assert_eq!(arrows("fdguard-core", &[("fdguard", Some("dev"))]).len(), 1);
+        assert_eq!(arrows("fdguard", &[("xtask", Some("dev"))]).len(), 1);
+    }
+
+    #[test]
+    fn only_the_command_knows_arguments_and_terminals() {
+        assert!(arrows("fdguard", &[("clap", None), ("ratatui", None)]).is_empty());
+        assert!(arrows("xtask", &[("clap", None), ("anyhow", None)]).is_empty());
+        for dependency in ["clap", "anyhow", "ratatui", "crossterm", "anstream"] {
+            assert_eq!(arrows("fdguard-probe", &[(dependency, None)]).len(), 1);
+        }
+        assert_eq!(arrows("fdguard", &[("tokio", None)]).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_that_nobody_drew_is_refused() {
+        assert_eq!(arrows("fdguard-wire", &[]).len(), 1);
+    }
+
+    #[test]
+    fn the_line_of_the_manifest_is_named() {
+        let manifest = "[dependencies]\nclap_complete.workspace = true\nclap.workspace = true\n";
+        assert_eq!(super::line_of(manifest, "clap"), 3);
+        assert_eq!(super::line_of(manifest, "absent"), 1);
+    }
+
+    #[test]
+    fn unsafe_code_is_refused_except_where_it_is_named() {
+        let code = "fn f() {\n    unsafe { g() }\n}";
+        let found = super::unsafe_blocks(Path::new("crates/fdguard/src/exit.rs"), code);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].line, 2);
+        assert!(super::unsafe_blocks(Path::new("testkit/src/sys.rs"), code).is_empty());
+        let attribute = "#![forbid(unsafe_code)]";
+        assert!(super::unsafe_blocks(Path::new("a.rs"), attribute).is_empty());
+    }
+
+    #[test]
+    fn a_clock_in_the_model_is_found_but_not_in_its_tests() {
+        let code = "fn f() { Timestamp::now(); }\n#[cfg(test)]\nmod tests { use std::fs; }";
+        let found = super::impurities(Path::new("a.rs"), code);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].to_string().starts_with("a.rs:1: Timestamp::now"));
+    }
+
+    #[test]
+    fn a_module_of_tests_in_its_own_file_is_known() {
+        let sources = [
+            ("src/lib.rs", "#[cfg(test)]\nmod testing;"),
+            ("src/document.rs", "#[cfg(test)] mod tests;"),
+        ];
+        let sources = sources.map(|(file, code)| (PathBuf::from(file), code.to_owned()));
+        let files = super::test_files(&sources);
+        assert!(files.contains(Path::new("src/testing.rs")));
+        assert!(files.contains(Path::new("src/document/tests.rs")));
+    }
+
+    #[test]
+    fn contributing_lists_every_file_that_may_be_unsafe() {
+        let root = crate::root().unwrap();
+        let text = std::fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
+        for file in RULES.may_be_unsafe {
+            assert!(text.contains(file), "CONTRIBUTING.md does not list {file}");
+            assert!(root.join(file).is_file(), "{file} is gone");
+        }
+    }
+
+    #[test]
+    fn the_workspace_keeps_its_borders() {
+        let complaints = super::check(&crate::root().unwrap()).unwrap();
+        assert!(complaints.is_empty(), "{complaints:#?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Pages that are made from the code: man pages from the command line, the index of rules from
+//! the table of lints. The same code gives the same bytes: no dates, no machine names.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Command, CommandFactory as _};
+use fdguard::cli::Cli;
+use fdguard_core::lint::{LINTS, Severity};
+
+/// Where all of it goes; nothing else may lie there.
+const FOLDER: &str = "docs/generated";
+
+/// Files by their path below the folder.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Writes every file, and removes those that are made no more.
+pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
+    let folder = root.join(FOLDER);
+    let wanted = files()?;
+    for (name, bytes) in &wanted {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+    }
+    for name in stored(&folder)?
+        .keys()
+        .filter(|name| !wanted.contains_key(*name))
+    {
+        std::fs::remove_file(folder.join(name))?;
+    }
+    Ok(())
+}
+
+/// Says which files are not what they should be.
+pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(differences(&files()?, &stored(&root.join(FOLDER))?))
+}
+
+fn differences(wanted: &Files, stored: &Files) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut complain = |name: &Path, problem: &str| {
+        let path = Path::new(FOLDER).join(name);
+        let remedy = "cargo run -p xtask -- gen";
+        complaints.push(format!("{}: {problem}; run {remedy}", path.display()));
+    };
+    for (name, bytes) in wanted {
+        match stored.get(name) {
+            None => complain(name, "is missing"),
+            Some(old) if old != bytes => complain(name, "is stale"),
+            Some(_) => {}
+        }
+    }
+    for name in stored.keys().filter(|name| !wanted.contains_key(*name)) {
+        complain(name, "is made by nothing");
+    }
+    complaints
+}
+
+fn stored(folder: &Path) -> anyhow::Result<Files> {
+    let mut files = Files::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        if !at.exists() {
+            continue;
+        }
+        for entry in std::fs::read_dir(&at)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder)?.to_owned();
+                files.insert(name, std::fs::read(&path)?);
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn files() -> anyhow::Result<Files> {
+    let mut files = Files::new();
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    add_man_pages(&command, &mut files)?;
+    files.insert("rules.md".into(), rules().into_bytes());
+    Ok(files)
+}
+
+fn add_man_pages(command: &Command, files: &mut Files) -> anyhow::Result<()> {
+    let man = clap_mangen::Man::new(command.clone());
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    files.insert(Path::new("man").join(man.get_filename()), page);
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        add_man_pages(verb, files)?;
+    }
+    Ok(())
+}
+
+fn rules() -> String {
+    let mut text = String::from(
+        "# Rules\n\n\
+         Every lint that `fdguard snap` runs over a snapshot, from the table in `fdguard-core`.\n\n\
+         | rule | severity | looks for | weakness | requirement |\n\
+         | --- | --- | --- | --- | --- |\n",
+    );
+    for lint in LINTS {
+        let id = lint.id;
+        let severity = match lint.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        };
+        let cwe = lint
+            .cwe
+            .map_or_else(|| "–".to_owned(), |cwe| format!("CWE-{cwe}"));
+        let summary = lint.summary.replace('|', "\\|");
+        let requirement = lint.requirement;
+        text.push_str(&format!(
+            "| [{id}](../guide/rules/{id}.md) | {severity} | {summary} | {cwe} | {requirement} |\n"
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Files, differences, files};
+
+    fn made(files: &[(&str, &str)]) -> Files {
+        let owned = |(name, text): &(&str, &str)| (name.into(), text.as_bytes().to_vec());
+        files.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn stale_missing_and_left_over_files_are_named() {
+        let wanted = made(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        let stored = made(&[("a", "1"), ("b", "old"), ("d", "4")]);
+        let found = differences(&wanted, &stored);
+        let problems = ["b: is stale", "c: is missing", "d: is made by nothing"];
+        assert_eq!(found.len(), problems.len());
+        for (found, problem) in found.iter().zip(problems) {
+            assert!(
+                found.starts_with(&format!("docs/generated/{problem}")),
+                "{found}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_same_code_gives_the_same_bytes() {
+        assert_eq!(files().unwrap(), files().unwrap());
+    }
+
+    #[test]
+    fn every_verb_has_its_page() {
+        let files = files().unwrap();
+        for page in [
+            "fdguard.1",
+            "fdguard-top.1",
+            "fdguard-snap.1",
+            "fdguard-diff.1",
+        ] {
+            assert!(files.contains_key(&Path::new("man").join(page)), "{page}");
+        }
+    }
+}
