@@ -11,7 +11,7 @@ use crate::{FdEntry, Gap, Pid, ProcKey, Text};
 pub enum Tier {
     /// No privilege: count, limits, table size; not the descriptors themselves.
     Radar,
-    /// Every descriptor: same user, or `CAP_SYS_PTRACE`.
+    /// Every descriptor: same user, root, or `CAP_SYS_PTRACE` with `CAP_DAC_READ_SEARCH`.
     Full,
     /// Every descriptor with its true identity, by a BPF iterator.
     Kernel,

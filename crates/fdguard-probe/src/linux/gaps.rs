@@ -12,7 +12,7 @@ pub(super) fn table_gaps(table: &Table) -> Vec<Gap> {
         gaps.push(Gap::new(
             what,
             "permission denied",
-            "run as root, or with CAP_SYS_PTRACE",
+            "run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
         ));
     }
     if table.unstable > 0 {
@@ -33,7 +33,7 @@ pub(super) fn denied_gap(pid: Pid, counted: bool) -> Gap {
     } else {
         format!("the descriptors of process {pid}, and their number")
     };
-    let remedy = "run as the process's user or as root (sudo fdguard …), or with CAP_SYS_PTRACE";
+    let remedy = "run as the process's user or as root (sudo fdguard …), or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
     Gap::new(
         what,
         "permission denied: the process belongs to another user or is protected",
@@ -67,10 +67,14 @@ pub(super) fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
             .is_some_and(|peer| peer.holders.is_empty()),
         _ => false,
     });
+    let count = holdings.unread;
+    let processes = if count == 1 {
+        "1 process".to_owned()
+    } else {
+        format!("{count} processes")
+    };
+    let why = format!("{processes} could not be read: of another user, or protected");
+    let remedy = "run as root; what even root may not read stays unknown";
     let what = "who holds the other end of some pipes and sockets";
-    let why = format!(
-        "{} processes of other users could not be read",
-        holdings.unread
-    );
-    (open_question && holdings.unread > 0).then(|| Gap::new(what, why, "run as root"))
+    (open_question && count > 0).then(|| Gap::new(what, why, remedy))
 }

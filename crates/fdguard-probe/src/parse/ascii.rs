@@ -1,5 +1,7 @@
 //! Words and numbers in ASCII.
 
+use bstr::ByteSlice as _;
+
 /// An unsigned decimal number and nothing else, spaces around it allowed.
 #[must_use]
 pub fn decimal(bytes: &[u8]) -> Option<u64> {
@@ -23,6 +25,14 @@ pub fn hexadecimal(bytes: &[u8]) -> Option<u64> {
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
+}
+
+/// What stands before and behind the first `byte`. A search for one byte: for so short a needle the
+/// general search would spend more on getting ready than on looking.
+#[must_use]
+pub fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.find_byte(byte)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
 }
 
 fn radix(digits: &[u8], base: u32) -> Option<u64> {

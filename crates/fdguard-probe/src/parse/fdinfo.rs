@@ -4,7 +4,7 @@ use bstr::ByteSlice as _;
 use fdguard_core::detail::{self, Lock};
 use fdguard_core::{Fd, Mode};
 
-use super::ascii::{decimal, hexadecimal, octal, words};
+use super::ascii::{decimal, hexadecimal, octal, split_at_byte, words};
 
 const O_ACCMODE: u64 = 0o3;
 const O_CLOEXEC: u64 = 0o2_000_000;
@@ -222,8 +222,8 @@ fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     if bytes.is_empty() {
         return None;
     }
-    let (line, tail) = bytes.split_once_str(b"\n").unwrap_or((bytes, b""));
-    let (key, value) = line.split_once_str(b":").unwrap_or((line, b""));
+    let (line, tail) = split_at_byte(bytes, b'\n').unwrap_or((bytes, b""));
+    let (key, value) = split_at_byte(line, b':').unwrap_or((line, b""));
     Some((key, value.trim_ascii(), tail))
 }
 
@@ -250,7 +250,7 @@ fn text(word: &[u8]) -> String {
 /// `(86399, 123456789)`: seconds and nanoseconds.
 fn seconds(value: &[u8]) -> Option<f64> {
     let inner = value.strip_prefix(b"(")?.strip_suffix(b")")?;
-    let (whole, nanos) = inner.split_once_str(b",")?;
+    let (whole, nanos) = split_at_byte(inner, b',')?;
     #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
     Some(decimal(whole)? as f64 + decimal(nanos)? as f64 / 1e9)
 }

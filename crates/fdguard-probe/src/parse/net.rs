@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bstr::ByteSlice as _;
 
-use super::ascii::{decimal, hexadecimal, words};
+use super::ascii::{decimal, hexadecimal, split_at_byte, words};
 
 /// Which IP protocol a table is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn inet_row(kind: InetKind, line: &[u8]) -> Option<Row> {
     let local = address(words.next()?)?;
     let remote = address(words.next()?)?;
     let state = u8::try_from(hexadecimal(words.next()?)?).ok()?;
-    let (tx, rx) = words.next()?.split_once_str(b":")?;
+    let (tx, rx) = split_at_byte(words.next()?, b':')?;
     let uid = decimal(words.nth(2)?)?;
     let ino = decimal(words.nth(1)?)?;
     Some((
@@ -99,7 +99,7 @@ fn inet_row(kind: InetKind, line: &[u8]) -> Option<Row> {
 
 /// `0100007F:1F90`: the address as 32-bit words in the byte order of the machine, the port as a number.
 fn address(text: &[u8]) -> Option<SocketAddr> {
-    let (host, port) = text.split_once_str(b":")?;
+    let (host, port) = split_at_byte(text, b':')?;
     let port = u16::try_from(hexadecimal(port)?).ok()?;
     let word = |chunk: &[u8]| Some(u32::try_from(hexadecimal(chunk)?).ok()?.to_ne_bytes());
     let ip = match host.len() {

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 
-use super::ascii::{decimal, words};
+use super::ascii::{decimal, split_at_byte, words};
 
 /// The lines of a status file that we use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl<'a> Status<'a> {
     pub fn parse(bytes: &'a [u8]) -> Self {
         let mut status = Self::default();
         for line in bytes.lines() {
-            let Some((key, value)) = line.split_once_str(b":") else {
+            let Some((key, value)) = split_at_byte(line, b':') else {
                 continue;
             };
             match key {

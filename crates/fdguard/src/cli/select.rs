@@ -5,22 +5,21 @@ use fdguard_core::Pid;
 
 /// Which processes to look at.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Which processes")]
 pub struct SelectArgs {
     /// Process numbers.
-    #[arg(value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
+    #[arg(help_heading = "Which processes", value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
     pub pids: Vec<Pid>,
     /// A process number; may be given several times, or as a list with commas.
-    #[arg(short, long = "pid", value_name = "PID", value_parser = parse_pid, value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(help_heading = "Which processes", short, long = "pid", value_name = "PID", value_parser = parse_pid, value_delimiter = ',', allow_negative_numbers = true)]
     pub pid: Vec<Pid>,
     /// Every process whose command is NAME.
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = "Which processes", long, value_name = "NAME")]
     pub name: Option<String>,
     /// With each process, all of its descendants: one budget for a host and its children.
-    #[arg(long)]
+    #[arg(help_heading = "Which processes", long)]
     pub tree: bool,
     /// Every process on the host.
-    #[arg(long, conflicts_with_all = ["pids", "pid", "name", "tree"])]
+    #[arg(help_heading = "Which processes", long, conflicts_with_all = ["pids", "pid", "name", "tree"])]
     pub all: bool,
 }
 

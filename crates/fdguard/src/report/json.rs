@@ -26,7 +26,10 @@ pub fn write(
 ) -> anyhow::Result<()> {
     // To memory first, on every core: a writer in between costs more than the text itself.
     let texts = workers::map(snapshots, 8, |(snapshot, summary)| {
-        serde_json::to_vec(&SnapshotDocument::new(snapshot, summary))
+        // About as much as the text takes: a buffer that grows is copied each time.
+        let room = 4096 + 400 * snapshot.fds.as_ref().map_or(0, Vec::len);
+        let mut text = Vec::with_capacity(room);
+        serde_json::to_writer(&mut text, &SnapshotDocument::new(snapshot, summary)).map(|()| text)
     });
     if let ([text], false) = (texts.as_slice(), many) {
         out.write_all(text.as_ref().map_err(io_error)?)?;
