@@ -30,7 +30,7 @@ const RULES: Rules = Rules {
         ("anstyle", &["fdguard"]),
         ("ratatui", &["fdguard"]),
         ("crossterm", &["fdguard"]),
-        ("libc", &["testkit"]),
+        ("libc", &["testkit", "fdguard-probe"]),
         ("tokio", &[]),
         ("axum", &[]),
     ],
@@ -47,7 +47,11 @@ const RULES: Rules = Rules {
         "Zoned::now",
     ],
     forbid_unsafe: &["crates/fdguard-core/src/lib.rs"],
-    may_be_unsafe: &["testkit/src/sys.rs", "testkit/src/launch.rs"],
+    may_be_unsafe: &[
+        "crates/fdguard-probe/src/linux/rlimit.rs",
+        "testkit/src/sys.rs",
+        "testkit/src/launch.rs",
+    ],
 };
 
 /// The table's shape.

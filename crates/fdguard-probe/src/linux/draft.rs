@@ -102,11 +102,10 @@ impl Probe {
     /// The table, and whether every number that was listed was still there to be looked at.
     fn read_table(&self, pid: Pid, base: &OwnedFd, threads: usize) -> Result<(Table, bool), Errno> {
         let dir = self.table_dir(pid, base)?;
-        let numbers = dir.numbers()?;
-        let mut table = dir.read(&numbers, threads);
+        let mut table = dir.read_all(threads)?;
         epoll::mark_ghosts(&mut table.entries, &table.epolls);
         sqlite::classify(&mut table.entries, self.real.then(|| dir.as_fd()));
-        let complete = table.count() == numbers.len() as u64 && !numbers.is_empty();
+        let complete = table.count() == table.listed && table.listed > 0;
         Ok((table, complete))
     }
 

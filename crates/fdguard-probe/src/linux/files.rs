@@ -58,16 +58,40 @@ pub(super) fn read_link(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     rustix::fs::readlinkat(base, path, Vec::new()).map(std::ffi::CString::into_bytes)
 }
 
+/// The numeric names of a directory, read piece by piece, so that work on the first can begin before
+/// the last is known.
+pub(super) struct Listing<'a> {
+    entries: RawDir<'a, BorrowedFd<'a>>,
+}
+
+impl<'a> Listing<'a> {
+    /// A listing from the start, through this buffer.
+    pub(super) fn of(dir: BorrowedFd<'a>, buffer: &'a mut [MaybeUninit<u8>]) -> Result<Self> {
+        rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
+        Ok(Self {
+            entries: RawDir::new(dir, buffer),
+        })
+    }
+
+    /// Adds up to `most` names to the list; none when there are no more.
+    pub(super) fn take(&mut self, most: usize, list: &mut Vec<u32>) -> Result<()> {
+        let full = list.len() + most;
+        while list.len() < full {
+            let Some(entry) = self.entries.next() else {
+                break;
+            };
+            let number = decimal(entry?.file_name().to_bytes());
+            list.extend(number.and_then(|number| u32::try_from(number).ok()));
+        }
+        Ok(())
+    }
+}
+
 /// The numeric names of a directory, ascending as the kernel lists them.
 pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
-    let mut buffer = vec![MaybeUninit::uninit(); 1 << 16];
+    let mut buffer = vec![MaybeUninit::uninit(); 1 << 15];
     let mut found = Vec::new();
-    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
-    let mut entries = RawDir::new(dir, &mut buffer);
-    while let Some(entry) = entries.next() {
-        let number = decimal(entry?.file_name().to_bytes());
-        found.extend(number.and_then(|number| u32::try_from(number).ok()));
-    }
+    Listing::of(dir, &mut buffer)?.take(usize::MAX / 2, &mut found)?;
     Ok(found)
 }
 

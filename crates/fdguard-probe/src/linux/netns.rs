@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use fdguard_core::{Class, Gap, Pid, TcpState};
+use rustix::fs::AtFlags;
 
 use super::borrow::Borrower;
 use super::draft::Draft;
@@ -12,9 +13,12 @@ use super::socket::{self, SocketTable};
 use super::{Probe, files};
 use crate::workers;
 
+/// From this many descriptors on, asking for all sockets beside reading the table saves more than it costs.
+const LARGE: i64 = 4096;
+
 impl Probe {
     /// Fills in every socket: each namespace is asked once, for all of its processes.
-    pub(super) fn describe_sockets(&self, drafts: &mut [Draft]) {
+    pub(super) fn describe_sockets(&self, drafts: &mut [Draft], mut ahead: Option<SocketTable>) {
         let mut by_netns: HashMap<Option<Vec<u8>>, Vec<&Draft>> = HashMap::new();
         for draft in drafts.iter() {
             if draft
@@ -29,7 +33,8 @@ impl Probe {
         let tables: HashMap<_, _> = by_netns
             .into_iter()
             .map(|(netns, members)| {
-                let found = self.socket_table(netns.as_ref(), own_netns.as_ref(), &members);
+                let found =
+                    self.socket_table(netns.as_ref(), own_netns.as_ref(), &members, &mut ahead);
                 (netns, found)
             })
             .collect();
@@ -39,6 +44,17 @@ impl Probe {
                 draft.gaps.extend(gap.clone());
             }
         });
+    }
+
+    /// Whether a process is large enough that its sockets are worth asking for ahead, and shares our
+    /// network namespace.
+    pub(super) fn wants_sockets_ahead(&self, pid: Pid) -> bool {
+        let large = || {
+            let stat = rustix::fs::statat(&self.proc, format!("{pid}/fd"), AtFlags::empty());
+            stat.is_ok_and(|stat| stat.st_size >= LARGE)
+        };
+        let netns = |who: String| files::read_link(&self.proc, format!("{who}/ns/net")).ok();
+        self.sizes && large() && netns(pid.to_string()) == netns("self".to_owned())
     }
 
     /// The directory of a process, if it still lives in this network namespace.
@@ -54,6 +70,7 @@ impl Probe {
         netns: Option<&Vec<u8>>,
         own: Option<&Vec<u8>>,
         members: &[&Draft],
+        ahead: &mut Option<SocketTable>,
     ) -> (SocketTable, Option<Gap>) {
         let wanted: HashSet<u64> = members
             .iter()
@@ -65,7 +82,9 @@ impl Probe {
         let by_netlink = if !self.real {
             None
         } else if netns.is_some() && netns == own {
-            SocketTable::by_netlink(&wanted).ok()
+            ahead
+                .take()
+                .or_else(|| SocketTable::by_netlink(Some(&wanted)).ok())
         } else {
             inside
                 .as_ref()

@@ -11,6 +11,7 @@ use super::borrow::Borrower;
 use super::draft::Draft;
 use super::gaps::peers_gap;
 use super::peers::{Holdings, Interest};
+use super::socket::SocketTable;
 use super::table::Table;
 use crate::Error;
 use crate::workers::{self, Queue};
@@ -45,9 +46,15 @@ impl Options {
 impl Probe {
     /// What one process holds.
     pub fn snapshot(&self, pid: Pid, options: Options) -> Result<Snapshot, Error> {
-        let mut draft = self.draft(pid, options.threads())?;
+        let (draft, ahead) = std::thread::scope(|scope| {
+            let asked = || SocketTable::by_netlink(None).ok();
+            let ahead = self.wants_sockets_ahead(pid).then(|| scope.spawn(asked));
+            let draft = self.draft(pid, options.threads());
+            (draft, ahead.and_then(|ahead| ahead.join().ok().flatten()))
+        });
+        let mut draft = draft?;
         draft.basics.adopt(self.children(pid));
-        self.describe_sockets(std::slice::from_mut(&mut draft));
+        self.describe_sockets(std::slice::from_mut(&mut draft), ahead);
         let mut host = super::ceilings::read(self.proc.as_fd());
         let mut holdings = None;
         if options.peers && draft.table.is_some() {
@@ -68,7 +75,7 @@ impl Probe {
             .map(|draft| draft.map(|draft| good.push(draft)))
             .collect();
         self.adopt_all(&mut good);
-        self.describe_sockets(&mut good);
+        self.describe_sockets(&mut good, None);
         let holdings = options
             .peers
             .then(|| self.walk_others(&good, options.threads()));

@@ -32,29 +32,25 @@ const TABLES: [Table; 5] = [
 ];
 
 impl SocketTable {
-    /// Asks netlink in our own namespace.
-    pub(super) fn by_netlink(wanted: &HashSet<u64>) -> Result<Self, Errno> {
+    /// Asks netlink in our own namespace, for these inodes or, without any, for all there are.
+    pub(super) fn by_netlink(wanted: Option<&HashSet<u64>>) -> Result<Self, Errno> {
         let family = AddressFamily::NETLINK;
-        let flags = SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(
-            family,
-            SocketType::RAW,
-            flags,
-            Some(rustix::net::netlink::SOCK_DIAG),
-        )?;
+        let protocol = Some(rustix::net::netlink::SOCK_DIAG);
+        let socket =
+            rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
         let mut table = Self {
             complete: true,
             ..Self::default()
         };
-        let mut missing = wanted.len();
+        let mut missing = wanted.map_or(usize::MAX, HashSet::len);
         let mut buffer = vec![0; 1 << 17];
         for kind in TABLES {
             if missing == 0 {
                 break;
             }
             dump(&socket, kind, &mut buffer, |(ino, record)| {
-                let is_wanted = wanted.contains(&ino);
-                missing -= usize::from(is_wanted);
+                let is_wanted = wanted.is_none_or(|wanted| wanted.contains(&ino));
+                missing = missing.saturating_sub(usize::from(is_wanted));
                 // Unix sockets are all kept: the name of a connection stands at its other end.
                 if is_wanted || kind == Table::Unix {
                     table.records.insert(ino, record);
@@ -72,7 +68,7 @@ impl SocketTable {
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 rustix::thread::move_into_link_name_space(netns, Some(LinkNameSpaceType::Network))?;
-                Self::by_netlink(wanted)
+                Self::by_netlink(Some(wanted))
             });
             worker.join().unwrap_or(Err(Errno::CANCELED))
         })

@@ -1,7 +1,8 @@
 //! One process's descriptor table: each number looked at once, never two files in one record.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fdguard_core::{Class, Fd, FdEntry};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
@@ -10,16 +11,16 @@ use rustix::path::{Arg, DecInt};
 
 use super::classify::{self, FileStat};
 use super::epoll::Registrations;
-use super::files;
+use super::files::{self, Listing};
 use super::mounts::{Mount, Mounts};
 use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
-use crate::workers::{self, Queue};
+use crate::workers;
 
 /// A number can change hands between two reads; after this many tries it is reported as unstable.
 const TRIES: usize = 16;
 /// Below this a second thread costs more than it brings.
-const WORTH_A_THREAD: usize = 512;
+const WORTH_A_THREAD: u64 = 512;
 const CHUNK: usize = 128;
 
 /// What was read of one table.
@@ -31,6 +32,8 @@ pub(super) struct Table {
     pub(super) sockets: Vec<Fd>,
     /// Registrations of the epoll instances among them.
     pub(super) epolls: Vec<Registrations>,
+    /// How many numbers were in use when they were listed.
+    pub(super) listed: u64,
     /// Descriptors that exist but may not be looked at.
     pub(super) denied: u64,
     /// Descriptors that changed hands faster than they could be read.
@@ -42,6 +45,7 @@ impl Table {
         self.entries.append(&mut other.entries);
         self.sockets.append(&mut other.sockets);
         self.epolls.append(&mut other.epolls);
+        self.listed += other.listed;
         self.denied += other.denied;
         self.unstable += other.unstable;
     }
@@ -113,11 +117,15 @@ impl TableDir {
         self.fd.as_fd()
     }
 
+    /// What to list: it makes the kernel remember each name, and those of fdinfo are opened next.
+    fn listed(&self) -> BorrowedFd<'_> {
+        let fdinfo = self.fdinfo.as_ref().filter(|_| self.own.is_some());
+        fdinfo.unwrap_or(&self.fd).as_fd()
+    }
+
     /// The numbers in use, ours left out.
     pub(super) fn numbers(&self) -> Result<Vec<Fd>, Errno> {
-        // Listing makes the kernel remember each name, and those of fdinfo are what is opened next.
-        let listed = self.fdinfo.as_ref().filter(|_| self.own.is_some());
-        let mut numbers = files::numbers(listed.unwrap_or(&self.fd).as_fd())?;
+        let mut numbers = files::numbers(self.listed())?;
         numbers.retain(|number| !self.mine.contains(number));
         Ok(numbers)
     }
@@ -129,35 +137,48 @@ impl TableDir {
         Some(size - (self.mine.len() as u64).min(size))
     }
 
-    /// Looks at each of these numbers, with a second thread where that pays.
-    pub(super) fn read(&self, numbers: &[Fd], threads: usize) -> Table {
-        if numbers.len() < WORTH_A_THREAD || threads < 2 {
-            return self.read_one_by_one(numbers);
-        }
-        let queue = Queue::new(numbers.len(), CHUNK);
-        let parts = workers::run(threads, || {
-            let mut reader = Reader::new(self);
-            let mut part = Table::default();
-            while let Some(range) = queue.take() {
-                for number in &numbers[range] {
-                    part.add(reader.look(*number));
-                }
-            }
-            part
+    /// Looks at every number there is, with more threads where that pays.
+    pub(super) fn read_all(&self, threads: usize) -> Result<Table, Errno> {
+        let is_large = self.count().is_none_or(|count| count >= WORTH_A_THREAD);
+        let mut buffer = vec![MaybeUninit::uninit(); 1 << 14];
+        let listing = Mutex::new(Listing::of(self.listed(), &mut buffer)?);
+        let parts = workers::run(if is_large { threads } else { 1 }, || {
+            self.read_from(&listing)
         });
         let mut table = Table::default();
         for part in parts {
-            table.absorb(part);
+            table.absorb(part?);
         }
         table.entries.sort_unstable_by_key(|entry| entry.fd);
-        table
+        Ok(table)
     }
 
-    fn read_one_by_one(&self, numbers: &[Fd]) -> Table {
+    fn read_from(&self, listing: &Mutex<Listing<'_>>) -> Result<Table, Errno> {
         let mut reader = Reader::new(self);
         let mut table = Table::default();
-        table.entries.reserve(numbers.len());
+        let mut numbers = Vec::with_capacity(CHUNK);
+        loop {
+            numbers.clear();
+            listing
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(CHUNK, &mut numbers)?;
+            if numbers.is_empty() {
+                return Ok(table);
+            }
+            for number in numbers.iter().filter(|number| !self.mine.contains(number)) {
+                table.listed += 1;
+                table.add(reader.look(*number));
+            }
+        }
+    }
+
+    /// Looks at each of these numbers.
+    pub(super) fn read(&self, numbers: &[Fd]) -> Table {
+        let mut reader = Reader::new(self);
+        let mut table = Table::default();
         for number in numbers {
+            table.listed += 1;
             table.add(reader.look(*number));
         }
         table

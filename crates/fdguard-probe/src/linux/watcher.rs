@@ -76,7 +76,7 @@ impl Watcher {
         }
         let opened = missing_from(&numbers, &self.numbers);
         let closed = missing_from(&self.numbers, &numbers);
-        let mut table = self.dir.read(&opened, 1);
+        let mut table = self.dir.read(&opened);
         epoll::mark_ghosts(&mut table.entries, &table.epolls);
         sqlite::classify(&mut table.entries, self.real.then(|| self.dir.as_fd()));
         self.count = if self.real { self.dir.count() } else { None };

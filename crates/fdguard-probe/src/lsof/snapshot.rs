@@ -213,7 +213,7 @@ fn unread_gap(rows: &Rows<'_, '_>) -> Option<Gap> {
         Gap::new(
             format!("what {} descriptors are", rows.unread.len()),
             "lsof may not read them",
-            "run as root, or with CAP_SYS_PTRACE",
+            "run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
         )
     })
 }

@@ -1,0 +1,163 @@
+"""Times fdguard beside its peers, in turns, and says which goals are met. Run through bench/run."""
+import contextlib, os, shutil, statistics, subprocess, sys, tempfile, time
+
+OUT = "target/bench"
+FDGUARD = "target/release/fdguard"
+TICK = "target/release/examples/tick"
+ROUNDS = int(os.environ.get("ROUNDS", "11"))
+missed = []
+
+
+def once(argv):
+    """Wall seconds, processor seconds, exit status of one run with its output thrown away."""
+    begin = time.perf_counter()
+    child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, child.returncode
+
+
+def memory(argv):
+    """Peak memory in KiB, by a small program that starts it: a child begins with its parent's figure."""
+    text = subprocess.run(["/usr/bin/time", "-f", "%M", *argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
+    return int(text.split()[-1])
+
+
+def race(title, commands):
+    """Runs the commands in turns, so that a busy moment falls on all alike; returns median wall times."""
+    times = {name: [] for name in commands}
+    for command in commands.values():
+        once(command.split())
+    for _ in range(ROUNDS):
+        for name, command in commands.items():
+            wall, cpu, status = once(command.split())
+            assert status in (0, 1), f"{name} ended with {status}"
+            times[name].append((wall, cpu))
+    print(f"\n{title} ({ROUNDS} rounds, medians)")
+    medians = {name: statistics.median(w for w, _ in runs) for name, runs in times.items()}
+    for name, runs in times.items():
+        cpu = statistics.median(c for _, c in runs)
+        print(f"  {name:38} {medians[name] * 1e3:9.1f} ms wall {cpu * 1e3:9.1f} ms cpu")
+    return medians
+
+
+def goal(text, value, limit, at_least=False):
+    met = value >= limit if at_least else value <= limit
+    if not met:
+        missed.append(text)
+    print(f"  {'ok  ' if met else 'MISS'} {text}: {value:.2f} (goal {'at least' if at_least else 'at most'} {limit})")
+
+
+@contextlib.contextmanager
+def holder(program, *words):
+    """A process that holds descriptors until its input ends."""
+    folder = tempfile.mkdtemp(prefix="fdguard-bench-")
+    command = [f"{OUT}/{program}", *words] + (["--dir", folder] if program == "fdzoo" else [folder])
+    if program == "fdzoo":
+        command = [f"{OUT}/fdzoo", words[0], "--dir", folder, *words[1:]]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        if not any(line.startswith("READY") for line in iter(child.stdout.readline, "")):
+            raise RuntimeError(f"{program} did not come up")
+        yield child.pid
+    finally:
+        child.stdin.close()
+        child.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def one():
+    with holder("fdzoo", "19000") as pid:
+        t = race("one process, 19,000 mixed descriptors", {
+            "C floor + sock_diag": f"{OUT}/floor -lioS {pid}",
+            "fdguard snap --json": f"{FDGUARD} snap --json {pid}",
+            "lsof -nP -F -p": f"lsof -nP -F -p {pid}",
+            "lsfd -J -p": f"lsfd -J -p {pid}",
+        })
+        ours = t["fdguard snap --json"]
+        goal("fdguard / C floor", ours / t["C floor + sock_diag"], 0.8)
+        goal("lsof / fdguard", t["lsof -nP -F -p"] / ours, 3, at_least=True)
+        goal("lsfd / fdguard", t["lsfd -J -p"] / ours, 3, at_least=True)
+        goal("peak memory in MiB", memory([FDGUARD, "snap", "--json", str(pid)]) / 1024, 32)
+
+
+def host():
+    with holder("fdherd", "2000", "30"):
+        t = race("2,000 processes with 30 descriptors each", {
+            "C counting loop": f"{OUT}/floor --count-stat -a",
+            "fdguard top --once --json": f"{FDGUARD} top --once --json",
+            "C floor + sock_diag": f"{OUT}/floor -lioS -a",
+            "fdguard snap --all --json": f"{FDGUARD} snap --all --json",
+            "lsof -nP": "lsof -nP",
+            "lsof -nP -F": "lsof -nP -F",
+            "lsfd -J": "lsfd -J",
+        })
+        radar, every = t["fdguard top --once --json"], t["fdguard snap --all --json"]
+        goal("top / C counting loop", radar / t["C counting loop"], 2)
+        goal("lsof -nP / top", t["lsof -nP"] / radar, 100, at_least=True)
+        goal("lsof -nP -F / snap --all", t["lsof -nP -F"] / every, 4, at_least=True)
+        goal("lsfd -J / snap --all", t["lsfd -J"] / every, 4, at_least=True)
+
+
+def postgres():
+    """A real server: PostgreSQL with fifty connections."""
+    where = shutil.which("initdb") or next(iter(sorted(__import__("glob").glob("/usr/lib/postgresql/*/bin/initdb"))), None)
+    if where is None:
+        print("SKIPPED: PostgreSQL is not installed", file=sys.stderr)
+        return
+    programs = os.path.dirname(os.path.realpath(where))
+    folder = tempfile.mkdtemp(prefix="fdguard-pg-")
+    shutil.chown(folder, "postgres", "postgres")
+    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "env", f"HOME={folder}"]
+    quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+    data, port = f"{folder}/data", "15432"
+    subprocess.run([*user, f"{programs}/initdb", "-D", data, "-A", "trust", "-N"], check=True, **quiet)
+    server = subprocess.Popen([*user, f"{programs}/postgres", "-D", data, "-k", folder, "-p", port, "-c", "fsync=off"], **quiet)
+    try:
+        ready = [*user, f"{programs}/pg_isready", "-q", "-t", "1", "-h", folder, "-p", port]
+        until = time.time() + 60
+        while subprocess.run(ready, **quiet).returncode != 0:
+            assert time.time() < until, "PostgreSQL did not come up"
+        bench = [*user, f"{programs}/pgbench", "-h", folder, "-p", port, "postgres"]
+        subprocess.run([*bench, "-i"], check=True, **quiet)
+        load = subprocess.Popen([*bench, "-n", "-S", "-c", "50", "-R", "20", "-T", "600"], **quiet)
+        while len(names := subprocess.run(["pgrep", "-x", "postgres"], capture_output=True, text=True).stdout.split()) < 50:
+            assert time.time() < until, "the connections did not come up"
+        t = race(f"PostgreSQL, {len(names)} processes", {
+            "C floor + sock_diag": f"{OUT}/floor -lioS {' '.join(names)}",
+            "fdguard snap --json": f"{FDGUARD} snap --json {' '.join(names)}",
+            "lsof -nP -F -p": f"lsof -nP -F -p {','.join(names)}",
+            "lsfd -J -p": f"lsfd -J -p {','.join(names)}",
+        })
+        ours = t["fdguard snap --json"]
+        print(f"  fdguard / C floor {ours / t['C floor + sock_diag']:.2f}, lsof / fdguard {t['lsof -nP -F -p'] / ours:.2f}, "
+              f"lsfd / fdguard {t['lsfd -J -p'] / ours:.2f}")
+        load.terminate()
+        load.wait()
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def tick():
+    def run(*words):
+        line = subprocess.run([TICK, *map(str, words)], capture_output=True, text=True, check=True).stdout.strip()
+        print("  " + line)
+        return {k: float(v) for k, v in (word.split("=") for word in line.split())}
+    print("\nwatching one process with 10,000 descriptors")
+    with holder("fdzoo", "10000", "--quiet") as pid:
+        still = run(pid, 200000, 0)
+        goal("µs of CPU for a tick that changes nothing", still["cpu_us_per_tick"], 5)
+    with holder("fdzoo", "10000", "--quiet", "--leak-ms", "500") as pid:
+        leaking = run(pid, 20, 1)
+        goal("descriptors looked at per tick, leaking two a second", leaking["looked_at"] / leaking["ticks"], 3)
+        goal("percent of a core, leaking two a second", leaking["cpu_percent"], 2.5)
+
+
+if __name__ == "__main__":
+    sections = {"one": one, "host": host, "postgres": postgres, "tick": tick}
+    for name in sys.argv[1:] or sections:
+        sections[name]()
+    print(f"\n{len(missed)} goals missed" + "".join(f"\n  {text}" for text in missed))
+    sys.exit(1 if missed else 0)
