@@ -5,6 +5,7 @@
 //! the caller's business, behind [`HostSource`].
 
 mod app;
+mod ended;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod keys;

@@ -3,13 +3,14 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event as Input, KeyEventKind};
+use crossterm::event::{self, Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use fdguard_core::Pid;
 use fdguard_core::host::HostView;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 
 use super::app::{App, Effect, Event, Holdings};
+use super::ended::Ended;
 use super::terminal::Screen;
 use super::view;
 
@@ -42,15 +43,35 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Shows the host until the user leaves. The terminal is restored in any case.
 pub fn run(source: &mut dyn HostSource, options: Options) -> io::Result<()> {
-    let mut screen = Screen::enter()?;
-    let mut app = App::new(options.interval, options.colour).showing(options.filter);
-    watch(&mut screen.terminal, &mut app, source, poll)
+    let ended = Ended::listen()?;
+    {
+        let mut screen = Screen::enter()?;
+        let mut app = App::new(options.interval, options.colour).showing(options.filter);
+        watch(&mut screen.terminal, &mut app, source, |timeout| {
+            poll(timeout, &ended)
+        })?;
+    }
+    ended.follow()
 }
 
-/// The next thing the user does, if there is one in time.
-fn poll(timeout: Duration) -> io::Result<Option<Event>> {
-    if !event::poll(timeout)? {
-        return Ok(None);
+/// How long a signal may wait to be noticed.
+const NOTICE: Duration = Duration::from_millis(200);
+
+/// The next thing the user does, if there is one in time. Who is told to end, leaves as by Ctrl-C.
+fn poll(timeout: Duration, ended: &Ended) -> io::Result<Option<Event>> {
+    let until = Instant::now() + timeout;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if event::poll(left.min(NOTICE))? {
+            break;
+        }
+        if ended.signal().is_some() {
+            let leave = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+            return Ok(Some(Event::Key(leave)));
+        }
+        if left <= NOTICE {
+            return Ok(None);
+        }
     }
     Ok(match event::read()? {
         Input::Key(key) if key.kind != KeyEventKind::Release => Some(Event::Key(key)),
