@@ -10,6 +10,7 @@ use rustix::path::Arg;
 use crate::parse::ascii::decimal;
 
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
+const MQUEUE_MAGIC: i64 = 0x1980_0202;
 
 /// Opens a directory for listing and as a base.
 pub(super) fn open_dir_at(base: impl AsFd, path: impl Arg) -> Result<OwnedFd> {
@@ -76,6 +77,11 @@ pub(super) fn is_procfs(dir: impl AsFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|stat| stat.f_type == PROC_SUPER_MAGIC)
 }
 
+/// Whether a file is a POSIX message queue.
+pub(super) fn is_mqueue(file: impl AsFd) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type == MQUEUE_MAGIC)
+}
+
 /// The line `btime` of `/proc/stat`.
 pub(super) fn boot_time(proc: impl AsFd) -> Option<i64> {
     let stat = read(proc, c"stat").ok()?;
@@ -93,6 +99,11 @@ pub(super) fn is_gone(error: Errno) -> bool {
 /// Whether an error means that we may not look.
 pub(super) fn is_denied(error: Errno) -> bool {
     matches!(error, Errno::ACCESS | Errno::PERM)
+}
+
+/// Whether an error is our own lack of room, and says nothing about the target.
+pub(super) fn is_ours(error: Errno) -> bool {
+    matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 
 /// Opens a file for reading.

@@ -151,21 +151,25 @@ impl Probe {
         };
         let taken_at = Timestamp::now();
         let mut gaps = Vec::new();
-        let (table, count) = match TableDir::open(base.as_fd(), own, ours) {
+        let proc = ours.then(|| self.proc.as_fd());
+        let (table, count) = match TableDir::open(base.as_fd(), own, proc) {
             Ok(dir) => match dir.numbers() {
                 Ok(numbers) => {
                     let mut table = dir.read(&numbers, threads);
+                    if let Some(error) = table.trouble {
+                        return Err(Error::io(format!("descriptors of process {pid}"), error));
+                    }
                     epoll::mark_ghosts(&mut table.entries, &table.epolls);
                     let fd_dir = self.real.then(|| dir.as_fd());
                     sqlite::classify(&mut table.entries, fd_dir);
                     gaps.extend(table_gaps(&table));
-                    (usable(table, numbers.len()), Some(numbers.len() as u64))
+                    // What was closed between listing and reading is not held any more.
+                    let count = table.entries.len() as u64 + table.denied + table.unstable;
+                    (usable(table, numbers.len()), Some(count))
                 }
-                Err(error) if files::is_gone(error) => return Err(Error::Vanished(pid)),
-                Err(_) => (None, None),
+                Err(error) => (None, self.refused(pid, error)?),
             },
-            Err(error) if files::is_gone(error) => return Err(Error::Vanished(pid)),
-            Err(_) => (None, None),
+            Err(error) => (None, self.refused(pid, error)?),
         };
         let count = count.or_else(|| self.count_of(&base));
         if table.is_none() {
@@ -183,6 +187,17 @@ impl Probe {
             netns,
             gaps,
         })
+    }
+
+    /// A table that may not be listed leaves its count to be found; any other failure is one.
+    fn refused(&self, pid: Pid, error: rustix::io::Errno) -> Result<Option<u64>, Error> {
+        if files::is_gone(error) {
+            Err(Error::Vanished(pid))
+        } else if files::is_ours(error) {
+            Err(Error::io(format!("descriptors of process {pid}"), error))
+        } else {
+            Ok(None)
+        }
     }
 
     /// The count without listing: the size of the directory (Linux 6.2 and later, no privilege).

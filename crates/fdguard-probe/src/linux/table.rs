@@ -33,6 +33,9 @@ pub(super) struct Table {
     pub(super) denied: u64,
     /// Descriptors that changed hands faster than they could be read.
     pub(super) unstable: u64,
+    /// What kept us from reading, where the fault was not the target's: our own table or the
+    /// host's is full.
+    pub(super) trouble: Option<Errno>,
 }
 
 impl Table {
@@ -42,6 +45,7 @@ impl Table {
         self.epolls.append(&mut other.epolls);
         self.denied += other.denied;
         self.unstable += other.unstable;
+        self.trouble = self.trouble.or(other.trouble);
     }
 
     fn add(&mut self, seen: Seen) {
@@ -58,6 +62,7 @@ impl Table {
             Seen::Gone => {}
             Seen::Denied => self.denied += 1,
             Seen::Unstable => self.unstable += 1,
+            Seen::Trouble(error) => self.trouble = Some(error),
         }
     }
 }
@@ -70,24 +75,38 @@ pub(super) struct TableDir {
     fdinfo: Option<OwnedFd>,
     /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
     own: Option<OwnedFd>,
-    /// Whether the table is our own, in which case our directories are not part of the answer.
-    ours: bool,
+    /// Where the table is our own: the descriptors that the look itself takes, no part of the answer.
+    mine: Vec<Fd>,
 }
 
 impl TableDir {
-    /// Opens the table of the process behind `base`. Fails with the errno of `fd/` itself.
+    /// Opens the table of the process behind `base`. Fails with the errno of `fd/` itself. For our
+    /// own table `proc` is the probe's directory, which is left out as well.
     pub(super) fn open(
         base: BorrowedFd<'_>,
         own: Option<OwnedFd>,
-        ours: bool,
+        proc: Option<BorrowedFd<'_>>,
     ) -> Result<Self, Errno> {
         let fd = files::open_dir_at(base, c"fd")?;
-        let fdinfo = files::open_base_at(base, c"fdinfo").ok();
+        let fdinfo = match files::open_base_at(base, c"fdinfo") {
+            Err(error) if files::is_ours(error) => return Err(error),
+            opened => opened.ok(),
+        };
+        let number = |fd: BorrowedFd<'_>| fd.as_raw_fd().cast_unsigned();
+        let mine = proc.map_or_else(Vec::new, |proc| {
+            let optional = [fdinfo.as_ref(), own.as_ref()];
+            let optional = optional.into_iter().flatten().map(AsFd::as_fd);
+            [proc, base, fd.as_fd()]
+                .into_iter()
+                .chain(optional)
+                .map(number)
+                .collect()
+        });
         Ok(Self {
             fd,
             fdinfo,
             own,
-            ours,
+            mine,
         })
     }
 
@@ -99,14 +118,8 @@ impl TableDir {
     /// The numbers in use, ours left out.
     pub(super) fn numbers(&self) -> Result<Vec<Fd>, Errno> {
         let mut numbers = files::numbers(self.fd.as_fd())?;
-        if self.ours {
-            let mine = [Some(&self.fd), self.fdinfo.as_ref(), self.own.as_ref()];
-            let mine: Vec<Fd> = mine
-                .into_iter()
-                .flatten()
-                .map(|fd| fd.as_raw_fd().cast_unsigned())
-                .collect();
-            numbers.retain(|number| !mine.contains(number));
+        if !self.mine.is_empty() {
+            numbers.retain(|number| !self.mine.contains(number));
         }
         Ok(numbers)
     }
@@ -114,7 +127,8 @@ impl TableDir {
     /// Number of entries without listing them (Linux 6.2 and later); absent before.
     pub(super) fn count(&self) -> Option<u64> {
         let size = rustix::fs::fstat(&self.fd).ok()?.st_size;
-        u64::try_from(size).ok().filter(|size| *size > 0)
+        let size = u64::try_from(size).ok().filter(|size| *size > 0)?;
+        size.checked_sub(self.mine.len() as u64)
     }
 
     /// Looks at each of these numbers, with a second thread where that pays.
@@ -173,6 +187,7 @@ enum Seen {
     Gone,
     Denied,
     Unstable,
+    Trouble(Errno),
 }
 
 type Registrations1 = Vec<crate::parse::fdinfo::EpollTarget>;
@@ -181,6 +196,8 @@ impl Seen {
     fn failed(error: Errno) -> Self {
         if files::is_denied(error) {
             Self::Denied
+        } else if files::is_ours(error) {
+            Self::Trouble(error)
         } else {
             Self::Gone
         }
@@ -322,25 +339,38 @@ impl<'a> Reader<'a> {
             Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
             Link::Path { path, marked } => {
                 let stat = held.as_ref().and_then(|(_, held)| stat_held(held.as_fd()));
-                self.is_same_file(fd, info, stat.as_ref())
-                    .then(|| Seen::Entry(classify::path(fd, info, path, marked, stat.as_ref())))
+                let held = held.as_ref().map(|(own, held)| (own.as_fd(), held.as_fd()));
+                if !is_same_file(info, stat.as_ref(), held) {
+                    return Ok(None);
+                }
+                // A living file with the mark: lost this one of its names, or is named like that.
+                let literal = marked
+                    && stat.is_some_and(|stat| stat.links > 0 && self.is_named(text, stat.ino));
+                let (path, marked) = if literal {
+                    (text, false)
+                } else {
+                    (path, marked)
+                };
+                if is_queue(path, held) {
+                    return Ok(Some(Seen::Entry(classify::queue(
+                        fd,
+                        info,
+                        path,
+                        stat.as_ref(),
+                    ))));
+                }
+                let entry = classify::path(fd, info, path, marked, stat.as_ref());
+                Some(Seen::Entry(entry))
             }
             Link::Other(text) => Some(Seen::Entry(classify::other(fd, info, text))),
         })
     }
 
-    /// Whether fdinfo speaks of the file that we held. Some file systems (overlay, FUSE) show one
-    /// inode number in fdinfo and another in stat: there, fdinfo that did not move counts.
-    fn is_same_file(&self, fd: Fd, info: &Fdinfo<'_>, stat: Option<&FileStat>) -> bool {
-        let (Some(ino), Some(stat)) = (info.ino, stat) else {
-            return true;
-        };
-        if stat.ino == ino {
-            return true;
-        }
-        let mut again = Vec::new();
-        self.read_info(fd, &mut again)
-            .is_ok_and(|later| later.ino == info.ino && later.mnt == info.mnt)
+    /// Whether a file of this name, mark and all, lies in the target's own file tree.
+    fn is_named(&self, text: &[u8], ino: u64) -> bool {
+        let path = [b"../root", text].concat();
+        rustix::fs::statat(&self.dir.fd, path, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| stat.st_ino == ino)
     }
 
     fn learn(&mut self, info: &Fdinfo<'_>, kind: Mount) {
@@ -361,6 +391,33 @@ fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> Seen {
     } else {
         Seen::Entry(entry)
     }
+}
+
+/// Whether fdinfo speaks of the file that we hold. Some file systems (overlay, FUSE) show one inode
+/// number in fdinfo and another in stat: there, the fdinfo of our own hold on it counts.
+fn is_same_file(
+    info: &Fdinfo<'_>,
+    stat: Option<&FileStat>,
+    held: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
+) -> bool {
+    let (Some(ino), Some(stat), Some((own, held))) = (info.ino, stat, held) else {
+        return true;
+    };
+    if stat.ino == ino {
+        return true;
+    }
+    let mut buffer = Vec::new();
+    let path = format!("../fdinfo/{}", held.as_raw_fd());
+    files::read_into(own, path, &mut buffer)
+        .map(|bytes| Fdinfo::parse(bytes))
+        .is_ok_and(|ours| ours.ino == info.ino && ours.mnt == info.mnt)
+}
+
+/// Whether this is a POSIX message queue: a regular file by its mode, on a mount of the kernel's
+/// own, so that its path is the bare name.
+fn is_queue(path: &[u8], held: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>) -> bool {
+    let bare = path.iter().filter(|byte| **byte == b'/').count() == 1;
+    bare && held.is_some_and(|(_, held)| files::is_mqueue(held))
 }
 
 /// Asks the kernel's caches only: a dead network file system must not hang us.

@@ -42,7 +42,8 @@ impl Watcher {
         } else {
             None
         };
-        let dir = TableDir::open(base.as_fd(), own, probe.real && pid == std::process::id())
+        let ours = probe.real && pid == std::process::id();
+        let dir = TableDir::open(base.as_fd(), own, ours.then(|| probe.proc.as_fd()))
             .map_err(|error| Error::io(format!("descriptors of process {pid}"), error))?;
         Ok(Self {
             pid,
