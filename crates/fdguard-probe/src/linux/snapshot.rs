@@ -211,9 +211,14 @@ impl Probe {
 
     /// A process that ended while it was read gives no half snapshot.
     fn still_there(&self, pid: Pid, base: &OwnedFd) -> Result<(), Error> {
-        let bytes = files::read(base, c"stat").unwrap_or_default();
+        let bytes = match files::read(base, c"stat") {
+            Err(error) if files::is_ours(error) => {
+                return Err(Error::io(format!("stat of process {pid}"), error));
+            }
+            read => read.unwrap_or_default(),
+        };
         match crate::parse::stat::Stat::parse(&bytes) {
-            Some(stat) if !stat.is_zombie() => Ok(()),
+            Some(stat) if !stat.is_ending() => Ok(()),
             _ => Err(Error::Vanished(pid)),
         }
     }
