@@ -9,6 +9,7 @@ use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::{Gap, Pid, Text};
 use jiff::Timestamp;
 use rustix::fs::AtFlags;
+use rustix::io::Errno;
 
 use super::{Probe, ceilings, files};
 use crate::Error;
@@ -45,7 +46,9 @@ impl Radar {
     /// One look at every process.
     pub fn look(&mut self, probe: &Probe) -> Result<HostView, Error> {
         let pids = probe.pids()?;
-        let looked = self.look_at(probe, &pids);
+        let looked = self
+            .look_at(probe, &pids)
+            .map_err(|error| Error::io("every process", error))?;
         self.looks += 1;
         self.known = looked
             .iter()
@@ -61,27 +64,35 @@ impl Radar {
         })
     }
 
-    fn look_at(&self, probe: &Probe, pids: &[Pid]) -> Vec<Known> {
+    /// Fails only where we have no room ourselves: fewer processes than there are is no answer.
+    fn look_at(&self, probe: &Probe, pids: &[Pid]) -> Result<Vec<Known>, Errno> {
         let next = AtomicUsize::new(0);
-        let all = Mutex::new(Vec::with_capacity(pids.len()));
+        let all = Mutex::new(Ok(Vec::with_capacity(pids.len())));
         let work = || {
             let mut part = Vec::new();
             let mut buffer = Vec::new();
-            loop {
+            let mut trouble = None;
+            while trouble.is_none() {
                 let start = next.fetch_add(CHUNK, Ordering::Relaxed);
                 let Some(rest) = pids.get(start..).filter(|rest| !rest.is_empty()) else {
                     break;
                 };
-                let chunk = &rest[..CHUNK.min(rest.len())];
-                part.extend(
-                    chunk
-                        .iter()
-                        .filter_map(|pid| self.row(probe, *pid, &mut buffer)),
-                );
+                for pid in &rest[..CHUNK.min(rest.len())] {
+                    match self.row(probe, *pid, &mut buffer) {
+                        Ok(known) => part.push(known),
+                        Err(error) if files::is_ours(error) => trouble = Some(error),
+                        Err(_) => {}
+                    }
+                }
             }
-            all.lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .append(&mut part);
+            let mut all = all
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            match (trouble, &mut *all) {
+                (Some(error), _) => *all = Err(error),
+                (None, Ok(rows)) => rows.append(&mut part),
+                (None, Err(_)) => {}
+            }
         };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4));
         std::thread::scope(|scope| {
@@ -92,12 +103,12 @@ impl Radar {
         });
         let mut all = all
             .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+            .unwrap_or_else(std::sync::PoisonError::into_inner)?;
         all.sort_unstable_by_key(|known| known.row.pid);
-        all
+        Ok(all)
     }
 
-    fn row(&self, probe: &Probe, pid: Pid, buffer: &mut Vec<u8>) -> Option<Known> {
+    fn row(&self, probe: &Probe, pid: Pid, buffer: &mut Vec<u8>) -> Result<Known, Errno> {
         let (inode, count) = probe.count_by_size(pid)?;
         match self.known.get(&pid) {
             Some(known) if known.inode == inode && probe.real => {
@@ -107,11 +118,11 @@ impl Radar {
                 if grown || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY) {
                     probe.reread(&mut row, buffer)?;
                 }
-                Some(Known { inode, row })
+                Ok(Known { inode, row })
             }
             _ => {
                 let row = probe.first_look(pid, count, buffer)?;
-                Some(Known { inode, row })
+                Ok(Known { inode, row })
             }
         }
     }
@@ -119,23 +130,33 @@ impl Radar {
 
 impl Probe {
     /// Inode and size of the descriptor directory; on an old kernel the count takes a listing.
-    fn count_by_size(&self, pid: Pid) -> Option<(u64, Option<u64>)> {
+    fn count_by_size(&self, pid: Pid) -> Result<(u64, Option<u64>), Errno> {
         let path = fd_path(pid);
-        let stat = rustix::fs::statat(&self.proc, &path[..], AtFlags::empty()).ok()?;
+        let stat = rustix::fs::statat(&self.proc, &path[..], AtFlags::empty())?;
         let size = u64::try_from(stat.st_size)
             .ok()
             .filter(|size| self.real && *size > 0);
-        let count = size.or_else(|| {
-            let dir = files::open_dir_at(&self.proc, &path[..]).ok()?;
-            Some(files::numbers(dir.as_fd()).ok()?.len() as u64)
-        });
-        Some((stat.st_ino, count))
+        let count = match size {
+            Some(size) => Some(size),
+            None => match files::open_dir_at(&self.proc, &path[..]) {
+                Ok(dir) => files::numbers(dir.as_fd()).ok().map(|fds| fds.len() as u64),
+                Err(error) if files::is_ours(error) => return Err(error),
+                Err(_) => None,
+            },
+        };
+        Ok((stat.st_ino, count))
     }
 
     /// Everything about a process that was not known before; nothing for kernel threads.
-    fn first_look(&self, pid: Pid, count: Option<u64>, buffer: &mut Vec<u8>) -> Option<HostRow> {
-        let bytes = files::read_into(&self.proc, format!("{pid}/stat"), buffer).ok()?;
-        let stat = Stat::parse(bytes).filter(|stat| !stat.kernel_thread)?;
+    fn first_look(
+        &self,
+        pid: Pid,
+        count: Option<u64>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<HostRow, Errno> {
+        let bytes = files::read_into(&self.proc, format!("{pid}/stat"), buffer)?;
+        let stat = Stat::parse(bytes).filter(|stat| !stat.kernel_thread);
+        let stat = stat.ok_or(Errno::SRCH)?;
         let zombie = stat.is_zombie();
         let mut row = HostRow {
             pid,
@@ -148,19 +169,21 @@ impl Probe {
             ..HostRow::default()
         };
         self.reread(&mut row, buffer)?;
-        Some(row)
+        Ok(row)
     }
 
-    fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Option<()> {
-        let status = files::read_into(&self.proc, format!("{}/status", row.pid), buffer).ok()?;
+    fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
+        let status = files::read_into(&self.proc, format!("{}/status", row.pid), buffer)?;
         let status = Status::parse(status);
         row.uid = status.uid;
         row.ppid = status.ppid.or(row.ppid);
         row.table_size = status.fd_size.filter(|size| *size > 0);
-        if let Ok(bytes) = files::read_into(&self.proc, format!("{}/limits", row.pid), buffer) {
-            row.limits = limits::open_files(bytes);
+        match files::read_into(&self.proc, format!("{}/limits", row.pid), buffer) {
+            Ok(bytes) => row.limits = limits::open_files(bytes),
+            Err(error) if files::is_ours(error) => return Err(error),
+            Err(_) => {}
         }
-        Some(())
+        Ok(())
     }
 }
 

@@ -46,7 +46,6 @@ impl Options {
 /// A process that was read, before the rest of the system was asked about it.
 struct Draft {
     pid: Pid,
-    base: OwnedFd,
     basics: Basics,
     taken_at: Timestamp,
     count: Option<u64>,
@@ -73,7 +72,15 @@ impl Probe {
     /// What several processes hold. Each has its own outcome; those that ended meanwhile are errors.
     pub fn snapshots(&self, pids: &[Pid], options: Options) -> Vec<Result<Snapshot, Error>> {
         let families = (pids.len() > 16).then(|| self.families());
-        let drafts = self.drafts(pids, options.threads(), families.as_ref());
+        // Ourselves first, while nothing is open but what this one look takes.
+        let own = pids
+            .iter()
+            .position(|pid| self.real && *pid == std::process::id())
+            .map(|at| (at, self.draft(pids[at], 1, families.as_ref())));
+        let mut drafts = self.drafts(pids, options.threads(), families.as_ref());
+        if let Some((at, draft)) = own {
+            drafts[at] = draft;
+        }
         let (mut good, mut order) = (Vec::new(), Vec::new());
         for draft in drafts {
             match draft {
@@ -179,7 +186,6 @@ impl Probe {
         let netns = files::read_link(&base, c"ns/net").ok();
         Ok(Draft {
             pid,
-            base,
             basics,
             taken_at,
             count,
@@ -240,10 +246,9 @@ impl Probe {
                 .iter()
                 .flat_map(|at| socket_inodes(&drafts[*at]))
                 .collect();
-            let base = &drafts[members[0]].base;
-            let (mut sockets, gap) =
-                self.socket_table(netns.as_ref(), own_netns.as_ref(), base, &wanted);
-            sockets.add_rare(base.as_fd(), &wanted);
+            let base = members.iter().find_map(|at| self.reopened(&drafts[*at]));
+            let (sockets, gap) =
+                self.socket_table(netns.as_ref(), own_netns.as_ref(), base.as_ref(), &wanted);
             for at in members {
                 self.describe_with(&mut drafts[at], &sockets);
                 drafts[at].gaps.extend(gap.clone());
@@ -255,7 +260,7 @@ impl Probe {
         &self,
         netns: Option<&Vec<u8>>,
         own: Option<&Vec<u8>>,
-        base: &OwnedFd,
+        base: Option<&OwnedFd>,
         wanted: &HashSet<u64>,
     ) -> (SocketTable, Option<Gap>) {
         let by_netlink = if !self.real {
@@ -263,16 +268,29 @@ impl Probe {
         } else if netns.is_some() && netns == own {
             SocketTable::by_netlink(wanted).ok()
         } else {
-            files::open_file_at(base, c"ns/net")
-                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), wanted))
-                .ok()
+            base.and_then(|base| files::open_file_at(base, c"ns/net").ok())
+                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), wanted).ok())
         };
-        if let Some(table) = by_netlink {
-            return (table, None);
+        let asked = by_netlink.is_some();
+        let mut table = match (by_netlink, base) {
+            (Some(table), _) => table,
+            (None, Some(base)) => SocketTable::by_text(base.as_fd(), wanted),
+            (None, None) => SocketTable::default(),
+        };
+        if let Some(base) = base {
+            table.add_rare(base.as_fd(), wanted);
         }
-        let table = SocketTable::by_text(base.as_fd(), wanted);
-        let gap = (!table.complete || self.real).then(|| socket_gap(table.complete));
+        let gap = (!asked && (!table.complete || self.real)).then(|| socket_gap(table.complete));
         (table, gap)
+    }
+
+    /// The directory of a process once more, if it is still the same process. Kept open for each
+    /// of a host's processes, these would be more than we may hold.
+    fn reopened(&self, draft: &Draft) -> Option<OwnedFd> {
+        let base = self.open_process(draft.pid).ok()?;
+        let bytes = files::read(&base, c"stat").ok()?;
+        let stat = crate::parse::stat::Stat::parse(&bytes)?;
+        (draft.basics.process.start_ticks == Some(stat.start_ticks)).then_some(base)
     }
 
     fn describe_with(&self, draft: &mut Draft, sockets: &SocketTable) {
