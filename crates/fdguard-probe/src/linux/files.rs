@@ -59,7 +59,7 @@ pub(super) fn read_link(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     rustix::fs::readlinkat(base, path, Vec::new()).map(std::ffi::CString::into_bytes)
 }
 
-/// The numeric names of a directory, ascending as the kernel lists them.
+/// The numeric names of a directory, ascending.
 pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
     let mut buffer = vec![MaybeUninit::uninit(); 1 << 16];
     let mut found = Vec::new();
@@ -69,6 +69,11 @@ pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
         let number = decimal(entry?.file_name().to_bytes());
         found.extend(number.and_then(|number| u32::try_from(number).ok()));
     }
+    // The kernel lists in order; a made-up tree need not.
+    if !found.is_sorted() {
+        found.sort_unstable();
+    }
+    found.dedup();
     Ok(found)
 }
 

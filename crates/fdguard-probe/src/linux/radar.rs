@@ -33,7 +33,7 @@ struct Known {
     row: HostRow,
 }
 
-/// Limits and table sizes change rarely: they are read again every so many looks, spread by pid.
+/// Names, limits and table sizes change rarely: read again every so many looks, spread by pid.
 const REREAD_EVERY: u64 = 16;
 
 impl Radar {
@@ -108,14 +108,21 @@ impl Radar {
         Ok(all)
     }
 
+    /// Whether everything is to be read again: now and then, for a name that changed at exec, a
+    /// parent that ended, a limit that was raised; and when nothing is held, as at its end.
+    fn is_due(&self, pid: Pid, count: Option<u64>) -> bool {
+        count.is_none_or(|count| count == 0)
+            || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY)
+    }
+
     fn row(&self, probe: &Probe, pid: Pid, buffer: &mut Vec<u8>) -> Result<Known, Errno> {
         let (inode, count) = probe.count_by_size(pid)?;
         match self.known.get(&pid) {
-            Some(known) if known.inode == inode && probe.real => {
+            Some(known) if known.inode == inode && probe.real && !self.is_due(pid, count) => {
                 let mut row = known.row.clone();
                 let grown = count > row.count;
                 row.count = count;
-                if grown || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY) {
+                if grown {
                     probe.reread(&mut row, buffer)?;
                 }
                 Ok(Known { inode, row })
@@ -141,7 +148,7 @@ impl Probe {
             None => match files::open_dir_at(&self.proc, &path[..]) {
                 Ok(dir) => files::numbers(dir.as_fd()).ok().map(|fds| fds.len() as u64),
                 Err(error) if files::is_ours(error) => return Err(error),
-                Err(_) => None,
+                Err(_) => self.tells_sizes().then_some(0),
             },
         };
         Ok((stat.st_ino, count))

@@ -212,7 +212,14 @@ impl Probe {
             return None;
         }
         let stat = rustix::fs::statat(base, c"fd", rustix::fs::AtFlags::empty()).ok()?;
-        u64::try_from(stat.st_size).ok().filter(|size| *size > 0)
+        let size = u64::try_from(stat.st_size).ok()?;
+        (size > 0 || self.tells_sizes()).then_some(size)
+    }
+
+    /// Whether the size of a table's directory is its count: our own is never empty while we look.
+    pub(super) fn tells_sizes(&self) -> bool {
+        let own = rustix::fs::statat(&self.proc, c"self/fd", rustix::fs::AtFlags::empty());
+        self.real && own.is_ok_and(|stat| stat.st_size > 0)
     }
 
     /// A process that ended while it was read gives no half snapshot.
