@@ -338,32 +338,40 @@ impl<'a> Reader<'a> {
             }
             Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
             Link::Path { path, marked } => {
-                let stat = held.as_ref().and_then(|(_, held)| stat_held(held.as_fd()));
                 let held = held.as_ref().map(|(own, held)| (own.as_fd(), held.as_fd()));
-                if !is_same_file(info, stat.as_ref(), held) {
-                    return Ok(None);
-                }
-                // A living file with the mark: lost this one of its names, or is named like that.
-                let literal = marked
-                    && stat.is_some_and(|stat| stat.links > 0 && self.is_named(text, stat.ino));
-                let (path, marked) = if literal {
-                    (text, false)
-                } else {
-                    (path, marked)
-                };
-                if is_queue(path, held) {
-                    return Ok(Some(Seen::Entry(classify::queue(
-                        fd,
-                        info,
-                        path,
-                        stat.as_ref(),
-                    ))));
-                }
-                let entry = classify::path(fd, info, path, marked, stat.as_ref());
-                Some(Seen::Entry(entry))
+                self.path(fd, info, text, (path, marked), held)
             }
             Link::Other(text) => Some(Seen::Entry(classify::other(fd, info, text))),
         })
+    }
+
+    /// A path, cut off at the kernel's mark where it had one; `text` is the whole.
+    fn path(
+        &self,
+        fd: Fd,
+        info: &Fdinfo<'_>,
+        text: &[u8],
+        (path, marked): (&[u8], bool),
+        held: Option<Hold<'_>>,
+    ) -> Option<Seen> {
+        let stat = held.and_then(|(_, held)| stat_held(held));
+        if !is_same_file(info, stat.as_ref(), held) {
+            return None;
+        }
+        // A living file with the mark: lost this one of its names, or is named like that.
+        let literal =
+            marked && stat.is_some_and(|stat| stat.links > 0 && self.is_named(text, stat.ino));
+        let (path, marked) = if literal {
+            (text, false)
+        } else {
+            (path, marked)
+        };
+        let entry = if is_queue(path, held) {
+            classify::queue(fd, info, path, stat.as_ref())
+        } else {
+            classify::path(fd, info, path, marked, stat.as_ref())
+        };
+        Some(Seen::Entry(entry))
     }
 
     /// Whether a file of this name, mark and all, lies in the target's own file tree.
@@ -393,13 +401,12 @@ fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> Seen {
     }
 }
 
+/// Our own table, and a descriptor in it that we hold for a moment.
+type Hold<'a> = (BorrowedFd<'a>, BorrowedFd<'a>);
+
 /// Whether fdinfo speaks of the file that we hold. Some file systems (overlay, FUSE) show one inode
 /// number in fdinfo and another in stat: there, the fdinfo of our own hold on it counts.
-fn is_same_file(
-    info: &Fdinfo<'_>,
-    stat: Option<&FileStat>,
-    held: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>,
-) -> bool {
+fn is_same_file(info: &Fdinfo<'_>, stat: Option<&FileStat>, held: Option<Hold<'_>>) -> bool {
     let (Some(ino), Some(stat), Some((own, held))) = (info.ino, stat, held) else {
         return true;
     };
@@ -409,13 +416,13 @@ fn is_same_file(
     let mut buffer = Vec::new();
     let path = format!("../fdinfo/{}", held.as_raw_fd());
     files::read_into(own, path, &mut buffer)
-        .map(|bytes| Fdinfo::parse(bytes))
+        .map(Fdinfo::parse)
         .is_ok_and(|ours| ours.ino == info.ino && ours.mnt == info.mnt)
 }
 
 /// Whether this is a POSIX message queue: a regular file by its mode, on a mount of the kernel's
 /// own, so that its path is the bare name.
-fn is_queue(path: &[u8], held: Option<(BorrowedFd<'_>, BorrowedFd<'_>)>) -> bool {
+fn is_queue(path: &[u8], held: Option<Hold<'_>>) -> bool {
     let bare = path.iter().filter(|byte| **byte == b'/').count() == 1;
     bare && held.is_some_and(|(_, held)| files::is_mqueue(held))
 }
