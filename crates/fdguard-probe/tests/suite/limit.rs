@@ -4,7 +4,7 @@ use std::fs::File;
 
 use fdguard_probe::{Error, Options, Probe, Radar, Watcher};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use testkit::Victim;
+use testkit::{FakeProc, Victim};
 
 use super::{assert_says_the_same, document};
 
@@ -41,6 +41,34 @@ fn r6_sixteen_descriptors_are_enough_for_everything() {
     assert_eq!(watcher.tick().unwrap().opened.len(), 903);
     victim.finish();
     leaker.finish();
+}
+
+#[test]
+fn r6_hundreds_of_processes_at_once_take_no_more_room_than_one() {
+    let mut tree = FakeProc::new();
+    let info = "pos:\t0\nflags:\t02\nmnt_id:\t1\nino:\t4\n";
+    for pid in 1000..1300 {
+        tree.process(pid).fd(0, "/dev/null", info);
+    }
+    let probe = Probe::at(tree.root()).unwrap();
+    let real = Probe::new().unwrap();
+    set_soft(24);
+    let pids = probe.pids().unwrap();
+    for threads in [1, 2] {
+        let options = Options {
+            peers: true,
+            threads,
+        };
+        let looked = probe.snapshots(&pids, options);
+        assert_eq!(looked.len(), 300);
+        for one in looked {
+            assert_eq!(one.unwrap().count, Some(1));
+        }
+        // And those that really run: whoever ended meanwhile is the only failure.
+        for one in real.snapshots(&real.pids().unwrap(), options) {
+            assert!(!matches!(one, Err(Error::Io { .. })), "{one:?}");
+        }
+    }
 }
 
 #[test]

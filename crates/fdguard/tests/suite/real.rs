@@ -365,7 +365,7 @@ fn node_server_with_timer_watch_and_kept_connections() {
     let mut line = String::new();
     server.stdout().read_line(&mut line).unwrap();
     let (port, kept) = line.trim().split_once(' ').unwrap();
-    let port = port.parse().unwrap();
+    let (port, kept): (u16, u32) = (port.parse().unwrap(), kept.parse().unwrap());
     let clients: Vec<TcpStream> = (0..4).map(|_| kept_alive(port)).collect();
     let document = assert_agreed(server.pid());
     assert_serves(&document, port, &clients);
@@ -375,7 +375,7 @@ fn node_server_with_timer_watch_and_kept_connections() {
     assert!(!of_class(&document, "eventpoll").is_empty());
     let path = folder.path().canonicalize().unwrap().join("kept.log");
     let files = of_class(&document, "regular");
-    let file = files.iter().find(|fd| fd["fd"].to_string() == kept);
+    let file = files.iter().find(|fd| fd["fd"] == kept);
     assert_eq!(file.unwrap()["target"], path.to_str().unwrap());
 }
 
