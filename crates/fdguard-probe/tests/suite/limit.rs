@@ -127,3 +127,27 @@ fn r6_the_radar_without_room_does_not_show_fewer_processes() {
     drop(fillers);
     victim.finish();
 }
+
+#[test]
+fn r6_two_threads_of_the_radar_that_fight_for_room_lose_no_process() {
+    let mut tree = FakeProc::new();
+    for pid in 1000..1300 {
+        tree.process(pid);
+    }
+    let probe = Probe::at(tree.root()).unwrap();
+    set_soft(64);
+    let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let (mut whole, mut refused) = (0, 0);
+    for room in 0..8 {
+        match Radar::new().look(&probe) {
+            Ok(view) => {
+                assert_eq!(view.rows.len(), 300, "with room for {room}");
+                whole += 1;
+            }
+            Err(_) => refused += 1,
+        }
+        fillers.pop();
+    }
+    drop(fillers);
+    assert!(whole > 0 && refused > 0, "{whole} whole, {refused} refused");
+}
