@@ -10,7 +10,6 @@ use std::ffi::CStr;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::ptr;
 
 use rustix::mm::UserfaultfdFlags;
 use rustix::thread::UnshareFlags;
@@ -173,9 +172,12 @@ pub fn secret_memory() -> io::Result<OwnedFd> {
 /// A new message queue; the name begins with a slash.
 pub fn message_queue(name: &CStr) -> io::Result<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    let defaults = ptr::null_mut::<libc::mq_attr>();
-    // SAFETY: the name ends in a null byte; without attributes the kernel takes its defaults.
-    owned(unsafe { libc::mq_open(name.as_ptr(), flags, 0o600, defaults) }.into())
+    // SAFETY: all-zero is a valid value of this record of numbers.
+    let mut smallest: libc::mq_attr = unsafe { mem::zeroed() };
+    smallest.mq_maxmsg = 1;
+    smallest.mq_msgsize = 16;
+    // SAFETY: the name ends in a null byte; the kernel reads the record during the call.
+    owned(unsafe { libc::mq_open(name.as_ptr(), flags, 0o600, &raw mut smallest) }.into())
 }
 
 /// Removes the name of a message queue.

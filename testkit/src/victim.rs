@@ -1,6 +1,6 @@
 //! Starting a victim, hearing what it holds, talking to it, ending it.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Holding, c_victim, launch, victim_path};
+use crate::{Holding, c_victim, launch, sys, victim_path};
 
 /// A namespace to start a victim in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,6 +258,11 @@ impl Drop for Victim {
         // After finish() both do nothing: the child was waited for.
         drop(self.child.kill());
         drop(self.child.wait());
+        // A killed victim cannot remove its message queue, and the kernel keeps it until reboot:
+        // a few of them use up what the user may have.
+        if let Ok(name) = CString::new(format!("/fdguard-victim-{}", self.line["pid"])) {
+            drop(sys::remove_message_queue(&name));
+        }
     }
 }
 

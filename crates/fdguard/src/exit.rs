@@ -5,6 +5,8 @@ use std::io::Write as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use fdguard_probe::Error as ProbeError;
 
+use crate::terminal::sanitize_str;
+
 /// Nothing found.
 pub const CLEAN: u8 = 0;
 /// Findings at or above `--fail-on`.
@@ -79,10 +81,10 @@ pub fn report(error: &anyhow::Error) -> u8 {
 
 fn say(text: &str, hint: Option<&str>) {
     let mut stderr = anstream::stderr().lock();
-    // Nobody is left to tell when stderr is gone.
-    drop(writeln!(stderr, "fdguard: {text}"));
+    // Names of files and commands come from outside. Nobody is left to tell when stderr is gone.
+    drop(writeln!(stderr, "fdguard: {}", sanitize_str(text)));
     if let Some(hint) = hint.filter(|hint| !hint.is_empty()) {
-        drop(writeln!(stderr, "hint: {hint}"));
+        drop(writeln!(stderr, "hint: {}", sanitize_str(hint)));
     }
 }
 

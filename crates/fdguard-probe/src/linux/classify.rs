@@ -217,6 +217,16 @@ pub(super) fn numbered(fd: Fd, info: &Fdinfo<'_>, name: &[u8], text: &[u8]) -> F
     )
 }
 
+/// A POSIX message queue, by its name.
+pub(super) fn queue(fd: Fd, info: &Fdinfo<'_>, name: &[u8], stat: Option<&FileStat>) -> FdEntry {
+    let class = Class::Other("mqueue".into());
+    let detail = Detail::Fields(fields(info));
+    FdEntry {
+        deleted: stat.is_some_and(|stat| stat.links == 0),
+        ..entry(fd, info, class, Text::from(name), detail)
+    }
+}
+
 /// A descriptor whose link is a path. `marked` is the kernel's deletion mark, cut off already.
 pub(super) fn path(
     fd: Fd,
@@ -250,22 +260,12 @@ pub(super) fn path(
             Detail::Fields(fields(info)),
         );
     }
-    // A name that really ends in the mark, or one of several names that was removed: the file lives.
-    let path = shown_path(path, marked, deleted);
+    let path = Text::from(path);
     let class = path_class(info, stat, deleted);
     let detail = path_detail(info, &class, &path, stat);
     let mut entry = entry(fd, info, class, path, detail);
     entry.deleted = deleted;
     entry
-}
-
-fn shown_path(path: &[u8], marked: bool, deleted: bool) -> Text {
-    if marked && !deleted {
-        let mut whole = path.to_vec();
-        whole.extend_from_slice(b" (deleted)");
-        return Text::from(whole);
-    }
-    Text::from(path)
 }
 
 fn path_class(info: &Fdinfo<'_>, stat: Option<&FileStat>, deleted: bool) -> Class {
@@ -355,10 +355,10 @@ mod tests {
     #[test]
     fn deleted_is_told_by_the_link_count_not_by_the_text() {
         let info = Fdinfo::parse(b"pos:\t0\nflags:\t02\nmnt_id:\t1\nino:\t9\n");
-        let literal = path(3, &info, b"/tmp/foo", true, Some(&PLAIN));
-        assert_eq!(literal.class, Class::Regular);
-        assert_eq!(literal.target.as_bytes(), b"/tmp/foo (deleted)");
-        assert!(!literal.deleted);
+        let renamed = path(3, &info, b"/tmp/foo", true, Some(&PLAIN));
+        assert_eq!(renamed.class, Class::Regular);
+        assert_eq!(renamed.target.as_bytes(), b"/tmp/foo");
+        assert!(!renamed.deleted);
         let gone = path(
             3,
             &info,

@@ -62,21 +62,23 @@ impl Probe {
         let basics = self.basics(pid, base.as_fd())?;
         let taken_at = Timestamp::now();
         let mut gaps = Vec::new();
+        let mut count = None;
         let table = match self.read_table(pid, &base, threads) {
             Ok((table, complete)) => {
                 if !complete {
                     self.still_there(pid, &base)?;
                 }
+                count = Some(table.count());
                 gaps.extend(table_gaps(&table));
                 usable(table)
             }
             Err(error) if files::is_gone(error) => return Err(Error::Vanished(pid)),
+            Err(error) if files::is_ours(error) => {
+                return Err(Error::io(format!("descriptors of process {pid}"), error));
+            }
             Err(_) => None,
         };
-        let count = match &table {
-            Some(table) => Some(table.count()),
-            None => self.count_of(&base),
-        };
+        let count = count.or_else(|| self.count_of(&base));
         if table.is_none() {
             gaps.push(denied_gap(pid, count.is_some()));
         }
@@ -103,6 +105,9 @@ impl Probe {
     fn read_table(&self, pid: Pid, base: &OwnedFd, threads: usize) -> Result<(Table, bool), Errno> {
         let dir = self.table_dir(pid, base)?;
         let mut table = dir.read_all(threads)?;
+        if let Some(error) = table.trouble {
+            return Err(error);
+        }
         epoll::mark_ghosts(&mut table.entries, &table.epolls);
         sqlite::classify(&mut table.entries, self.real.then(|| dir.as_fd()));
         let complete = table.count() == table.listed && table.listed > 0;
@@ -120,9 +125,14 @@ impl Probe {
 
     /// A process that ended while it was read gives no half snapshot.
     fn still_there(&self, pid: Pid, base: &OwnedFd) -> Result<(), Error> {
-        let bytes = files::read(base, c"stat").unwrap_or_default();
+        let bytes = match files::read(base, c"stat") {
+            Err(error) if files::is_ours(error) => {
+                return Err(Error::io(format!("stat of process {pid}"), error));
+            }
+            read => read.unwrap_or_default(),
+        };
         match crate::parse::stat::Stat::parse(&bytes) {
-            Some(stat) if !stat.is_zombie() => Ok(()),
+            Some(stat) if !stat.is_ending() => Ok(()),
             _ => Err(Error::Vanished(pid)),
         }
     }

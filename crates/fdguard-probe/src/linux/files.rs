@@ -10,6 +10,7 @@ use rustix::path::Arg;
 use crate::parse::ascii::decimal;
 
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
+const MQUEUE_MAGIC: i64 = 0x1980_0202;
 
 /// Opens a directory for listing and as a base.
 pub(super) fn open_dir_at(base: impl AsFd, path: impl Arg) -> Result<OwnedFd> {
@@ -80,18 +81,29 @@ impl<'a> Listing<'a> {
             let Some(entry) = self.entries.next() else {
                 break;
             };
-            let number = decimal(entry?.file_name().to_bytes());
-            list.extend(number.and_then(|number| u32::try_from(number).ok()));
+            list.extend(number(entry?.file_name().to_bytes()));
         }
         Ok(())
     }
 }
 
-/// The numeric names of a directory, ascending as the kernel lists them.
+/// A number as the kernel writes it: `007` is a name of something else.
+fn number(name: &[u8]) -> Option<u32> {
+    let padded = name.len() > 1 && name[0] == b'0';
+    decimal(name)
+        .filter(|_| !padded)
+        .and_then(|number| u32::try_from(number).ok())
+}
+
+/// The numeric names of a directory, ascending.
 pub(super) fn numbers(dir: BorrowedFd<'_>) -> Result<Vec<u32>> {
     let mut buffer = vec![MaybeUninit::uninit(); 1 << 15];
     let mut found = Vec::new();
     Listing::of(dir, &mut buffer)?.take(usize::MAX / 2, &mut found)?;
+    // The kernel lists in order; a made-up tree need not.
+    if !found.is_sorted() {
+        found.sort_unstable();
+    }
     Ok(found)
 }
 
@@ -108,6 +120,11 @@ pub(super) fn size_of(file: impl AsFd) -> u64 {
 /// Whether a directory lies on the kernel's proc file system.
 pub(super) fn is_procfs(dir: impl AsFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|stat| stat.f_type == PROC_SUPER_MAGIC)
+}
+
+/// Whether a file is a POSIX message queue.
+pub(super) fn is_mqueue(file: impl AsFd) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type == MQUEUE_MAGIC)
 }
 
 /// The line `btime` of `/proc/stat`.
@@ -127,6 +144,11 @@ pub(super) fn is_gone(error: Errno) -> bool {
 /// Whether an error means that we may not look.
 pub(super) fn is_denied(error: Errno) -> bool {
     matches!(error, Errno::ACCESS | Errno::PERM)
+}
+
+/// Whether an error is our own lack of room, and says nothing about the target.
+pub(super) fn is_ours(error: Errno) -> bool {
+    matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 
 /// Opens a file for reading.

@@ -7,6 +7,7 @@ use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::{Gap, Pid, Text};
 use jiff::Timestamp;
 use rustix::fs::AtFlags;
+use rustix::io::Errno;
 
 use super::{Probe, ceilings, files, rlimit};
 use crate::Error;
@@ -21,6 +22,7 @@ const CHUNK: usize = 64;
 pub struct Radar {
     known: HashMap<Pid, Known>,
     looks: u64,
+    brief: bool,
 }
 
 /// A row and the inode of its `fd` directory: the kernel makes a new inode for a new process, so an
@@ -31,7 +33,7 @@ struct Known {
     row: HostRow,
 }
 
-/// Limits and table sizes change rarely: they are read again every so many looks, spread by pid.
+/// Names, limits and table sizes change rarely: read again every so many looks, spread by pid.
 const REREAD_EVERY: u64 = 16;
 
 impl Radar {
@@ -41,15 +43,29 @@ impl Radar {
         Self::default()
     }
 
+    /// A radar for a single look: it leaves out the start times, which only tell one look from the next
+    /// and cost as much as the rest together.
+    #[must_use]
+    pub fn brief() -> Self {
+        Self {
+            brief: true,
+            ..Self::default()
+        }
+    }
+
     /// One look at every process.
     pub fn look(&mut self, probe: &Probe) -> Result<HostView, Error> {
         let pids = probe.pids()?;
-        let looked = self.look_at(probe, &pids);
+        let looked = self
+            .look_at(probe, &pids)
+            .map_err(|error| Error::io("every process", error))?;
         self.looks += 1;
-        self.known = looked
-            .iter()
-            .map(|known| (known.row.pid, known.clone()))
-            .collect();
+        if !self.brief {
+            self.known = looked
+                .iter()
+                .map(|known| (known.row.pid, known.clone()))
+                .collect();
+        }
         let rows: Vec<HostRow> = looked.into_iter().map(|known| known.row).collect();
         let gaps = count_gap(&rows).into_iter().collect();
         Ok(HostView {
@@ -60,98 +76,116 @@ impl Radar {
         })
     }
 
-    fn look_at(&self, probe: &Probe, pids: &[Pid]) -> Vec<Known> {
+    /// Fails only where we have no room ourselves: fewer processes than there are is no answer.
+    fn look_at(&self, probe: &Probe, pids: &[Pid]) -> Result<Vec<Known>, Errno> {
         let queue = Queue::new(pids.len(), CHUNK);
         let parts = workers::run(workers::cores().min(pids.len() / CHUNK + 1), || {
             let mut part = Vec::new();
             let mut buffer = Vec::new();
             while let Some(range) = queue.take() {
-                let rows = pids[range]
-                    .iter()
-                    .filter_map(|pid| self.row(probe, *pid, &mut buffer));
-                part.extend(rows);
+                for pid in &pids[range] {
+                    match self.row(probe, *pid, &mut buffer) {
+                        Ok(known) => part.push(known),
+                        Err(error) if files::is_ours(error) => return Err(error),
+                        Err(_) => {}
+                    }
+                }
             }
-            part
+            Ok(part)
         });
-        let mut all: Vec<Known> = parts.into_iter().flatten().collect();
-        all.sort_unstable_by_key(|known| known.row.pid);
-        all
+        let mut all = Vec::with_capacity(pids.len());
+        for part in parts {
+            all.append(&mut part?);
+        }
+        all.sort_unstable_by_key(|known: &Known| known.row.pid);
+        Ok(all)
     }
 
-    fn row(&self, probe: &Probe, pid: Pid, buffer: &mut Vec<u8>) -> Option<Known> {
+    /// Whether everything is to be read again: now and then, for a name that changed at exec, a parent
+    /// that ended, a limit that was raised; and when nothing is held, as at its end.
+    fn is_due(&self, pid: Pid, count: Option<u64>) -> bool {
+        count.is_none_or(|count| count == 0)
+            || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY)
+    }
+
+    fn row(&self, probe: &Probe, pid: Pid, buffer: &mut Vec<u8>) -> Result<Known, Errno> {
         let (inode, count) = probe.count_by_size(pid)?;
-        match self.known.get(&pid) {
-            Some(known) if known.inode == inode && probe.real => {
-                let mut row = known.row.clone();
-                let grown = count > row.count;
-                row.count = count;
-                if row.start_ticks.is_none() {
-                    probe.identify(&mut row, buffer)?;
-                }
-                if grown || (self.looks + u64::from(pid)).is_multiple_of(REREAD_EVERY) {
-                    probe.reread(&mut row, buffer)?;
-                }
-                Some(Known { inode, row })
-            }
-            _ => {
-                let row = probe.first_look(pid, count, buffer)?;
-                Some(Known { inode, row })
-            }
+        let known = self
+            .known
+            .get(&pid)
+            .filter(|known| known.inode == inode && probe.real);
+        let mut row = match known {
+            Some(known) => HostRow {
+                count,
+                ..known.row.clone()
+            },
+            None => HostRow {
+                pid,
+                count,
+                ..HostRow::default()
+            },
+        };
+        let grown = known.is_some_and(|known| count > known.row.count);
+        if known.is_none() || grown || self.is_due(pid, count) {
+            probe.reread(&mut row, buffer)?;
         }
+        if !self.brief && row.start_ticks.is_none() {
+            probe.identify(&mut row, buffer)?;
+        }
+        Ok(Known { inode, row })
     }
 }
 
 impl Probe {
     /// Inode and size of the descriptor directory; on an old kernel the count takes a listing.
-    fn count_by_size(&self, pid: Pid) -> Option<(u64, Option<u64>)> {
+    fn count_by_size(&self, pid: Pid) -> Result<(u64, Option<u64>), Errno> {
         let path = fd_path(pid);
-        let stat = rustix::fs::statat(&self.proc, &path[..], AtFlags::empty()).ok()?;
-        let count = if self.sizes {
-            u64::try_from(stat.st_size).ok()
-        } else {
-            let dir = files::open_dir_at(&self.proc, &path[..]);
-            let numbers = dir.and_then(|dir| files::numbers(dir.as_fd()));
-            numbers.ok().map(|numbers| numbers.len() as u64)
-        };
-        Some((stat.st_ino, count))
+        let stat = rustix::fs::statat(&self.proc, &path[..], AtFlags::empty())?;
+        if self.sizes {
+            return Ok((stat.st_ino, u64::try_from(stat.st_size).ok()));
+        }
+        let listed =
+            files::open_dir_at(&self.proc, &path[..]).and_then(|dir| files::numbers(dir.as_fd()));
+        match listed {
+            Ok(numbers) => Ok((stat.st_ino, Some(numbers.len() as u64))),
+            Err(error) if files::is_ours(error) => Err(error),
+            Err(_) => Ok((stat.st_ino, None)),
+        }
     }
 
-    /// What one file tells of a process that was not known before; nothing for kernel threads.
-    fn first_look(&self, pid: Pid, count: Option<u64>, buffer: &mut Vec<u8>) -> Option<HostRow> {
-        let mut row = HostRow {
-            pid,
-            count,
-            ..HostRow::default()
-        };
-        self.reread(&mut row, buffer)?;
-        Some(row)
+    /// The start time, which with the pid is the identity.
+    fn identify(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
+        let bytes = files::read_into(&self.proc, format!("{}/stat", row.pid), buffer)?;
+        row.start_ticks = Stat::parse(bytes).map(|stat| stat.start_ticks);
+        Ok(())
     }
 
-    /// The start time is the identity, which a single look has no use for: it is read by the second.
-    fn identify(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Option<()> {
-        let bytes = files::read_into(&self.proc, format!("{}/stat", row.pid), buffer).ok()?;
-        row.start_ticks = Some(Stat::parse(bytes)?.start_ticks);
-        Some(())
-    }
-
-    fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Option<()> {
-        let bytes = files::read_into(&self.proc, format!("{}/status", row.pid), buffer).ok()?;
+    /// What one file tells of a process; nothing for kernel threads.
+    fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
+        let bytes = files::read_into(&self.proc, format!("{}/status", row.pid), buffer)?;
         let status = Status::parse(bytes);
         if status.is_kernel_thread() {
-            return None;
+            return Err(Errno::SRCH);
         }
         row.comm = Text::from(status.unescaped_name());
         row.uid = status.uid;
-        row.ppid = status.ppid;
+        row.ppid = status.ppid.or(row.ppid);
         row.zombie = matches!(status.state, Some(b'Z' | b'X'));
         row.table_size = status.fd_size.filter(|size| *size > 0);
+        if row.zombie {
+            // Its table is gone: it holds nothing.
+            row.count = Some(0);
+        }
         let by_call = if self.real { rlimit::of(row.pid) } else { None };
         row.limits = match by_call {
             Some(limits) => limits,
-            None => files::read_into(&self.proc, format!("{}/limits", row.pid), buffer)
-                .map_or_else(|_| row.limits, limits::open_files),
+            None => match files::read_into(&self.proc, format!("{}/limits", row.pid), buffer) {
+                Ok(bytes) => limits::open_files(bytes),
+                Err(error) if files::is_ours(error) => return Err(error),
+                Err(_) => row.limits,
+            },
         };
-        Some(())
+        Ok(())
     }
 }
 

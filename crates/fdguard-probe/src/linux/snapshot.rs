@@ -68,9 +68,17 @@ impl Probe {
 
     /// What several processes hold. Each has its own outcome; those that ended meanwhile are errors.
     pub fn snapshots(&self, pids: &[Pid], options: Options) -> Vec<Result<Snapshot, Error>> {
+        // Ourselves first, while nothing is open but what this one look takes.
+        let own = pids
+            .iter()
+            .position(|pid| self.real && *pid == std::process::id());
+        let own = own.map(|at| (at, self.draft(pids[at], 1)));
+        let mut drafts = self.drafts(pids, options.threads());
+        if let Some((at, draft)) = own {
+            drafts[at] = draft;
+        }
         let mut good = Vec::new();
-        let order: Vec<Result<(), Error>> = self
-            .drafts(pids, options.threads())
+        let order: Vec<Result<(), Error>> = drafts
             .into_iter()
             .map(|draft| draft.map(|draft| good.push(draft)))
             .collect();

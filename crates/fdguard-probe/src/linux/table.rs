@@ -38,6 +38,9 @@ pub(super) struct Table {
     pub(super) denied: u64,
     /// Descriptors that changed hands faster than they could be read.
     pub(super) unstable: u64,
+    /// What kept us from reading, where the fault was not the target's: our own table or the host's
+    /// is full.
+    pub(super) trouble: Option<Errno>,
 }
 
 impl Table {
@@ -48,6 +51,7 @@ impl Table {
         self.listed += other.listed;
         self.denied += other.denied;
         self.unstable += other.unstable;
+        self.trouble = self.trouble.or(other.trouble);
     }
 
     /// How many descriptors there were, readable or not.
@@ -69,6 +73,7 @@ impl Table {
             Seen::Gone => {}
             Seen::Denied => self.denied += 1,
             Seen::Unstable => self.unstable += 1,
+            Seen::Trouble(error) => self.trouble = Some(error),
         }
     }
 }
@@ -79,6 +84,8 @@ pub(super) struct TableDir {
     fd: OwnedFd,
     /// Absent where fdinfo cannot be opened: then links are all there is.
     fdinfo: Option<OwnedFd>,
+    /// Whether the numbers can be listed there.
+    lists_fdinfo: bool,
     /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
     own: Option<Arc<OwnedFd>>,
     /// Which mounts hold nothing but sockets, pipes or anonymous inodes.
@@ -97,7 +104,14 @@ impl TableDir {
         mine: &[Fd],
     ) -> Result<Self, Errno> {
         let fd = files::open_dir_at(base, c"fd")?;
-        let fdinfo = files::open_dir_at(base, c"fdinfo").ok();
+        let listable = files::open_dir_at(base, c"fdinfo");
+        let lists_fdinfo = listable.is_ok() && own.is_some();
+        let fdinfo = match listable {
+            Err(error) if files::is_ours(error) => return Err(error),
+            // Kept all the same: each file in it will say that it may not be read.
+            Err(error) if files::is_denied(error) => files::open_base_at(base, c"fdinfo").ok(),
+            opened => opened.ok(),
+        };
         let mut mine = mine.to_vec();
         if !mine.is_empty() {
             mine.push(files::number_of(&fd));
@@ -106,6 +120,7 @@ impl TableDir {
         Ok(Self {
             fd,
             fdinfo,
+            lists_fdinfo,
             own,
             mounts,
             mine,
@@ -119,7 +134,7 @@ impl TableDir {
 
     /// What to list: it makes the kernel remember each name, and those of fdinfo are opened next.
     fn listed(&self) -> BorrowedFd<'_> {
-        let fdinfo = self.fdinfo.as_ref().filter(|_| self.own.is_some());
+        let fdinfo = self.fdinfo.as_ref().filter(|_| self.lists_fdinfo);
         fdinfo.unwrap_or(&self.fd).as_fd()
     }
 
@@ -193,6 +208,7 @@ enum Seen {
     Gone,
     Denied,
     Unstable,
+    Trouble(Errno),
 }
 
 type Registrations1 = Vec<crate::parse::fdinfo::EpollTarget>;
@@ -201,6 +217,8 @@ impl Seen {
     fn failed(error: Errno) -> Self {
         if files::is_denied(error) {
             Self::Denied
+        } else if files::is_ours(error) {
+            Self::Trouble(error)
         } else {
             Self::Gone
         }
@@ -348,23 +366,47 @@ impl<'a> Reader<'a> {
                 Some(Seen::Entry(classify::numbered(fd, info, name, text)))
             }
             Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
-            Link::Path { path, marked } => {
-                let stat = held.and_then(|held| stat_held(held.as_fd()));
-                if let (Some(held), Some(stat)) = (held, &stat)
-                    && !self.is_same_file(info, held, stat)
-                {
-                    return None;
-                }
-                Some(Seen::Entry(classify::path(
-                    fd,
-                    info,
-                    path,
-                    marked,
-                    stat.as_ref(),
-                )))
-            }
+            Link::Path { path, marked } => self.by_path(fd, info, text, (path, marked), held),
             Link::Other(text) => Some(Seen::Entry(classify::other(fd, info, text))),
         }
+    }
+
+    /// A path, cut off at the kernel's mark where it had one; `text` is the whole.
+    fn by_path(
+        &self,
+        fd: Fd,
+        info: &Fdinfo<'_>,
+        text: &[u8],
+        (path, marked): (&[u8], bool),
+        held: Option<&OwnedFd>,
+    ) -> Option<Seen> {
+        let stat = held.and_then(|held| stat_held(held.as_fd()));
+        if let (Some(held), Some(stat)) = (held, &stat)
+            && !self.is_same_file(info, held, stat)
+        {
+            return None;
+        }
+        // A living file with the mark: it lost this one of its names, or is named like that.
+        let literal =
+            marked && stat.is_some_and(|stat| stat.links > 0 && self.is_named(text, stat.ino));
+        let (path, marked) = if literal {
+            (text, false)
+        } else {
+            (path, marked)
+        };
+        let entry = if is_queue(path, held) {
+            classify::queue(fd, info, path, stat.as_ref())
+        } else {
+            classify::path(fd, info, path, marked, stat.as_ref())
+        };
+        Some(Seen::Entry(entry))
+    }
+
+    /// Whether a file of this name, mark and all, lies in the target's own file tree.
+    fn is_named(&self, text: &[u8], ino: u64) -> bool {
+        let path = [b"../root", text].concat();
+        rustix::fs::statat(&self.dir.fd, path, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| stat.st_ino == ino)
     }
 
     /// Whether fdinfo speaks of the file that we hold. Some file systems (overlay, FUSE) show one inode
@@ -400,6 +442,13 @@ fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> Seen {
     } else {
         Seen::Entry(entry)
     }
+}
+
+/// Whether this is a POSIX message queue: a regular file by its mode, on a mount of the kernel's own, so
+/// that its path is the bare name.
+fn is_queue(path: &[u8], held: Option<&OwnedFd>) -> bool {
+    let bare = path.iter().filter(|byte| **byte == b'/').count() == 1;
+    bare && held.is_some_and(files::is_mqueue)
 }
 
 fn stat_held(held: BorrowedFd<'_>) -> Option<FileStat> {

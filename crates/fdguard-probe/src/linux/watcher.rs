@@ -7,6 +7,7 @@ use fdguard_core::{Fd, FdEntry, Pid};
 use super::table::TableDir;
 use super::{Probe, epoll, files, sqlite};
 use crate::Error;
+use crate::parse::stat::Stat;
 
 /// What one tick saw.
 #[derive(Debug, Default, PartialEq)]
@@ -71,19 +72,31 @@ impl Watcher {
     /// Looks at the numbers in use whatever the count says, and at each one that is new.
     pub fn list(&mut self) -> Result<Tick, Error> {
         let numbers = self.dir.numbers().map_err(|error| self.lost(error))?;
-        if numbers.is_empty() && files::read(&self.base, c"stat").is_err() {
+        let opened = missing_from(&numbers, &self.numbers);
+        let mut table = self.dir.read(&opened);
+        if let Some(error) = table.trouble {
+            return Err(self.lost(error));
+        }
+        // What could not be read is not known yet: a later look reports it as opened.
+        let read = |fd: &Fd| {
+            let entries = &table.entries;
+            opened.binary_search(fd).is_err()
+                || entries.binary_search_by_key(fd, |entry| entry.fd).is_ok()
+        };
+        let numbers: Vec<Fd> = numbers.into_iter().filter(read).collect();
+        let closed = missing_from(&self.numbers, &numbers);
+        // At its end the kernel closes everything: that is no news about the program.
+        if (numbers.is_empty() || !closed.is_empty()) && self.is_ending() {
             return Err(Error::Vanished(self.pid));
         }
-        let opened = missing_from(&numbers, &self.numbers);
-        let closed = missing_from(&self.numbers, &numbers);
-        let mut table = self.dir.read(&opened);
+        let unread = table.denied + table.unstable;
         epoll::mark_ghosts(&mut table.entries, &table.epolls);
         sqlite::classify(&mut table.entries, self.real.then(|| self.dir.as_fd()));
         self.count = if self.real { self.dir.count() } else { None };
         self.numbers = numbers;
-        let count = self.numbers.len() as u64;
+        let count = self.numbers.len() as u64 + unread;
         // The count may have moved since the listing: then the next tick must list again.
-        if self.count != Some(count) {
+        if self.count != Some(count) || unread > 0 {
             self.count = None;
         }
         Ok(Tick {
@@ -92,6 +105,11 @@ impl Watcher {
             opened: table.entries,
             closed,
         })
+    }
+
+    fn is_ending(&self) -> bool {
+        let bytes = files::read(&self.base, c"stat").unwrap_or_default();
+        Stat::parse(&bytes).is_none_or(|stat| stat.is_ending())
     }
 
     fn lost(&self, error: rustix::io::Errno) -> Error {

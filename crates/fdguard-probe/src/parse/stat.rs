@@ -5,6 +5,7 @@ use bstr::ByteSlice as _;
 use super::ascii::{decimal, words};
 
 const PF_KTHREAD: u64 = 0x0020_0000;
+const PF_EXITING: u64 = 0x0000_0004;
 
 /// The fields of a stat line that we use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct Stat<'a> {
     pub ppid: u32,
     /// Whether this is a kernel thread.
     pub kernel_thread: bool,
+    /// Whether it is on its way out: set before the kernel closes its first descriptor.
+    pub exiting: bool,
     /// Number of threads.
     pub threads: u64,
     /// Start in clock ticks after boot.
@@ -42,9 +45,16 @@ impl<'a> Stat<'a> {
             state,
             ppid,
             kernel_thread: flags & PF_KTHREAD != 0,
+            exiting: flags & PF_EXITING != 0,
             threads,
             start_ticks,
         })
+    }
+
+    /// Whether its table is, or may already have been, taken apart.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.exiting || self.is_zombie()
     }
 
     /// Whether it ended and only waits to be reaped.

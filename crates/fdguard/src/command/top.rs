@@ -36,7 +36,7 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
 }
 
 fn look(probe: &Probe, filter: Option<&str>) -> anyhow::Result<HostView> {
-    let mut view = Radar::new().look(probe)?;
+    let mut view = Radar::brief().look(probe)?;
     if let Some(filter) = filter {
         view.rows.retain(|row| {
             row.comm.to_lossy().contains(filter) || row.pid.to_string().contains(filter)

@@ -8,6 +8,8 @@ use fdguard_core::{Snapshot, Summary, Tier};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::terminal::sanitize_str;
+
 #[derive(Serialize)]
 struct Counts<'a> {
     schema: &'static str,
@@ -102,7 +104,8 @@ pub fn write(out: &mut dyn Write, snapshots: &[(Snapshot, Summary)]) -> anyhow::
                 .map_or_else(|| "unknown".to_owned(), |percent| percent.to_string()),
         )?;
         for row in summary.classes.iter().flatten() {
-            write!(out, " {}={}", row.class, row.count)?;
+            let class = row.class.to_string();
+            write!(out, " {}={}", sanitize_str(&class), row.count)?;
         }
         writeln!(out)?;
     }

@@ -4,7 +4,7 @@ use fdguard_core::detail::{Inet, Pipe, PipeEnd, UnixPeer};
 use fdguard_core::{Detail, FdEntry, Holder};
 
 use super::table::counted;
-use crate::terminal::sanitize;
+use crate::terminal::{sanitize, sanitize_str};
 
 /// A few words; empty where the target says it all.
 #[must_use]
@@ -20,7 +20,8 @@ pub fn note(entry: &FdEntry) -> String {
             holders(&entry.shared_with, entry.shared_more)
         ));
     }
-    notes.join(", ")
+    // From a saved file, even the words of the kernel may be somebody else's.
+    sanitize_str(&notes.join(", ")).into_owned()
 }
 
 fn by_kind(detail: &Detail) -> Vec<String> {

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::style::{ADDED, DIM, HEADING, REMOVED, paint};
+use super::table::class_name;
 use crate::terminal::sanitize;
 
 #[derive(Serialize)]
@@ -98,7 +99,9 @@ pub fn write(
         writeln!(
             out,
             "  {change:+6}  {} ({} → {})",
-            row.class, row.before, row.after
+            class_name(&row.class),
+            row.before,
+            row.after
         )?;
     }
     for entry in &delta.opened {
@@ -117,7 +120,7 @@ fn line(sign: char, entry: &FdEntry) -> String {
     format!(
         "{sign} {:>5}  {:<16} {}",
         entry.fd,
-        entry.class,
+        class_name(&entry.class),
         sanitize(&entry.target)
     )
 }
@@ -130,9 +133,13 @@ fn changed(change: &Change) -> String {
         after,
     } = change;
     let class = if before.class == after.class {
-        after.class.to_string()
+        class_name(&after.class)
     } else {
-        format!("{} → {}", before.class, after.class)
+        format!(
+            "{} → {}",
+            class_name(&before.class),
+            class_name(&after.class)
+        )
     };
     let target = if before.target == after.target {
         sanitize(&after.target)

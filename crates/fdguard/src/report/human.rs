@@ -7,8 +7,8 @@ use fdguard_core::wall::Wall;
 use fdguard_core::{FdEntry, Gap, Snapshot, Summary, Tier};
 
 use super::style::{self, CRITICAL, DIM, HEADING, WARNING, paint};
-use super::table::{Side, columns, counted, thousands};
-use crate::terminal::{sanitize, sanitize_bytes};
+use super::table::{Side, class_name, columns, counted, thousands};
+use crate::terminal::{sanitize, sanitize_bytes, sanitize_str};
 
 /// What to show.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +44,35 @@ pub fn write(
             writeln!(out)?;
         }
         write_one(out, snapshot, summary, options)?;
+        if snapshots.len() == 1 || snapshot.tier > Tier::Radar {
+            write_gaps(out, &snapshot.gaps)?;
+        }
     }
-    write_gaps(out, gaps)
+    let refused = if snapshots.len() > 1 {
+        refused(snapshots)
+    } else {
+        None
+    };
+    let gaps: Vec<Gap> = refused.into_iter().chain(gaps.iter().cloned()).collect();
+    write_gaps(out, &gaps)
+}
+
+/// Of several processes, those that could not be listed in one sentence: it is the same for all.
+fn refused(snapshots: &[(Snapshot, Summary)]) -> Option<Gap> {
+    let refused = snapshots
+        .iter()
+        .filter(|(snapshot, _)| snapshot.tier == Tier::Radar);
+    let first = refused
+        .clone()
+        .find_map(|(snapshot, _)| snapshot.gaps.first())?;
+    Some(match refused.count() {
+        1 => first.clone(),
+        count => Gap::new(
+            format!("the descriptors of {} processes", thousands(count as u64)),
+            first.why.clone(),
+            first.remedy.clone(),
+        ),
+    })
 }
 
 fn write_one(
@@ -60,7 +87,7 @@ fn write_one(
         write_section(out, "classes")?;
         let rows: Vec<Vec<String>> = classes
             .iter()
-            .map(|row| vec![thousands(row.count), row.class.to_string()])
+            .map(|row| vec![thousands(row.count), class_name(&row.class)])
             .collect();
         write_rows(out, &rows, &[Side::Right, Side::Left], options.width)?;
     }
@@ -81,7 +108,7 @@ fn write_one(
             options.width,
         )?;
     }
-    write_gaps(out, &snapshot.gaps)
+    Ok(())
 }
 
 fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> anyhow::Result<()> {
@@ -93,7 +120,7 @@ fn write_head(out: &mut dyn Write, snapshot: &Snapshot, summary: &Summary) -> an
     if let Some(container) = &process.container {
         about.push_str(&format!(
             ", container {}",
-            container.chars().take(12).collect::<String>()
+            sanitize_str(&container.chars().take(12).collect::<String>())
         ));
     }
     let tier = match snapshot.tier {
@@ -206,7 +233,7 @@ fn write_targets(
             };
             vec![
                 format!("×{}", thousands(row.count)),
-                row.class.to_string(),
+                class_name(&row.class),
                 sanitize(shown),
             ]
         })
@@ -257,7 +284,7 @@ fn write_fds(out: &mut dyn Write, fds: &[FdEntry], width: Option<usize>) -> anyh
     rows.extend(fds.iter().map(|entry| {
         vec![
             entry.fd.to_string(),
-            entry.class.to_string(),
+            class_name(&entry.class),
             entry.mode.map_or("?", fdguard_core::Mode::name).to_owned(),
             match entry.cloexec {
                 Some(true) => "closes",
@@ -297,9 +324,10 @@ fn write_gaps(out: &mut dyn Write, gaps: &[Gap]) -> anyhow::Result<()> {
             out,
             "  {}: {}",
             paint(CRITICAL, sanitize_bytes(gap.what.as_bytes())),
-            gap.why
+            sanitize_str(&gap.why)
         )?;
-        writeln!(out, "    {}", paint(DIM, format!("remedy: {}", gap.remedy)))?;
+        let remedy = format!("remedy: {}", sanitize_str(&gap.remedy));
+        writeln!(out, "    {}", paint(DIM, remedy))?;
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! Text in columns.
 
+use fdguard_core::Class;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::terminal::sanitize_str;
 
 /// Which side of its column a cell stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +12,12 @@ pub enum Side {
     Left,
     /// Numbers.
     Right,
+}
+
+/// A class under its name; of kinds that nobody knows the raw name is somebody else's.
+#[must_use]
+pub fn class_name(class: &Class) -> String {
+    sanitize_str(&class.to_string()).into_owned()
 }
 
 /// Lays rows out in columns, two spaces apart. With a width, the last column is cut to fit;

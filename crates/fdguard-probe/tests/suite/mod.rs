@@ -1,0 +1,102 @@
+//! What the tests share: looking, and comparing with what the victim says.
+
+use fdguard_core::document::SnapshotDocument;
+use fdguard_core::{Snapshot, Summary};
+use fdguard_probe::{Options, Probe};
+use serde_json::Value;
+use testkit::{Holding, Victim};
+
+mod churn;
+mod everything;
+mod exiter;
+mod fake;
+mod family;
+mod limit;
+mod nobody;
+mod own;
+mod radar;
+mod reuse;
+mod watcher;
+
+/// Whether "nobody holds the other end of this pipe" may stay open where some process could not be
+/// read, as long as a gap says so. To be `false` once the probe asks the pipe itself.
+pub(crate) const WIDOWS_MAY_STAY_UNKNOWN: bool = true;
+
+/// A snapshot as the command takes it.
+pub(crate) fn look(pid: u32) -> Snapshot {
+    let probe = Probe::new().unwrap();
+    probe.snapshot(pid, Options::default()).unwrap()
+}
+
+/// The public document of a snapshot.
+pub(crate) fn document(snapshot: &Snapshot) -> Value {
+    let summary = Summary::of(snapshot);
+    let text = serde_json::to_string(&SnapshotDocument::new(snapshot, &summary)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The numbers of a document's descriptors, as listed.
+pub(crate) fn numbers(document: &Value) -> Vec<u32> {
+    let fds = document["fds"].as_array().unwrap();
+    fds.iter()
+        .map(|record| u32::try_from(record["fd"].as_u64().unwrap()).unwrap())
+        .collect()
+}
+
+/// The record of one descriptor.
+pub(crate) fn record(document: &Value, fd: u32) -> &Value {
+    let fds = document["fds"].as_array().unwrap();
+    let found = fds.iter().find(|record| record["fd"] == fd);
+    found.unwrap_or_else(|| panic!("descriptor {fd} is missing"))
+}
+
+/// The document says exactly what the holder says: the same numbers, and of each the same.
+pub(crate) fn assert_says_the_same(document: &Value, holdings: &[Holding]) {
+    let mut held: Vec<u32> = holdings.iter().map(|holding| holding.fd).collect();
+    held.sort_unstable();
+    assert_eq!(numbers(document), held, "the numbers");
+    let found: Vec<String> = holdings
+        .iter()
+        .flat_map(|holding| disagreements(document, holding))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert_eq!(document["count"], held.len());
+    assert_eq!(document["lowest"], held[0]);
+    assert_eq!(document["highest"], held[held.len() - 1]);
+}
+
+/// A victim's document agrees with the victim.
+pub(crate) fn assert_exact(victim: &Victim) -> Value {
+    let document = document(&look(victim.pid()));
+    assert_says_the_same(&document, victim.holdings());
+    document
+}
+
+fn disagreements(document: &Value, holding: &Holding) -> Vec<String> {
+    let record = record(document, holding.fd);
+    let widowed = holding.detail.get("peer") == Some(&Value::Array(Vec::new()));
+    if widowed && record["detail"]["peer"].is_null() && open_question_is_said(document) {
+        let mut rest = holding.clone();
+        rest.detail.remove("peer");
+        return rest.disagreements(record);
+    }
+    holding.disagreements(record)
+}
+
+fn open_question_is_said(document: &Value) -> bool {
+    let gaps = document["gaps"].as_array().unwrap();
+    let said = |gap: &Value| gap["what"].as_str().unwrap().contains("other end");
+    WIDOWS_MAY_STAY_UNKNOWN && gaps.iter().any(said)
+}
+
+/// The numbers of our own table with what they refer to.
+pub(crate) fn own_table() -> Vec<(u32, String)> {
+    // The listing's own descriptor is closed again when the links are read, and drops out.
+    testkit::listed(std::process::id())
+        .into_iter()
+        .filter_map(|fd| {
+            let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+            Some((fd, link.to_string_lossy().into_owned()))
+        })
+        .collect()
+}

@@ -1,0 +1,128 @@
+//! The radar with every right: counts that follow, ends that are seen.
+
+use std::process::{Command, Stdio};
+
+use fdguard_core::host::HostRow;
+use fdguard_probe::{Options, Probe, Radar};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use testkit::{FakeProc, Victim};
+
+fn row(radar: &mut Radar, probe: &Probe, pid: u32) -> Option<HostRow> {
+    let view = radar.look(probe).unwrap();
+    view.rows.into_iter().find(|row| row.pid == pid)
+}
+
+#[test]
+fn counts_follow_from_look_to_look() {
+    let mut victim = Victim::start("leaker");
+    let probe = Probe::new().unwrap();
+    let mut radar = Radar::new();
+    for (order, count) in [
+        ("0", 3),
+        ("7", 10),
+        ("-7", 3),
+        ("300 file", 303),
+        ("-1", 302),
+    ] {
+        victim.tell(order);
+        let seen = row(&mut radar, &probe, victim.pid()).unwrap();
+        assert_eq!(seen.count, Some(count), "after {order}");
+        let whole = probe.snapshot(victim.pid(), Options::default()).unwrap();
+        assert_eq!(whole.count, seen.count);
+        assert_eq!(whole.limits, seen.limits);
+        assert_eq!(whole.process.key(), seen.key());
+        assert_eq!(whole.table_size, seen.table_size, "after {order}");
+    }
+    victim.finish();
+}
+
+#[test]
+fn r8_a_process_that_became_a_zombie_is_shown_as_one() {
+    let probe = Probe::new().unwrap();
+    let mut radar = Radar::new();
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    assert!(!row(&mut radar, &probe, pid).unwrap().zombie);
+    drop(child.stdin.take());
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(Pid::from_child(&child)), ended).unwrap();
+    let seen = row(&mut radar, &probe, pid).unwrap();
+    assert_eq!((seen.zombie, seen.count), (true, Some(0)));
+    assert!(row(&mut Radar::new(), &probe, pid).unwrap().zombie);
+    child.wait().unwrap();
+    assert_eq!(row(&mut radar, &probe, pid), None);
+}
+
+#[test]
+fn a_process_that_becomes_another_program_is_shown_under_its_new_name() {
+    let probe = Probe::new().unwrap();
+    let mut radar = Radar::new();
+    // The shell waits for a line, then turns into cat.
+    let mut child = Command::new("sh")
+        .args(["-c", "echo ready; read go; echo; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+    let before = row(&mut radar, &probe, child.id()).unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b"go\nhello\n").unwrap();
+    for expected in ["\n", "hello\n"] {
+        line.clear();
+        std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+        assert_eq!(line, expected);
+    }
+    // Rare facts are read again every sixteen looks.
+    let names: Vec<String> = (0..16)
+        .map(|_| row(&mut radar, &probe, child.id()).unwrap())
+        .map(|row| row.comm.to_lossy().into_owned())
+        .collect();
+    assert_eq!(before.comm.as_str(), Some("sh"));
+    assert_eq!(names.last().map(String::as_str), Some("cat"));
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn kernel_threads_are_no_rows_and_every_process_is_one() {
+    let probe = Probe::new().unwrap();
+    let view = Radar::new().look(&probe).unwrap();
+    assert!(view.rows.is_sorted_by_key(|row| row.pid));
+    assert!(
+        view.rows
+            .iter()
+            .all(|row| row.pid != 2 || row.ppid != Some(0))
+    );
+    assert!(view.rows.iter().any(|row| row.pid == std::process::id()));
+    assert!(view.host.files.used.is_some() && view.taken_at.is_some());
+}
+
+#[test]
+fn a_made_up_tree_is_looked_at_without_sizes() {
+    let mut tree = FakeProc::new();
+    let info = "pos:\t0\nflags:\t02\nmnt_id:\t1\nino:\t4\n";
+    let process = tree.process(10).limits("64", "unlimited").table_size(256);
+    process.fd(0, "/dev/null", info).fd(7, "/dev/null", info);
+    tree.process(11).without("stat");
+    tree.process(12).file("stat", "").comm("later");
+    tree.process(13).without("status").without("limits");
+    let probe = Probe::at(tree.root()).unwrap();
+    let mut radar = Radar::new();
+    for _ in 0..2 {
+        let view = radar.look(&probe).unwrap();
+        let ten = &view.rows[0];
+        assert_eq!(
+            (ten.pid, ten.count, ten.table_size),
+            (10, Some(2), Some(256))
+        );
+        assert_eq!((ten.limits.soft, ten.limits.hard), (Some(64), None));
+        assert!(view.rows.iter().all(|row| row.pid != 11));
+    }
+}

@@ -1,0 +1,73 @@
+//! Watching: exactly what opened and closed, and nothing read when nothing changed.
+
+use fdguard_probe::{Error, Probe, Tick, Watcher};
+use testkit::Victim;
+
+fn numbers(tick: &Tick) -> Vec<u32> {
+    tick.opened.iter().map(|entry| entry.fd).collect()
+}
+
+#[test]
+fn r14_what_opens_and_closes_is_told_exactly() {
+    let mut victim = Victim::start("leaker");
+    let probe = Probe::new().unwrap();
+    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    let first = watcher.tick().unwrap();
+    assert_eq!((numbers(&first), first.listed), (vec![0, 1, 2], true));
+
+    victim.tell("5 file");
+    let tick = watcher.tick().unwrap();
+    assert_eq!(numbers(&tick), [3, 4, 5, 6, 7]);
+    assert_eq!((tick.count, tick.closed.len()), (8, 0));
+    for (entry, made) in tick.opened.iter().zip(1..) {
+        let path = victim.folder().canonicalize().unwrap();
+        let path = path.join(format!("leaked-{made:06}.log"));
+        assert_eq!(entry.target.as_str(), path.to_str());
+    }
+
+    victim.tell("-2");
+    let tick = watcher.tick().unwrap();
+    assert_eq!((tick.opened.len(), tick.closed), (0, vec![6, 7]));
+    victim.tell("3 pipe");
+    let tick = watcher.tick().unwrap();
+    assert_eq!(numbers(&tick), [6, 7, 8, 9, 10, 11]);
+    assert_eq!(tick.count, 12);
+    victim.finish();
+}
+
+#[test]
+fn r14_a_tick_without_a_change_does_not_list() {
+    let mut victim = Victim::start("leaker");
+    victim.tell("1000");
+    let probe = Probe::new().unwrap();
+    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    assert!(watcher.tick().unwrap().listed);
+    for _ in 0..100 {
+        let tick = watcher.tick().unwrap();
+        assert_eq!((tick.count, tick.listed), (1003, false));
+        assert!(tick.opened.is_empty() && tick.closed.is_empty());
+    }
+    let listed = watcher.list().unwrap();
+    assert!(listed.listed && listed.opened.is_empty());
+    victim.finish();
+}
+
+#[test]
+fn r1_watching_ourselves_lists_only_after_a_change_too() {
+    let expected: Vec<u32> = super::own_table().iter().map(|(fd, _)| *fd).collect();
+    let probe = Probe::new().unwrap();
+    let mut watcher = Watcher::new(&probe, std::process::id()).unwrap();
+    let first = watcher.tick().unwrap();
+    assert_eq!(numbers(&first), expected);
+    assert!(!watcher.tick().unwrap().listed);
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let tick = watcher.tick().unwrap();
+    assert_eq!(numbers(&tick), [testkit::number(&file)]);
+}
+
+#[test]
+fn a_watch_on_nobody_is_an_error() {
+    let probe = Probe::new().unwrap();
+    let error = Watcher::new(&probe, 4_194_303).unwrap_err();
+    assert!(matches!(error, Error::NoSuchProcess(4_194_303)));
+}

@@ -1,0 +1,10 @@
+//! The command as its users run it.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, outside of the test functions"
+)]
+
+mod suite;

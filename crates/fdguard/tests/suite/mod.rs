@@ -1,0 +1,108 @@
+//! What the tests share: running the command and reading its answers.
+
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{NOBODY, run_as};
+
+mod contract;
+mod difference;
+mod failure;
+mod help;
+mod human;
+mod json;
+mod nobody;
+mod real;
+mod select;
+
+/// The built command.
+pub(crate) fn fdguard() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fdguard"));
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FDX_LOG"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// What one run said.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Said {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("ended by itself"),
+            stdout: output.stdout,
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Standard output, which must be text.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).unwrap()
+    }
+
+    /// Standard output as one JSON document on one line.
+    pub(crate) fn json(&self) -> Value {
+        let text = self.text();
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    /// The same, of a run that went well and said nothing else.
+    pub(crate) fn good_json(&self) -> Value {
+        assert_eq!((self.code, &*self.stderr), (0, ""), "{}", self.text());
+        self.json()
+    }
+}
+
+/// Runs the command with these arguments.
+pub(crate) fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
+    Said::of(fdguard().args(args).output().unwrap())
+}
+
+/// `fdguard snap PID` with more arguments.
+pub(crate) fn snap(pid: u32, args: &[&str]) -> Said {
+    let mut command = fdguard();
+    command.arg("snap").arg(pid.to_string()).args(args);
+    Said::of(command.output().unwrap())
+}
+
+/// The command where nobody can run it: the build may lie where only its owner may go.
+pub(crate) struct AsNobody {
+    program: PathBuf,
+    _copy: TempDir,
+}
+
+impl AsNobody {
+    pub(crate) fn new() -> Self {
+        let copy = tempfile::tempdir().unwrap();
+        fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
+        let program = copy.path().join("fdguard");
+        // By `cp`: a descriptor of ours open for writing would make exec fail.
+        let copied = Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_fdguard"))
+            .arg(&program)
+            .status();
+        assert!(copied.unwrap().success());
+        Self {
+            program,
+            _copy: copy,
+        }
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
+        let mut command = run_as(NOBODY, Command::new(&self.program));
+        command.args(args).current_dir("/").stdin(Stdio::null());
+        Said::of(command.output().unwrap())
+    }
+}
