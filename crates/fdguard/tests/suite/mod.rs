@@ -19,6 +19,7 @@ mod json;
 mod nobody;
 mod real;
 mod select;
+mod terminal;
 
 /// The built command.
 pub(crate) fn fdguard() -> Command {

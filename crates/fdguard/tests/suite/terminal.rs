@@ -1,0 +1,108 @@
+//! The live view on a real terminal: whatever ends it, the terminal comes back as it was.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal};
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
+
+const ENTER_SCREEN: &str = "\u{1b}[?1049h";
+const LEAVE_SCREEN: &str = "\u{1b}[?1049l";
+
+/// `fdguard top` on a pseudo-terminal of a given size.
+struct Live {
+    child: Child,
+    master: File,
+    shown: String,
+}
+
+impl Live {
+    fn start(columns: u16, rows: u16) -> Self {
+        let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        rustix::pty::grantpt(&master).unwrap();
+        rustix::pty::unlockpt(&master).unwrap();
+        let name = rustix::pty::ptsname(&master, Vec::new()).unwrap();
+        let slave = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        rustix::termios::tcsetwinsize(slave.as_fd(), size).unwrap();
+        let end = |slave: &OwnedFd| Stdio::from(slave.try_clone().unwrap());
+        let child = Command::new(env!("CARGO_BIN_EXE_fdguard"))
+            .args(["top", "--interval", "0.2"])
+            .env("TERM", "xterm-256color")
+            .stdin(end(&slave))
+            .stdout(end(&slave))
+            .stderr(end(&slave))
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            master: File::from(master),
+            shown: String::new(),
+        }
+    }
+
+    /// Reads what is shown until a text is among it.
+    fn wait_for(&mut self, text: &str) {
+        let mut buffer = [0; 4096];
+        while !self.shown.contains(text) {
+            let length = self
+                .master
+                .read(&mut buffer)
+                .expect("the view is still there");
+            self.shown
+                .push_str(&String::from_utf8_lossy(&buffer[..length]));
+        }
+    }
+
+    /// Reads the rest: a terminal whose last holder is gone ends in an error.
+    fn end(mut self) -> (std::process::ExitStatus, String) {
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = self.master.read(&mut buffer) {
+            self.shown
+                .push_str(&String::from_utf8_lossy(&buffer[..length]));
+        }
+        (self.child.wait().unwrap(), self.shown)
+    }
+}
+
+#[test]
+fn a_key_ends_the_view_and_the_terminal_comes_back() {
+    let mut live = Live::start(100, 30);
+    live.wait_for("COMMAND");
+    live.master.write_all(b"q").unwrap();
+    let (status, shown) = live.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(shown.contains(ENTER_SCREEN) && shown.contains(LEAVE_SCREEN));
+}
+
+#[test]
+fn a_signal_ends_the_view_and_the_terminal_comes_back() {
+    let mut live = Live::start(100, 30);
+    live.wait_for("COMMAND");
+    let pid = Pid::from_child(&live.child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let (status, shown) = live.end();
+    assert_eq!(status.signal(), Some(15), "who sent it sees the truth");
+    assert!(shown.contains(LEAVE_SCREEN));
+}
+
+#[test]
+fn a_narrow_terminal_shows_what_fits() {
+    let mut live = Live::start(40, 10);
+    live.wait_for("COUNT");
+    live.master.write_all(b"?").unwrap();
+    live.master.write_all(b"\x1b[B\rt\x03").unwrap();
+    let (status, shown) = live.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(!shown.contains("panicked"), "{shown}");
+}
