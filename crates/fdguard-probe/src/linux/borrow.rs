@@ -24,14 +24,18 @@ impl Borrower {
         Some(Self { process })
     }
 
-    fn borrow(&self, fd: Fd) -> Option<OwnedFd> {
+    /// The descriptor at this number, if it still is the file with this inode.
+    fn borrow(&self, fd: Fd, ino: u64) -> Option<OwnedFd> {
         let number = i32::try_from(fd).ok()?;
-        rustix::process::pidfd_getfd(&self.process, number, PidfdGetfdFlags::empty()).ok()
+        let flags = PidfdGetfdFlags::empty();
+        let borrowed = rustix::process::pidfd_getfd(&self.process, number, flags).ok()?;
+        let same = rustix::fs::fstat(&borrowed).is_ok_and(|stat| stat.st_ino == ino);
+        same.then_some(borrowed)
     }
 
     /// Whether nobody holds the other end of this pipe: a reader sees the end of file, a writer an error.
-    pub(super) fn is_widowed(&self, fd: Fd) -> Option<bool> {
-        let pipe = self.borrow(fd)?;
+    pub(super) fn is_widowed(&self, fd: Fd, ino: u64) -> Option<bool> {
+        let pipe = self.borrow(fd, ino)?;
         let mut asked = [PollFd::new(&pipe, PollFlags::empty())];
         let now = Timespec {
             tv_sec: 0,
@@ -44,8 +48,8 @@ impl Borrower {
 
     /// The local address of a socket that no table lists: one that was connected keeps its port until
     /// it is closed, one that never was has none.
-    pub(super) fn local_address(&self, fd: Fd) -> Option<SocketAddr> {
-        let socket = self.borrow(fd)?;
+    pub(super) fn local_address(&self, fd: Fd, ino: u64) -> Option<SocketAddr> {
+        let socket = self.borrow(fd, ino)?;
         let address = rustix::net::getsockname(&socket).ok()?;
         SocketAddr::try_from(address).ok()
     }

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::OnceLock;
 
-use fdguard_core::{Class, Gap, Pid, TcpState};
+use fdguard_core::{Class, FdEntry, Gap, Pid, TcpState};
 use rustix::fs::AtFlags;
 
 use super::borrow::Borrower;
@@ -39,9 +40,9 @@ impl Probe {
             })
             .collect();
         workers::for_each(drafts, 16, |draft| {
-            if let Some((sockets, gap)) = tables.get(&draft.netns) {
+            if let Some(sockets) = tables.get(&draft.netns) {
                 self.describe_with(draft, sockets);
-                draft.gaps.extend(gap.clone());
+                draft.gaps.extend(sockets.gap.clone());
             }
         });
     }
@@ -64,14 +65,13 @@ impl Probe {
         (now.as_ref() == netns).then_some(base)
     }
 
-    /// The sockets of one namespace, and what of them could not be told.
     fn socket_table(
         &self,
         netns: Option<&Vec<u8>>,
         own: Option<&Vec<u8>>,
         members: &[&Draft],
         ahead: &mut Option<SocketTable>,
-    ) -> (SocketTable, Option<Gap>) {
+    ) -> Sockets {
         let wanted: HashSet<u64> = members
             .iter()
             .flat_map(|draft| socket_inodes(draft))
@@ -79,9 +79,11 @@ impl Probe {
         let inside = members
             .iter()
             .find_map(|draft| self.still_inside(draft.pid, netns));
+        let is_own = netns.is_some() && netns == own;
+        let is_ahead = is_own && ahead.is_some();
         let by_netlink = if !self.real {
             None
-        } else if netns.is_some() && netns == own {
+        } else if is_own {
             ahead
                 .take()
                 .or_else(|| SocketTable::by_netlink(Some(&wanted)).ok())
@@ -103,10 +105,14 @@ impl Probe {
         }
         let is_less = without_netlink && (self.real || !table.complete);
         let gap = is_less.then(|| socket_gap(table.complete));
-        (table, gap)
+        Sockets {
+            table,
+            gap,
+            late: is_ahead.then(OnceLock::new),
+        }
     }
 
-    fn describe_with(&self, draft: &mut Draft, sockets: &SocketTable) {
+    fn describe_with(&self, draft: &mut Draft, sockets: &Sockets) {
         let Some(table) = &mut draft.table else {
             return;
         };
@@ -116,32 +122,57 @@ impl Probe {
                 continue;
             };
             let entry = &mut table.entries[at];
-            if sockets.describe(entry) {
+            let Some(id) = entry.id else { continue };
+            if sockets.table.describe(entry) {
                 continue;
             }
-            let protocol = self.protocol_name(draft.pid, *fd);
-            socket::describe_by_protocol(entry, protocol.as_deref(), sockets.complete);
-            if entry.class == Class::Tcp(TcpState::Unbound) {
-                let borrower = borrower.get_or_insert_with(|| Borrower::new(draft.pid));
-                let address = borrower
-                    .as_ref()
-                    .and_then(|borrower| borrower.local_address(*fd));
+            let protocol = self.protocol_name(draft.pid, *fd, id.ino);
+            socket::describe_by_protocol(entry, protocol.as_deref(), sockets.table.complete);
+            if !matches!(entry.class, Class::Tcp(TcpState::Unbound) | Class::Udp) {
+                continue;
+            }
+            let borrower = borrower.get_or_insert_with(|| Borrower::new(draft.pid));
+            let address = borrower
+                .as_ref()
+                .and_then(|borrower| borrower.local_address(*fd, id.ino));
+            let has_port = address.is_some_and(|address| address.port() != 0);
+            if has_port && !sockets.describe_late(entry) && entry.class.is_tcp() {
                 socket::describe_closed(entry, address);
             }
         }
     }
 
-    /// The protocol name that the kernel keeps as an attribute of a socket's inode.
-    fn protocol_name(&self, pid: Pid, fd: u32) -> Option<String> {
+    /// The protocol name that the kernel keeps as an attribute of a socket's inode; nothing when the
+    /// number has changed hands.
+    fn protocol_name(&self, pid: Pid, fd: u32, ino: u64) -> Option<String> {
         if !self.real {
             return None;
         }
         let path = self.path.join(format!("{pid}/fd/{fd}"));
         let mut buffer = [0; 64];
-        let length = rustix::fs::getxattr(path, c"system.sockprotoname", &mut buffer[..]).ok()?;
-        let name = buffer.get(..length)?;
+        let length = rustix::fs::getxattr(&path, c"system.sockprotoname", &mut buffer[..]).ok()?;
+        let same = rustix::fs::stat(&path).is_ok_and(|stat| stat.st_ino == ino);
+        let name = buffer.get(..length).filter(|_| same)?;
         let name = name.strip_suffix(b"\0").unwrap_or(name);
         Some(String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+/// The sockets of one namespace.
+struct Sockets {
+    table: SocketTable,
+    /// What of them could not be told.
+    gap: Option<Gap>,
+    /// Asked for when a table that was read ahead lacks a socket that is in use by now.
+    late: Option<OnceLock<SocketTable>>,
+}
+
+impl Sockets {
+    /// Fills in a socket that came to use after the table was read; `false` when it did not.
+    fn describe_late(&self, entry: &mut FdEntry) -> bool {
+        let Some(late) = &self.late else { return false };
+        late.get_or_init(|| SocketTable::by_netlink(None).unwrap_or_default())
+            .describe(entry)
     }
 }
 

@@ -16,6 +16,9 @@ use super::table::Table;
 use crate::Error;
 use crate::workers::{self, Queue};
 
+/// From this many processes on, all sockets are asked for ahead.
+const MANY: usize = 64;
+
 /// How to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -73,7 +76,13 @@ impl Probe {
             .iter()
             .position(|pid| self.real && *pid == std::process::id());
         let own = own.map(|at| (at, self.draft(pids[at], 1)));
-        let mut drafts = self.drafts(pids, options.threads());
+        let (mut drafts, ahead) = std::thread::scope(|scope| {
+            // Of many processes some will have sockets: asked for beside the reading, they cost no time.
+            let many = self.real && pids.len() >= MANY;
+            let ahead = many.then(|| scope.spawn(|| SocketTable::by_netlink(None).ok()));
+            let drafts = self.drafts(pids, options.threads());
+            (drafts, ahead.and_then(|ahead| ahead.join().ok().flatten()))
+        });
         if let Some((at, draft)) = own {
             drafts[at] = draft;
         }
@@ -83,7 +92,7 @@ impl Probe {
             .map(|draft| draft.map(|draft| good.push(draft)))
             .collect();
         self.adopt_all(&mut good);
-        self.describe_sockets(&mut good, None);
+        self.describe_sockets(&mut good, ahead);
         let holdings = options
             .peers
             .then(|| self.walk_others(&good, options.threads()));
@@ -116,39 +125,38 @@ impl Probe {
 
     /// Asks every process that was not read who holds what the read ones hold.
     fn walk_others(&self, drafts: &[Draft], threads: usize) -> Holdings {
-        let mut interest = Interest::default();
+        let read = || {
+            drafts
+                .iter()
+                .filter_map(|draft| Some((draft, draft.table.as_ref()?)))
+        };
         let mut holdings = Holdings::default();
-        for draft in drafts {
-            if let Some(table) = &draft.table {
+        for (draft, table) in read() {
+            holdings.add_entries(draft.pid, &table.entries);
+        }
+        let known: HashSet<Pid> = read().map(|(draft, _)| draft.pid).collect();
+        let mut others = self.pids().unwrap_or_default();
+        others.retain(|pid| !known.contains(pid) && self.holds_something(*pid));
+        if !others.is_empty() {
+            let mut interest = Interest::default();
+            for (_, table) in read() {
                 interest.add(&table.entries);
-                holdings.add_entries(draft.pid, &table.entries);
+            }
+            interest.inotify_of = inotify_user(drafts);
+            if !interest.is_empty() {
+                holdings.absorb(self.walk(&others, &interest, threads));
             }
         }
-        if let [only] = drafts {
-            let has_inotify = only
-                .table
-                .iter()
-                .flat_map(|t| &t.entries)
-                .any(|e| e.class == Class::Inotify);
-            interest.inotify_of = only.basics.process.uid.filter(|_| has_inotify);
-        }
-        if interest.is_empty() {
-            return Holdings::default();
-        }
-        let known: HashSet<Pid> = drafts
-            .iter()
-            .filter(|draft| draft.table.is_some())
-            .map(|draft| draft.pid)
-            .collect();
-        let others: Vec<Pid> = self
-            .pids()
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|pid| !known.contains(pid))
-            .collect();
-        holdings.absorb(self.walk(&others, &interest, threads));
         holdings.sort();
         holdings
+    }
+
+    /// Whether a process is worth a walk: kernel threads and zombies hold nothing.
+    fn holds_something(&self, pid: Pid) -> bool {
+        !self.sizes
+            || self
+                .open_process(pid)
+                .is_ok_and(|base| self.count_of(&base) != Some(0))
     }
 
     fn walk(&self, pids: &[Pid], interest: &Interest, threads: usize) -> Holdings {
@@ -195,10 +203,11 @@ impl Probe {
             {
                 continue;
             }
+            let Some(id) = entry.id else { continue };
             let borrower = borrower.get_or_insert_with(|| Borrower::new(pid));
             if borrower
                 .as_ref()
-                .and_then(|borrower| borrower.is_widowed(entry.fd))
+                .and_then(|borrower| borrower.is_widowed(entry.fd, id.ino))
                 == Some(true)
             {
                 pipe.peer = Some(Vec::new());
@@ -223,6 +232,14 @@ impl Probe {
             }
         }
     }
+}
+
+/// Whose use of inotify matters: that of a single process which watches files.
+fn inotify_user(drafts: &[Draft]) -> Option<u32> {
+    let [only] = drafts else { return None };
+    let mut entries = only.table.iter().flat_map(|table| &table.entries);
+    let watches = entries.any(|entry| entry.class == Class::Inotify);
+    only.basics.process.uid.filter(|_| watches)
 }
 
 /// What the user of this process uses of inotify, when every process could be read.
