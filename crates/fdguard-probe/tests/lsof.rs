@@ -21,6 +21,17 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     // lsof looks sockets up in /proc/net/tcp, which lists neither bound nor unbound ones; all it has
     // for both is the protocol's name.
     ("TCP, bound only", "tcp:BOUND", "tcp:UNBOUND"),
+    // The same for what both sides are done with: no table lists it, and lsof may not ask the socket.
+    (
+        "TCP, closed by both, by us first",
+        "tcp:CLOSE",
+        "tcp:UNBOUND",
+    ),
+    (
+        "TCP, closed by both, by the peer first",
+        "tcp:CLOSE",
+        "tcp:UNBOUND",
+    ),
     // Regular by its mode; only the file system tells, and lsof does not ask for that.
     ("message queue", "other:mqueue", "regular"),
 ];

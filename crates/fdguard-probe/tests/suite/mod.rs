@@ -18,10 +18,6 @@ mod radar;
 mod reuse;
 mod watcher;
 
-/// Whether "nobody holds the other end of this pipe" may stay open where some process could not be
-/// read, as long as a gap says so. To be `false` once the probe asks the pipe itself.
-pub(crate) const WIDOWS_MAY_STAY_UNKNOWN: bool = true;
-
 /// A snapshot as the command takes it.
 pub(crate) fn look(pid: u32) -> Snapshot {
     let probe = Probe::new().unwrap();
@@ -57,7 +53,7 @@ pub(crate) fn assert_says_the_same(document: &Value, holdings: &[Holding]) {
     assert_eq!(numbers(document), held, "the numbers");
     let found: Vec<String> = holdings
         .iter()
-        .flat_map(|holding| disagreements(document, holding))
+        .flat_map(|holding| holding.disagreements(record(document, holding.fd)))
         .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert_eq!(document["count"], held.len());
@@ -70,23 +66,6 @@ pub(crate) fn assert_exact(victim: &Victim) -> Value {
     let document = document(&look(victim.pid()));
     assert_says_the_same(&document, victim.holdings());
     document
-}
-
-fn disagreements(document: &Value, holding: &Holding) -> Vec<String> {
-    let record = record(document, holding.fd);
-    let widowed = holding.detail.get("peer") == Some(&Value::Array(Vec::new()));
-    if widowed && record["detail"]["peer"].is_null() && open_question_is_said(document) {
-        let mut rest = holding.clone();
-        rest.detail.remove("peer");
-        return rest.disagreements(record);
-    }
-    holding.disagreements(record)
-}
-
-fn open_question_is_said(document: &Value) -> bool {
-    let gaps = document["gaps"].as_array().unwrap();
-    let said = |gap: &Value| gap["what"].as_str().unwrap().contains("other end");
-    WIDOWS_MAY_STAY_UNKNOWN && gaps.iter().any(said)
 }
 
 /// The numbers of our own table with what they refer to.

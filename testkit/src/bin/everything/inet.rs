@@ -10,12 +10,14 @@ use testkit::{Holding, Report, sys};
 const V4: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 const V6: (Ipv6Addr, u16) = (Ipv6Addr::LOCALHOST, 0);
 const FIN_WAIT2: u8 = 5;
+const CLOSE: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
 
 pub(crate) fn open(report: &mut Report) -> io::Result<()> {
     let listener = TcpListener::bind(V4)?;
     established(report, &listener)?;
     half_closed(report, &listener)?;
+    closed(report, &listener)?;
     waiting(report, &listener)?;
     let local = listener.local_addr()?;
     let holding = report.hold("TCP, listening", "tcp:LISTEN", listener)?;
@@ -51,6 +53,26 @@ fn half_closed(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
     addresses(holding, Some(here), Some(there)).with("state", "FIN_WAIT2");
     let holding = report.hold("TCP, closed by the peer", "tcp:CLOSE_WAIT", server)?;
     addresses(holding, Some(there), Some(here)).with("state", "CLOSE_WAIT");
+    Ok(())
+}
+
+/// A connection that both sides are done with and nobody closed: in none of the kernel's tables.
+fn closed(report: &mut Report, listener: &TcpListener) -> io::Result<()> {
+    let (client, server) = connected(listener)?;
+    let (here, there) = (client.local_addr()?, client.peer_addr()?);
+    client.shutdown(Shutdown::Both)?;
+    server.shutdown(Shutdown::Both)?;
+    while sys::tcp_state(&server)? != CLOSE || sys::tcp_state(&client)? != CLOSE {
+        std::thread::yield_now();
+    }
+    let holding = report.hold("TCP, closed by both, by us first", "tcp:CLOSE", client)?;
+    addresses(holding, Some(here), None).with("state", "CLOSE");
+    let holding = report.hold(
+        "TCP, closed by both, by the peer first",
+        "tcp:CLOSE",
+        server,
+    )?;
+    addresses(holding, Some(there), None).with("state", "CLOSE");
     Ok(())
 }
 
