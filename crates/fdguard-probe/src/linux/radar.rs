@@ -22,8 +22,25 @@ const CHUNK: usize = 64;
 pub struct Radar {
     known: HashMap<Pid, Known>,
     looks: u64,
-    brief: bool,
+    depth: Depth,
 }
+
+/// How much is read of each process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Depth {
+    /// Everything, start times too.
+    #[default]
+    Whole,
+    /// For a single look: no start times, which only tell one look from the next.
+    Single,
+    /// For a single look at a crowd: of processes that hold little only what is cheap.
+    Crowd,
+}
+
+/// From this many processes on, a single look is one at a crowd.
+const CROWD: usize = 1000;
+/// Who holds fewer has, most of the time, never held more.
+const LITTLE: u64 = 64;
 
 /// A row and the inode of its `fd` directory: the kernel makes a new inode for a new process, so an
 /// equal one proves that this is the same process, in the same call that gives the count.
@@ -43,12 +60,12 @@ impl Radar {
         Self::default()
     }
 
-    /// A radar for a single look: it leaves out the start times, which only tell one look from the next
-    /// and cost as much as the rest together.
+    /// A radar for a single look: it leaves out the start times. With more than a thousand processes, and
+    /// unless all is asked for, it leaves out more, and says so.
     #[must_use]
-    pub fn brief() -> Self {
+    pub fn single(all: bool) -> Self {
         Self {
-            brief: true,
+            depth: if all { Depth::Single } else { Depth::Crowd },
             ..Self::default()
         }
     }
@@ -56,18 +73,24 @@ impl Radar {
     /// One look at every process.
     pub fn look(&mut self, probe: &Probe) -> Result<HostView, Error> {
         let pids = probe.pids()?;
+        if self.depth == Depth::Crowd && pids.len() < CROWD {
+            self.depth = Depth::Single;
+        }
         let looked = self
             .look_at(probe, &pids)
             .map_err(|error| Error::io("every process", error))?;
         self.looks += 1;
-        if !self.brief {
+        if self.depth == Depth::Whole {
             self.known = looked
                 .iter()
                 .map(|known| (known.row.pid, known.clone()))
                 .collect();
         }
         let rows: Vec<HostRow> = looked.into_iter().map(|known| known.row).collect();
-        let gaps = count_gap(&rows).into_iter().collect();
+        let mut gaps: Vec<Gap> = count_gap(&rows).into_iter().collect();
+        if self.depth == Depth::Crowd {
+            gaps.extend(crowd_gap(&rows));
+        }
         Ok(HostView {
             taken_at: Some(Timestamp::now()),
             rows,
@@ -126,10 +149,13 @@ impl Radar {
             },
         };
         let grown = known.is_some_and(|known| count > known.row.count);
-        if known.is_none() || grown || self.is_due(pid, count) {
+        let holds_little = count.is_some_and(|count| (1..LITTLE).contains(&count));
+        if self.depth == Depth::Crowd && holds_little {
+            probe.glance(&mut row, buffer)?;
+        } else if known.is_none() || grown || self.is_due(pid, count) {
             probe.reread(&mut row, buffer)?;
         }
-        if !self.brief && row.start_ticks.is_none() {
+        if self.depth == Depth::Whole && row.start_ticks.is_none() {
             probe.identify(&mut row, buffer)?;
         }
         Ok(Known { inode, row })
@@ -176,6 +202,17 @@ impl Probe {
             // Its table is gone: it holds nothing.
             row.count = Some(0);
         }
+        self.reread_limits(row, buffer)
+    }
+
+    /// Name and limits only: half the price.
+    fn glance(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
+        let bytes = files::read_into(&self.proc, format!("{}/comm", row.pid), buffer)?;
+        row.comm = Text::from(bytes.strip_suffix(b"\n").unwrap_or(bytes));
+        self.reread_limits(row, buffer)
+    }
+
+    fn reread_limits(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let by_call = if self.real { rlimit::of(row.pid) } else { None };
         row.limits = match by_call {
             Some(limits) => limits,
@@ -191,6 +228,17 @@ impl Probe {
 
 fn fd_path(pid: Pid) -> String {
     format!("{pid}/fd")
+}
+
+fn crowd_gap(rows: &[HostRow]) -> Option<Gap> {
+    let glanced = rows.iter().filter(|row| row.uid.is_none()).count();
+    (glanced > 0).then(|| {
+        let what = format!(
+            "past peak, user and parent of {glanced} processes with fewer than {LITTLE} descriptors"
+        );
+        let why = format!("a single look at more than {CROWD} processes leaves them out");
+        Gap::new(what, why, "--peaks reads them, and the live view does")
+    })
 }
 
 fn count_gap(rows: &[HostRow]) -> Option<Gap> {

@@ -126,3 +126,47 @@ fn a_made_up_tree_is_looked_at_without_sizes() {
         assert!(view.rows.iter().all(|row| row.pid != 11));
     }
 }
+
+#[test]
+fn a_single_look_at_a_crowd_says_what_it_left_out() {
+    let info = "pos:\t0\nflags:\t02\nmnt_id:\t1\nino:\t4\n";
+    let mut tree = FakeProc::new();
+    for pid in 10..1010 {
+        tree.process(pid)
+            .comm("small")
+            .table_size(64)
+            .fd(0, "/dev/null", info);
+    }
+    let mut large = tree.process(5000).comm("large").table_size(2048);
+    for fd in 0..70 {
+        large = large.fd(fd, "/dev/null", info);
+    }
+    drop(large);
+    let probe = Probe::at(tree.root()).unwrap();
+    let view = Radar::single(false).look(&probe).unwrap();
+    assert_eq!(view.rows.len(), 1001);
+    let small = &view.rows[0];
+    assert_eq!((small.comm.as_str(), small.count), (Some("small"), Some(1)));
+    assert_eq!(
+        (small.table_size, small.uid),
+        (None, None),
+        "unknown is never zero"
+    );
+    assert!(small.limits.soft.is_some());
+    let large = view.rows.last().unwrap();
+    assert_eq!((large.count, large.crossed_1024()), (Some(70), Some(true)));
+    assert_eq!(view.gaps.len(), 1);
+    assert!(
+        view.gaps[0].what.contains("1000 processes"),
+        "{}",
+        view.gaps[0].what
+    );
+
+    let view = Radar::single(true).look(&probe).unwrap();
+    assert!(
+        view.rows
+            .iter()
+            .all(|row| row.table_size.is_some() && row.uid.is_some())
+    );
+    assert!(view.gaps.is_empty());
+}

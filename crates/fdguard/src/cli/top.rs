@@ -24,6 +24,9 @@ pub struct TopArgs {
     /// Show only processes whose command or number contains TEXT.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// With --once or --json: the past peak of every process, also with more than a thousand of them.
+    #[arg(long)]
+    pub peaks: bool,
     /// Write the result to a file.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -16,14 +16,13 @@ use crate::{output, terminal};
 pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
     let probe = Probe::new()?;
     if args.json {
-        let view = look(&probe, args.filter.as_deref())?;
-        output::emit(args.output.as_deref(), |out| {
-            serde_json::to_writer(&mut *out, &host::document(&view, None))?;
-            writeln!(out)?;
-            Ok(())
-        })?;
+        let view = look(&probe, args)?;
+        let mut text = Vec::with_capacity(4096 + 400 * view.rows.len());
+        serde_json::to_writer(&mut text, &host::document(&view, None))?;
+        text.push(b'\n');
+        output::emit(args.output.as_deref(), |out| Ok(out.write_all(&text)?))?;
     } else if args.once || args.output.is_some() {
-        let view = look(&probe, args.filter.as_deref())?;
+        let view = look(&probe, args)?;
         let width = args.output.as_ref().map_or_else(terminal::width, |_| None);
         let text = host::table(&view, None, host::TableOptions { width, limit: None });
         output::emit(args.output.as_deref(), |out| {
@@ -35,9 +34,9 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
     Ok(exit::CLEAN)
 }
 
-fn look(probe: &Probe, filter: Option<&str>) -> anyhow::Result<HostView> {
-    let mut view = Radar::brief().look(probe)?;
-    if let Some(filter) = filter {
+fn look(probe: &Probe, args: &TopArgs) -> anyhow::Result<HostView> {
+    let mut view = Radar::single(args.peaks).look(probe)?;
+    if let Some(filter) = args.filter.as_deref() {
         view.rows.retain(|row| {
             row.comm.to_lossy().contains(filter) || row.pid.to_string().contains(filter)
         });
