@@ -131,11 +131,13 @@ fn a_made_up_tree_is_looked_at_without_sizes() {
 fn a_single_look_at_a_crowd_says_what_it_left_out() {
     let info = "pos:\t0\nflags:\t02\nmnt_id:\t1\nino:\t4\n";
     let mut tree = FakeProc::new();
-    for pid in 10..1010 {
-        tree.process(pid)
-            .comm("small")
-            .table_size(64)
-            .fd(0, "/dev/null", info);
+    tree.process(10)
+        .comm("small")
+        .table_size(64)
+        .fd(0, "/dev/null", info);
+    // One made-up process under a thousand numbers.
+    for pid in 11..1010 {
+        std::os::unix::fs::symlink("10", tree.root().join(pid.to_string())).unwrap();
     }
     let mut large = tree.process(5000).comm("large").table_size(2048);
     for fd in 0..70 {
