@@ -1,10 +1,11 @@
 //! What the sockets of processes are, one network namespace at a time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::OnceLock;
 
 use fdguard_core::{Class, FdEntry, Gap, Pid, TcpState};
+use rustc_hash::FxHashSet;
 use rustix::fs::AtFlags;
 
 use super::borrow::Borrower;
@@ -72,7 +73,7 @@ impl Probe {
         members: &[&Draft],
         ahead: &mut Option<SocketTable>,
     ) -> Sockets {
-        let wanted: HashSet<u64> = members
+        let wanted: FxHashSet<u64> = members
             .iter()
             .flat_map(|draft| socket_inodes(draft))
             .collect();

@@ -1,10 +1,10 @@
 //! Who else holds the same pipes, sockets and databases: one walk over the links of the others.
 
-use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fdguard_core::detail::PipeEnd;
 use fdguard_core::{Class, Detail, Fd, FdEntry, Holder, Mode, Pid};
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
@@ -64,11 +64,11 @@ impl Thing {
 /// What somebody wants to know the other holders of.
 #[derive(Debug, Default)]
 pub(super) struct Interest {
-    pipes: HashSet<u64>,
-    sockets: HashSet<u64>,
+    pipes: FxHashSet<u64>,
+    sockets: FxHashSet<u64>,
     /// With the inode, because in another mount namespace the same path may be another file; and
     /// whether it is a pipe, which has ends.
-    paths: HashMap<Vec<u8>, (u64, bool)>,
+    paths: FxHashMap<Vec<u8>, (u64, bool)>,
     /// Whose inotify instances to count, when the ceiling matters.
     pub(super) inotify_of: Option<u32>,
 }
@@ -105,7 +105,7 @@ impl Interest {
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Each list ascending, once [`Holdings::sort`] was called.
-    held: HashMap<Thing, Vec<Holder>>,
+    held: FxHashMap<Thing, Vec<Holder>>,
     /// Processes whose links could not be read: absence proves nothing while there are any.
     pub(super) unread: u64,
     /// inotify instances and watches of the user in question.

@@ -1,7 +1,9 @@
 //! The radar: every process on the host, a few system calls each, no privilege.
 
 use std::collections::HashMap;
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::{Gap, Pid, Text};
@@ -9,10 +11,11 @@ use jiff::Timestamp;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
+use super::files::Listing;
 use super::{Probe, ceilings, files, rlimit};
 use crate::Error;
 use crate::parse::{limits, stat::Stat, status::Status};
-use crate::workers::{self, Queue};
+use crate::workers;
 
 /// Processes per grab of a worker.
 const CHUNK: usize = 64;
@@ -72,12 +75,11 @@ impl Radar {
 
     /// One look at every process.
     pub fn look(&mut self, probe: &Probe) -> Result<HostView, Error> {
-        let pids = probe.pids()?;
-        if self.depth == Depth::Crowd && pids.len() < CROWD {
+        if self.depth == Depth::Crowd && probe.processes() < CROWD {
             self.depth = Depth::Single;
         }
         let looked = self
-            .look_at(probe, &pids)
+            .look_at(probe)
             .map_err(|error| Error::io("every process", error))?;
         self.looks += 1;
         if self.depth == Depth::Whole {
@@ -100,13 +102,23 @@ impl Radar {
     }
 
     /// Fails only where we have no room ourselves: fewer processes than there are is no answer.
-    fn look_at(&self, probe: &Probe, pids: &[Pid]) -> Result<Vec<Known>, Errno> {
-        let queue = Queue::new(pids.len(), CHUNK);
-        let parts = workers::run(workers::cores().min(pids.len() / CHUNK + 1), || {
+    fn look_at(&self, probe: &Probe) -> Result<Vec<Known>, Errno> {
+        let dir = files::open_dir_at(&probe.proc, c".")?;
+        let mut names = vec![MaybeUninit::uninit(); 1 << 13];
+        let listing = Mutex::new(Listing::of(dir.as_fd(), &mut names)?);
+        let parts = workers::run(workers::cores().min(probe.processes() / CHUNK + 1), || {
             let mut part = Vec::new();
             let mut buffer = Vec::new();
-            while let Some(range) = queue.take() {
-                for pid in &pids[range] {
+            let mut pids = Vec::with_capacity(CHUNK);
+            loop {
+                pids.clear();
+                let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
+                listing.take(CHUNK, &mut pids)?;
+                drop(listing);
+                if pids.is_empty() {
+                    return Ok(part);
+                }
+                for pid in &pids {
                     match self.row(probe, *pid, &mut buffer) {
                         Ok(known) => part.push(known),
                         Err(error) if files::is_ours(error) => return Err(error),
@@ -114,9 +126,8 @@ impl Radar {
                     }
                 }
             }
-            Ok(part)
         });
-        let mut all = Vec::with_capacity(pids.len());
+        let mut all = Vec::new();
         for part in parts {
             all.append(&mut part?);
         }
@@ -163,6 +174,17 @@ impl Radar {
 }
 
 impl Probe {
+    /// About how many processes there are: the directory has a link for each. A guess, to plan by.
+    fn processes(&self) -> usize {
+        if self.real {
+            let links = rustix::fs::fstat(&self.proc).ok().map(|stat| stat.st_nlink);
+            return links
+                .and_then(|links| usize::try_from(links).ok())
+                .unwrap_or(0);
+        }
+        self.pids().map_or(0, |pids| pids.len())
+    }
+
     /// Inode and size of the descriptor directory; on an old kernel the count takes a listing.
     fn count_by_size(&self, pid: Pid) -> Result<(u64, Option<u64>), Errno> {
         let path = fd_path(pid);

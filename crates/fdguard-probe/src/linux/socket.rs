@@ -1,11 +1,11 @@
 //! What sockets are: by `sock_diag` in the target's network namespace, else by `/proc/PID/net`.
 
-use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fdguard_core::detail::{Inet, Socket, Unix, UnixPeer};
 use fdguard_core::{Class, Detail, FdEntry, TcpState, Text};
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::LinkNameSpaceType;
@@ -17,7 +17,7 @@ use crate::parse::net::{self, InetKind, SocketRecord};
 /// The sockets of one network namespace, as far as anybody asked for them.
 #[derive(Debug, Default)]
 pub(super) struct SocketTable {
-    records: HashMap<u64, SocketRecord>,
+    records: FxHashMap<u64, SocketRecord>,
     /// Whether the tables were read at all.
     pub(super) complete: bool,
 }
@@ -33,7 +33,7 @@ const TABLES: [Table; 5] = [
 
 impl SocketTable {
     /// Asks netlink in our own namespace, for these inodes or, without any, for all there are.
-    pub(super) fn by_netlink(wanted: Option<&HashSet<u64>>) -> Result<Self, Errno> {
+    pub(super) fn by_netlink(wanted: Option<&FxHashSet<u64>>) -> Result<Self, Errno> {
         let family = AddressFamily::NETLINK;
         let protocol = Some(rustix::net::netlink::SOCK_DIAG);
         let socket =
@@ -42,7 +42,7 @@ impl SocketTable {
             complete: true,
             ..Self::default()
         };
-        let mut missing = wanted.map_or(usize::MAX, HashSet::len);
+        let mut missing = wanted.map_or(usize::MAX, FxHashSet::len);
         let mut buffer = vec![0; 1 << 17];
         for kind in TABLES {
             if missing == 0 {
@@ -63,7 +63,7 @@ impl SocketTable {
     /// Asks netlink in the namespace behind `netns`, from a thread that enters it and ends there.
     pub(super) fn by_netlink_in(
         netns: BorrowedFd<'_>,
-        wanted: &HashSet<u64>,
+        wanted: &FxHashSet<u64>,
     ) -> Result<Self, Errno> {
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
@@ -75,7 +75,7 @@ impl SocketTable {
     }
 
     /// Reads the text tables under a process's directory: slower, without peers, but without privilege.
-    pub(super) fn by_text(base: BorrowedFd<'_>, wanted: &HashSet<u64>) -> Self {
+    pub(super) fn by_text(base: BorrowedFd<'_>, wanted: &FxHashSet<u64>) -> Self {
         let mut table = Self::default();
         table.add_inet_text(base, wanted);
         if let Ok(bytes) = files::read(base, c"net/unix") {
@@ -86,7 +86,7 @@ impl SocketTable {
         table
     }
 
-    fn add_inet_text(&mut self, base: BorrowedFd<'_>, wanted: &HashSet<u64>) {
+    fn add_inet_text(&mut self, base: BorrowedFd<'_>, wanted: &FxHashSet<u64>) {
         for (name, kind) in [
             (c"net/tcp", InetKind::Tcp),
             (c"net/tcp6", InetKind::Tcp),
@@ -102,7 +102,7 @@ impl SocketTable {
     }
 
     /// Adds the rare families, which only the text tables know on every kernel.
-    pub(super) fn add_rare(&mut self, base: BorrowedFd<'_>, wanted: &HashSet<u64>) {
+    pub(super) fn add_rare(&mut self, base: BorrowedFd<'_>, wanted: &FxHashSet<u64>) {
         if wanted.iter().all(|ino| self.records.contains_key(ino)) {
             return;
         }

@@ -1,5 +1,7 @@
 //! `fdguard snap`: what does this process hold right now?
 
+use std::mem::ManuallyDrop;
+
 use fdguard_core::{Gap, Snapshot, Summary, Tier};
 use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
 
@@ -25,7 +27,8 @@ pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
         output::emit(args.output.as_deref(), |out| rules::write(out, args.json))?;
         return Ok(exit::CLEAN);
     }
-    let looked = look(args)?;
+    // What is about to end need not be taken apart: with many descriptors that takes a while.
+    let looked = ManuallyDrop::new(look(args)?);
     write(args, &looked)?;
     Ok(exit_code(args, &looked))
 }
