@@ -1,7 +1,7 @@
 //! The same work on several cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::thread::CpuSet;
 
@@ -11,7 +11,11 @@ const MOST: usize = 4;
 /// How many threads to use when nobody says.
 #[must_use]
 pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST))
+    // The standard library reads the cgroup's files each time it is asked.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| {
+        std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST))
+    })
 }
 
 /// Hands out the positions of a list in runs, to whoever comes.
