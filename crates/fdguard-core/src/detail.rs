@@ -179,7 +179,8 @@ pub struct Eventpoll {
     /// How many files are registered.
     pub watching: u64,
     /// How many of them are no longer at the number they were registered by.
-    pub ghosts: u64,
+    /// Absent where the rest of the table was not looked at.
+    pub ghosts: Option<u64>,
     /// The registered numbers.
     #[serde(default)]
     pub targets: Vec<Fd>,

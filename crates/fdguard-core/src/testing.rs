@@ -179,7 +179,7 @@ pub(crate) fn epoll(fd: Fd, watching: u64, ghosts: &[Fd]) -> FdEntry {
     FdEntry {
         detail: Detail::Eventpoll(Box::new(Eventpoll {
             watching,
-            ghosts: ghosts.len() as u64,
+            ghosts: Some(ghosts.len() as u64),
             targets: ghosts.to_vec(),
             ghost_fds: ghosts.to_vec(),
         })),

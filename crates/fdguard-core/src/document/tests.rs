@@ -95,7 +95,7 @@ fn full_channels() -> Vec<(Class, Detail)> {
     };
     let epoll = Eventpoll {
         watching: 3,
-        ghosts: 1,
+        ghosts: Some(1),
         targets: vec![4, 5, 6],
         ghost_fds: vec![6],
     };

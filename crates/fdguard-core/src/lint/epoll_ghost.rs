@@ -18,7 +18,7 @@ pub(super) const LINT: Lint = Lint {
 fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     entries(snapshot)
         .filter_map(|entry| match &entry.detail {
-            Detail::Eventpoll(epoll) if epoll.ghosts > 0 => {
+            Detail::Eventpoll(epoll) if epoll.ghosts.is_some_and(|ghosts| ghosts > 0) => {
                 Some(Suspicion::new(sentence(entry.fd, epoll), vec![entry.fd]))
             }
             _ => None,
@@ -33,7 +33,7 @@ fn sentence(fd: Fd, epoll: &Eventpoll) -> String {
     } else {
         format!(" (registered as {})", numbers(&epoll.ghost_fds))
     };
-    let count = usize::try_from(epoll.ghosts).unwrap_or(usize::MAX);
+    let count = usize::try_from(epoll.ghosts.unwrap_or(0)).unwrap_or(usize::MAX);
     format!(
         "epoll {fd} still watches {}{which}: closed here, kept open by a duplicate, \
          and its events arrive under a number that is free or means something else",

@@ -162,7 +162,8 @@ pub(super) fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> FdEntry {
             let targets: Vec<Fd> = info.epoll_targets().map(|target| target.fd).collect();
             Detail::Eventpoll(Box::new(Eventpoll {
                 watching: targets.len() as u64,
-                ghosts: 0,
+                // Told by who sees the whole table.
+                ghosts: None,
                 targets,
                 ghost_fds: Vec::new(),
             }))

@@ -30,7 +30,7 @@ pub(super) fn mark_ghosts(entries: &mut [FdEntry], epolls: &[Registrations]) {
             continue;
         };
         if let Detail::Eventpoll(epoll) = &mut entries[at].detail {
-            epoll.ghosts = ghost_fds.len() as u64;
+            epoll.ghosts = Some(ghost_fds.len() as u64);
             epoll.ghost_fds = ghost_fds;
         }
     }

@@ -21,6 +21,7 @@ mod netns;
 mod peers;
 mod process;
 pub mod radar;
+mod reader;
 mod rlimit;
 pub mod snapshot;
 mod socket;

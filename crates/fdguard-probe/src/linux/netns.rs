@@ -12,6 +12,7 @@ use super::borrow::Borrower;
 use super::draft::Draft;
 use super::gaps::socket_gap;
 use super::socket::{self, SocketTable};
+use super::table::Table;
 use super::{Probe, files};
 use crate::workers;
 
@@ -35,14 +36,21 @@ impl Probe {
         let tables: HashMap<_, _> = by_netns
             .into_iter()
             .map(|(netns, members)| {
-                let found =
-                    self.socket_table(netns.as_ref(), own_netns.as_ref(), &members, &mut ahead);
+                let tables = members.iter().filter_map(|draft| draft.table.as_ref());
+                let wanted = tables.flat_map(socket_inodes).collect();
+                let inside = members
+                    .iter()
+                    .find_map(|draft| self.still_inside(draft.pid, netns.as_ref()));
+                let place = (netns.as_ref(), own_netns.as_ref());
+                let found = self.socket_table(place, inside.as_ref(), &wanted, &mut ahead);
                 (netns, found)
             })
             .collect();
         workers::for_each(drafts, 16, |draft| {
             if let Some(sockets) = tables.get(&draft.netns) {
-                self.describe_with(draft, sockets);
+                if let Some(table) = &mut draft.table {
+                    self.describe_with(draft.pid, table, sockets);
+                }
                 draft.gaps.extend(sockets.gap.clone());
             }
         });
@@ -68,18 +76,11 @@ impl Probe {
 
     fn socket_table(
         &self,
-        netns: Option<&Vec<u8>>,
-        own: Option<&Vec<u8>>,
-        members: &[&Draft],
+        (netns, own): (Option<&Vec<u8>>, Option<&Vec<u8>>),
+        inside: Option<&OwnedFd>,
+        wanted: &FxHashSet<u64>,
         ahead: &mut Option<SocketTable>,
     ) -> Sockets {
-        let wanted: FxHashSet<u64> = members
-            .iter()
-            .flat_map(|draft| socket_inodes(draft))
-            .collect();
-        let inside = members
-            .iter()
-            .find_map(|draft| self.still_inside(draft.pid, netns));
         let is_own = netns.is_some() && netns == own;
         let is_ahead = is_own && ahead.is_some();
         let by_netlink = if !self.real {
@@ -87,22 +88,17 @@ impl Probe {
         } else if is_own {
             ahead
                 .take()
-                .or_else(|| SocketTable::by_netlink(Some(&wanted)).ok())
+                .or_else(|| SocketTable::by_netlink(Some(wanted)).ok())
         } else {
             inside
-                .as_ref()
                 .and_then(|base| files::open_file_at(base, c"ns/net").ok())
-                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), &wanted).ok())
+                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), wanted).ok())
         };
         let without_netlink = by_netlink.is_none();
-        let by_text = || {
-            inside
-                .as_ref()
-                .map(|base| SocketTable::by_text(base.as_fd(), &wanted))
-        };
+        let by_text = || inside.map(|base| SocketTable::by_text(base.as_fd(), wanted));
         let mut table = by_netlink.or_else(by_text).unwrap_or_default();
-        if let Some(inside) = &inside {
-            table.add_rare(inside.as_fd(), &wanted);
+        if let Some(inside) = inside {
+            table.add_rare(inside.as_fd(), wanted);
         }
         let is_less = without_netlink && (self.real || !table.complete);
         let gap = is_less.then(|| socket_gap(table.complete));
@@ -113,10 +109,20 @@ impl Probe {
         }
     }
 
-    fn describe_with(&self, draft: &mut Draft, sockets: &Sockets) {
-        let Some(table) = &mut draft.table else {
+    /// Fills in the sockets of one table that was read by itself.
+    pub(super) fn describe_alone(&self, pid: Pid, base: &OwnedFd, table: &mut Table) {
+        if table.sockets.is_empty() {
             return;
-        };
+        }
+        let netns = files::read_link(base, c"ns/net").ok();
+        let own = files::read_link(&self.proc, c"self/ns/net").ok();
+        let wanted = socket_inodes(table).collect();
+        let place = (netns.as_ref(), own.as_ref());
+        let sockets = self.socket_table(place, Some(base), &wanted, &mut None);
+        self.describe_with(pid, table, &sockets);
+    }
+
+    fn describe_with(&self, pid: Pid, table: &mut Table, sockets: &Sockets) {
         let mut borrower = None;
         for fd in &table.sockets {
             let Ok(at) = table.entries.binary_search_by_key(fd, |entry| entry.fd) else {
@@ -127,12 +133,12 @@ impl Probe {
             if sockets.table.describe(entry) {
                 continue;
             }
-            let protocol = self.protocol_name(draft.pid, *fd, id.ino);
+            let protocol = self.protocol_name(pid, *fd, id.ino);
             socket::describe_by_protocol(entry, protocol.as_deref(), sockets.table.complete);
             if !matches!(entry.class, Class::Tcp(TcpState::Unbound) | Class::Udp) {
                 continue;
             }
-            let borrower = borrower.get_or_insert_with(|| Borrower::new(draft.pid));
+            let borrower = borrower.get_or_insert_with(|| Borrower::new(pid));
             let address = borrower
                 .as_ref()
                 .and_then(|borrower| borrower.local_address(*fd, id.ino));
@@ -177,15 +183,12 @@ impl Sockets {
     }
 }
 
-fn socket_inodes(draft: &Draft) -> impl Iterator<Item = u64> {
-    let table = draft.table.iter();
-    table.flat_map(|table| {
-        table.sockets.iter().filter_map(|fd| {
-            let at = table
-                .entries
-                .binary_search_by_key(fd, |entry| entry.fd)
-                .ok()?;
-            table.entries[at].id.map(|id| id.ino)
-        })
+fn socket_inodes(table: &Table) -> impl Iterator<Item = u64> {
+    table.sockets.iter().filter_map(|fd| {
+        let at = table
+            .entries
+            .binary_search_by_key(fd, |entry| entry.fd)
+            .ok()?;
+        table.entries[at].id.map(|id| id.ino)
     })
 }

@@ -215,7 +215,8 @@ impl Probe {
         }
     }
 
-    fn describe_pidfds(&self, table: &mut Table) {
+    /// Fills in what the processes behind process handles are doing.
+    pub(super) fn describe_pidfds(&self, table: &mut Table) {
         let mut known: HashMap<Pid, Option<(bool, Text)>> = HashMap::new();
         for entry in &mut table.entries {
             let Detail::Pidfd(pidfd) = &mut entry.detail else {

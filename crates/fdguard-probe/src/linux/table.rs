@@ -1,24 +1,18 @@
-//! One process's descriptor table: each number looked at once, never two files in one record.
+//! One process's descriptor table: every number in it, looked at once.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fdguard_core::{Class, Fd, FdEntry};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use fdguard_core::{Fd, FdEntry};
 use rustix::io::Errno;
-use rustix::path::{Arg, DecInt};
 
-use super::classify::{self, FileStat};
 use super::epoll::Registrations;
 use super::files::{self, Listing};
-use super::mounts::{Mount, Mounts};
-use crate::parse::fdinfo::Fdinfo;
-use crate::parse::link::Link;
+use super::mounts::Mounts;
+use super::reader::{Reader, Seen};
 use crate::workers;
 
-/// A number can change hands between two reads; after this many tries it is reported as unstable.
-const TRIES: usize = 16;
 /// Below this a second thread costs more than it brings.
 const WORTH_A_THREAD: u64 = 512;
 const CHUNK: usize = 128;
@@ -81,15 +75,15 @@ impl Table {
 /// The open directories of one process's table.
 #[derive(Debug)]
 pub(super) struct TableDir {
-    fd: OwnedFd,
+    pub(super) fd: OwnedFd,
     /// Absent where fdinfo cannot be opened: then links are all there is.
-    fdinfo: Option<OwnedFd>,
+    pub(super) fdinfo: Option<OwnedFd>,
     /// Whether the numbers can be listed there.
     lists_fdinfo: bool,
     /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
-    own: Option<Arc<OwnedFd>>,
+    pub(super) own: Option<Arc<OwnedFd>>,
     /// Which mounts hold nothing but sockets, pipes or anonymous inodes.
-    mounts: Arc<Mounts>,
+    pub(super) mounts: Arc<Mounts>,
     /// When the table is our own: the numbers that are the probe's and not part of the answer.
     mine: Vec<Fd>,
 }
@@ -198,282 +192,4 @@ impl TableDir {
         }
         table
     }
-}
-
-/// The outcome of one look.
-enum Seen {
-    Entry(FdEntry),
-    Socket(FdEntry),
-    Epoll(FdEntry, Registrations1),
-    Gone,
-    Denied,
-    Unstable,
-    Trouble(Errno),
-}
-
-type Registrations1 = Vec<crate::parse::fdinfo::EpollTarget>;
-
-impl Seen {
-    fn failed(error: Errno) -> Self {
-        if files::is_denied(error) {
-            Self::Denied
-        } else if files::is_ours(error) {
-            Self::Trouble(error)
-        } else {
-            Self::Gone
-        }
-    }
-}
-
-/// Looks at descriptors one at a time, with buffers of its own.
-struct Reader<'a> {
-    dir: &'a TableDir,
-    info: Vec<u8>,
-    link: Vec<u8>,
-}
-
-impl<'a> Reader<'a> {
-    fn new(dir: &'a TableDir) -> Self {
-        Self {
-            dir,
-            info: vec![0; 4096],
-            link: vec![0; 4096 + 16],
-        }
-    }
-
-    fn look(&mut self, fd: Fd) -> Seen {
-        for _ in 0..TRIES {
-            match self.try_look(fd) {
-                Ok(Some(seen)) => return seen,
-                Ok(None) => {}
-                Err(error) => return Seen::failed(error),
-            }
-        }
-        Seen::Unstable
-    }
-
-    /// One try; `None` when the number changed hands in the middle of it.
-    fn try_look(&mut self, fd: Fd) -> Result<Option<Seen>, Errno> {
-        let mut info_bytes = std::mem::take(&mut self.info);
-        let result = match self.read_info(fd, &mut info_bytes) {
-            Ok(info) => self.by_info(fd, &info),
-            Err(error) => Err(error),
-        };
-        self.info = info_bytes;
-        result
-    }
-
-    fn read_info<'b>(&self, fd: Fd, buffer: &'b mut Vec<u8>) -> Result<Fdinfo<'b>, Errno> {
-        let Some(fdinfo) = &self.dir.fdinfo else {
-            return Ok(Fdinfo::default());
-        };
-        match files::read_into(fdinfo, DecInt::new(fd), buffer) {
-            Ok(bytes) => Ok(Fdinfo::parse(bytes)),
-            // A made-up tree may lack the file; on the real one the number is gone.
-            Err(Errno::NOENT) if self.dir.own.is_none() => Ok(Fdinfo::default()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn by_info(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<Seen>, Errno> {
-        match (info.mnt.and_then(|mnt| self.dir.mounts.kind(mnt)), info.ino) {
-            (Some(Mount::Sockets), Some(ino)) => {
-                return Ok(Some(Seen::Socket(classify::socket(fd, info, ino))));
-            }
-            (Some(Mount::Pipes), Some(ino)) => {
-                return Ok(Some(Seen::Entry(classify::pipe(fd, info, ino))));
-            }
-            (Some(Mount::Anonymous), _) => {
-                if let Some(class) = classify::anonymous_by_info(info) {
-                    return Ok(Some(anonymous(fd, info, class)));
-                }
-            }
-            _ => {}
-        }
-        self.by_link(fd, info)
-    }
-
-    fn by_link(&mut self, fd: Fd, info: &Fdinfo<'_>) -> Result<Option<Seen>, Errno> {
-        let mut buffer = std::mem::take(&mut self.link);
-        let seen = match self.by_name(fd, info, &mut buffer) {
-            Ok(None) => self.by_held(fd, info, &mut buffer),
-            seen => seen,
-        };
-        self.link = buffer;
-        seen
-    }
-
-    /// The cheap way for files on local file systems: the name in the link is looked up, and when it
-    /// names the very inode that fdinfo speaks of, all of it belongs together. `None` when it does not.
-    fn by_name(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<Seen>, Errno> {
-        if self.dir.own.is_none() || !info.mnt.is_some_and(|mnt| self.dir.mounts.is_local(mnt)) {
-            return Ok(None);
-        }
-        let length = rustix::fs::readlinkat_raw(&self.dir.fd, DecInt::new(fd), &mut *buffer)?;
-        let Link::Path {
-            path,
-            marked: false,
-        } = Link::parse(&buffer[..length])
-        else {
-            return Ok(None);
-        };
-        let Some(stat) = stat_path(path) else {
-            return Ok(None);
-        };
-        let same = Some(stat.ino) == info.ino && Some(stat.mnt) == info.mnt;
-        Ok(same.then(|| Seen::Entry(classify::path(fd, info, path, false, Some(&stat)))))
-    }
-
-    /// The sure way: held for a moment, the file cannot change under us, and its name and its inode are
-    /// one file's. `None` when it is not the one that fdinfo spoke of.
-    fn by_held(&self, fd: Fd, info: &Fdinfo<'_>, buffer: &mut [u8]) -> Result<Option<Seen>, Errno> {
-        let Some(own) = &self.dir.own else {
-            let length = rustix::fs::readlinkat_raw(&self.dir.fd, DecInt::new(fd), &mut *buffer)?;
-            return Ok(self.by_text(fd, info, &buffer[..length], None));
-        };
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let held = rustix::fs::openat(&self.dir.fd, DecInt::new(fd), flags, Mode::empty())?;
-        let length = rustix::fs::readlinkat_raw(own, DecInt::from_fd(&held), &mut *buffer)?;
-        Ok(self.by_text(fd, info, &buffer[..length], Some(&held)))
-    }
-
-    fn by_text(
-        &self,
-        fd: Fd,
-        info: &Fdinfo<'_>,
-        text: &[u8],
-        held: Option<&OwnedFd>,
-    ) -> Option<Seen> {
-        let same = |ino: u64| info.ino.is_none_or(|known| known == ino);
-        match Link::parse(text) {
-            Link::Socket(ino) if same(ino) => {
-                self.learn(info, Mount::Sockets);
-                Some(Seen::Socket(classify::socket(fd, info, ino)))
-            }
-            Link::Pipe(ino) if same(ino) => {
-                self.learn(info, Mount::Pipes);
-                Some(Seen::Entry(classify::pipe(fd, info, ino)))
-            }
-            Link::Anonymous(raw) => {
-                let class = classify::anonymous_class(raw);
-                if self.dir.fdinfo.is_some() && !classify::agrees(&class, info) {
-                    return None;
-                }
-                self.learn(info, Mount::Anonymous);
-                Some(anonymous(fd, info, class))
-            }
-            Link::Numbered { name, ino } if same(ino) => {
-                Some(Seen::Entry(classify::numbered(fd, info, name, text)))
-            }
-            Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
-            Link::Path { path, marked } => self.by_path(fd, info, text, (path, marked), held),
-            Link::Other(text) => Some(Seen::Entry(classify::other(fd, info, text))),
-        }
-    }
-
-    /// A path, cut off at the kernel's mark where it had one; `text` is the whole.
-    fn by_path(
-        &self,
-        fd: Fd,
-        info: &Fdinfo<'_>,
-        text: &[u8],
-        (path, marked): (&[u8], bool),
-        held: Option<&OwnedFd>,
-    ) -> Option<Seen> {
-        let stat = held.and_then(|held| stat_held(held.as_fd()));
-        if let (Some(held), Some(stat)) = (held, &stat)
-            && !self.is_same_file(info, held, stat)
-        {
-            return None;
-        }
-        // A living file with the mark: it lost this one of its names, or is named like that.
-        let literal =
-            marked && stat.is_some_and(|stat| stat.links > 0 && self.is_named(text, stat.ino));
-        let (path, marked) = if literal {
-            (text, false)
-        } else {
-            (path, marked)
-        };
-        let entry = if is_queue(path, held) {
-            classify::queue(fd, info, path, stat.as_ref())
-        } else {
-            classify::path(fd, info, path, marked, stat.as_ref())
-        };
-        Some(Seen::Entry(entry))
-    }
-
-    /// Whether a file of this name, mark and all, lies in the target's own file tree.
-    fn is_named(&self, text: &[u8], ino: u64) -> bool {
-        let path = [b"../root", text].concat();
-        rustix::fs::statat(&self.dir.fd, path, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| stat.st_ino == ino)
-    }
-
-    /// Whether fdinfo speaks of the file that we hold. Some file systems (overlay, FUSE) show one inode
-    /// number in fdinfo and another in stat: there our own fdinfo of the same file decides.
-    fn is_same_file(&self, info: &Fdinfo<'_>, held: &OwnedFd, stat: &FileStat) -> bool {
-        if info.ino.is_none_or(|ino| ino == stat.ino)
-            && info.mnt.is_none_or(|mnt| mnt == stat.mnt || stat.mnt == 0)
-        {
-            return true;
-        }
-        let Some(own) = &self.dir.own else {
-            return true;
-        };
-        let path = format!("../fdinfo/{}", files::number_of(held));
-        files::read(own, path).is_ok_and(|bytes| {
-            let mine = Fdinfo::parse(&bytes);
-            mine.ino == info.ino && mine.mnt == info.mnt
-        })
-    }
-
-    fn learn(&self, info: &Fdinfo<'_>, kind: Mount) {
-        if let (Some(mnt), Some(_)) = (info.mnt, info.ino) {
-            self.dir.mounts.learn(mnt, kind);
-        }
-    }
-}
-
-fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> Seen {
-    let is_epoll = class == Class::Eventpoll;
-    let entry = classify::anonymous(fd, info, class);
-    if is_epoll {
-        Seen::Epoll(entry, info.epoll_targets().collect())
-    } else {
-        Seen::Entry(entry)
-    }
-}
-
-/// Whether this is a POSIX message queue: a regular file by its mode, on a mount of the kernel's own, so
-/// that its path is the bare name.
-fn is_queue(path: &[u8], held: Option<&OwnedFd>) -> bool {
-    let bare = path.iter().filter(|byte| **byte == b'/').count() == 1;
-    bare && held.is_some_and(files::is_mqueue)
-}
-
-fn stat_held(held: BorrowedFd<'_>) -> Option<FileStat> {
-    stat(held, c"", AtFlags::EMPTY_PATH)
-}
-
-fn stat_path(path: &[u8]) -> Option<FileStat> {
-    stat(
-        rustix::fs::CWD,
-        path,
-        AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW,
-    )
-}
-
-/// Asks the kernel's caches only: a dead network file system must not hang us.
-fn stat(base: BorrowedFd<'_>, path: impl Arg, flags: AtFlags) -> Option<FileStat> {
-    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-    let stat = rustix::fs::statx(base, path, flags | AtFlags::STATX_DONT_SYNC, mask).ok()?;
-    let knows_mount = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    Some(FileStat {
-        mode: stat.stx_mode,
-        links: stat.stx_nlink,
-        ino: stat.stx_ino,
-        mnt: if knows_mount { stat.stx_mnt_id } else { 0 },
-        size: stat.stx_size,
-        rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
-    })
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use fdguard_core::{Fd, FdEntry, Pid};
 
 use super::table::TableDir;
-use super::{Probe, epoll, files, sqlite};
+use super::{Probe, files, sqlite};
 use crate::Error;
 use crate::parse::stat::Stat;
 
@@ -25,27 +25,27 @@ pub struct Tick {
 /// Watches the table of one process. An equal count can hide a swap: callers that must know ask for a
 /// listing now and then.
 #[derive(Debug)]
-pub struct Watcher {
+pub struct Watcher<'p> {
+    probe: &'p Probe,
     pid: Pid,
     base: OwnedFd,
     dir: TableDir,
-    real: bool,
     count: Option<u64>,
     numbers: Vec<Fd>,
 }
 
-impl Watcher {
+impl<'p> Watcher<'p> {
     /// Starts to watch; the first tick reports everything as opened.
-    pub fn new(probe: &Probe, pid: Pid) -> Result<Self, Error> {
+    pub fn new(probe: &'p Probe, pid: Pid) -> Result<Self, Error> {
         let base = probe.open_process(pid)?;
         let dir = probe
             .table_dir(pid, &base)
             .map_err(|error| Error::io(format!("descriptors of process {pid}"), error))?;
         Ok(Self {
+            probe,
             pid,
             base,
             dir,
-            real: probe.real,
             count: None,
             numbers: Vec::new(),
         })
@@ -59,7 +59,11 @@ impl Watcher {
 
     /// Looks: at the count, and when that changed at what is new.
     pub fn tick(&mut self) -> Result<Tick, Error> {
-        let count = if self.real { self.dir.count() } else { None };
+        let count = if self.probe.real {
+            self.dir.count()
+        } else {
+            None
+        };
         match count {
             Some(count) if self.count == Some(count) => Ok(Tick {
                 count,
@@ -90,9 +94,17 @@ impl Watcher {
             return Err(Error::Vanished(self.pid));
         }
         let unread = table.denied + table.unstable;
-        epoll::mark_ghosts(&mut table.entries, &table.epolls);
-        sqlite::classify(&mut table.entries, self.real.then(|| self.dir.as_fd()));
-        self.count = if self.real { self.dir.count() } else { None };
+        sqlite::classify(
+            &mut table.entries,
+            self.probe.real.then(|| self.dir.as_fd()),
+        );
+        self.probe.describe_alone(self.pid, &self.base, &mut table);
+        self.probe.describe_pidfds(&mut table);
+        self.count = if self.probe.real {
+            self.dir.count()
+        } else {
+            None
+        };
         self.numbers = numbers;
         let count = self.numbers.len() as u64 + unread;
         // The count may have moved since the listing: then the next tick must list again.

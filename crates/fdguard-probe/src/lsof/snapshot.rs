@@ -190,7 +190,7 @@ fn mark_ghosts(entries: &mut [FdEntry], unread: &[Fd]) {
                 // Beyond the cut the numbers of the table are not certain.
                 .filter(|fd| *fd < CUT_FROM && !open.contains(fd))
                 .collect();
-            epoll.ghosts = epoll.ghost_fds.len() as u64;
+            epoll.ghosts = Some(epoll.ghost_fds.len() as u64);
         }
     }
 }

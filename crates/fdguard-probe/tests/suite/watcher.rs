@@ -71,3 +71,48 @@ fn a_watch_on_nobody_is_an_error() {
     let error = Watcher::new(&probe, 4_194_303).unwrap_err();
     assert!(matches!(error, Error::NoSuchProcess(4_194_303)));
 }
+
+#[test]
+fn what_opens_later_is_told_as_well_as_by_a_snapshot() {
+    let mut victim = Victim::start("leaker");
+    let probe = Probe::new().unwrap();
+    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    watcher.tick().unwrap();
+    victim.tell("4 socket");
+    let tick = watcher.tick().unwrap();
+    let whole = super::look(victim.pid()).fds.unwrap();
+    assert_eq!(tick.opened.len(), 4);
+    for seen in &tick.opened {
+        let there = whole.iter().find(|entry| entry.fd == seen.fd).unwrap();
+        assert_eq!((&seen.class, &seen.target), (&there.class, &there.target));
+        assert_eq!(seen.detail, there.detail);
+    }
+    victim.finish();
+}
+
+#[test]
+fn a_part_of_a_table_makes_no_ghosts() {
+    let victim = Victim::start("everything");
+    let probe = Probe::new().unwrap();
+    let tick = Watcher::new(&probe, victim.pid()).unwrap().tick().unwrap();
+    let holdings = victim.holdings().iter();
+    for holding in holdings.filter(|held| held.class.as_deref() == Some("eventpoll")) {
+        let seen = tick.opened.iter().find(|entry| entry.fd == holding.fd);
+        let Some(fdguard_core::Detail::Eventpoll(epoll)) = seen.map(|entry| &entry.detail) else {
+            panic!("{holding:?}");
+        };
+        assert_eq!(epoll.ghosts, None, "not looked for, so not known");
+    }
+    // Everything else is told as by a snapshot.
+    for holding in victim.holdings() {
+        let seen = tick
+            .opened
+            .iter()
+            .find(|entry| entry.fd == holding.fd)
+            .unwrap();
+        if let Some(class) = &holding.class {
+            assert_eq!(&seen.class.to_string(), class, "{holding:?}");
+        }
+    }
+    victim.finish();
+}

@@ -43,9 +43,8 @@ fn by_kind(detail: &Detail) -> Vec<String> {
         }
         Detail::Eventpoll(epoll) => {
             notes.push(format!("watches {}", epoll.watching));
-            if epoll.ghosts > 0 {
-                notes.push(counted(epoll.ghosts, "ghost", "ghosts"));
-            }
+            let ghosts = epoll.ghosts.filter(|ghosts| *ghosts > 0);
+            notes.extend(ghosts.map(|ghosts| counted(ghosts, "ghost", "ghosts")));
         }
         Detail::Eventfd(eventfd) => {
             notes.extend(eventfd.count.map(|count| format!("count {count}")))
