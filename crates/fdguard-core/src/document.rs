@@ -33,10 +33,11 @@ pub struct SnapshotDocument<'a> {
     classes: Option<&'a [ClassCount]>,
     targets: Option<&'a [TargetCount]>,
     patterns: &'a [String],
-    fds: Option<&'a [FdEntry]>,
     lints: &'a [LintHit],
     host: &'a Ceilings,
     gaps: &'a [Gap],
+    /// Last: it is the longest, and who writes it piece by piece appends here.
+    fds: Option<&'a [FdEntry]>,
 }
 
 impl<'a> SnapshotDocument<'a> {
@@ -60,10 +61,19 @@ impl<'a> SnapshotDocument<'a> {
             classes: summary.classes.as_deref(),
             targets: summary.targets.as_deref(),
             patterns: &summary.patterns,
-            fds: snapshot.fds.as_deref(),
             lints: &summary.lints,
             host: &snapshot.host,
             gaps: &snapshot.gaps,
+            fds: snapshot.fds.as_deref(),
+        }
+    }
+
+    /// The same with an empty list of descriptors, to be filled in by who writes them.
+    #[must_use]
+    pub fn without_fds(snapshot: &'a Snapshot, summary: &'a Summary) -> Self {
+        Self {
+            fds: Some(&[]),
+            ..Self::new(snapshot, summary)
         }
     }
 }

@@ -23,6 +23,19 @@ pub fn emit_styled(
     Ok(())
 }
 
+/// Standard output without the standard library's search for line ends, which long lines pay for.
+struct PlainStdout;
+
+impl Write for PlainStdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Writes a result for programs by `write`: to `file` when one is given, else to stdout.
 pub fn emit(
     file: Option<&Path>,
@@ -30,7 +43,7 @@ pub fn emit(
 ) -> anyhow::Result<()> {
     match file {
         None => {
-            let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+            let mut out = BufWriter::with_capacity(1 << 16, PlainStdout);
             write(&mut out)?;
             out.flush()?;
             Ok(())

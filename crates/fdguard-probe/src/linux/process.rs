@@ -142,11 +142,11 @@ impl Probe {
     }
 
     /// Who is whose child: of the processes that were read, and by a look at each of the others.
-    pub(super) fn families(&self, read: &HashMap<Pid, &Process>) -> Families {
+    pub(super) fn families(&self, all: &[Pid], read: &HashMap<Pid, &Process>) -> Families {
         let mut families = Families::new();
         let mut buffer = Vec::new();
-        for pid in self.pids().unwrap_or_default() {
-            if let Some(process) = read.get(&pid) {
+        for pid in all {
+            if let Some(process) = read.get(pid) {
                 let child = (process.comm.clone(), false);
                 families
                     .entry(process.ppid.unwrap_or(0))

@@ -61,7 +61,8 @@ impl Probe {
         let mut host = super::ceilings::read(self.proc.as_fd());
         let mut holdings = None;
         if options.peers && draft.table.is_some() {
-            let found = self.walk_others(std::slice::from_ref(&draft), options.threads());
+            let all = self.pids().unwrap_or_default();
+            let found = self.walk_others(std::slice::from_ref(&draft), all, options.threads());
             finish_inotify(&draft, &found, &mut host);
             holdings = Some(found);
         }
@@ -91,11 +92,12 @@ impl Probe {
             .into_iter()
             .map(|draft| draft.map(|draft| good.push(draft)))
             .collect();
-        self.adopt_all(&mut good);
+        let all = self.pids().unwrap_or_default();
+        self.adopt_all(&mut good, &all);
         self.describe_sockets(&mut good, ahead);
         let holdings = options
             .peers
-            .then(|| self.walk_others(&good, options.threads()));
+            .then(|| self.walk_others(&good, all, options.threads()));
         let host = super::ceilings::read(self.proc.as_fd());
         workers::for_each(&mut good, 16, |draft| {
             self.complete(draft, holdings.as_ref())
@@ -111,12 +113,12 @@ impl Probe {
     }
 
     /// Gives every process its children, from what was read of the others already.
-    fn adopt_all(&self, drafts: &mut [Draft]) {
+    fn adopt_all(&self, drafts: &mut [Draft], all: &[Pid]) {
         let read = drafts
             .iter()
             .map(|draft| (draft.pid, &draft.basics.process))
             .collect();
-        let mut families = self.families(&read);
+        let mut families = self.families(all, &read);
         for draft in drafts {
             let children = families.remove(&draft.pid).unwrap_or_default();
             draft.basics.adopt(Some(children));
@@ -124,7 +126,7 @@ impl Probe {
     }
 
     /// Asks every process that was not read who holds what the read ones hold.
-    fn walk_others(&self, drafts: &[Draft], threads: usize) -> Holdings {
+    fn walk_others(&self, drafts: &[Draft], all: Vec<Pid>, threads: usize) -> Holdings {
         let read = || {
             drafts
                 .iter()
@@ -135,7 +137,7 @@ impl Probe {
             holdings.add_entries(draft.pid, &table.entries);
         }
         let known: HashSet<Pid> = read().map(|(draft, _)| draft.pid).collect();
-        let mut others = self.pids().unwrap_or_default();
+        let mut others = all;
         others.retain(|pid| !known.contains(pid) && self.holds_something(*pid));
         if !others.is_empty() {
             let mut interest = Interest::default();

@@ -154,11 +154,14 @@ impl TableDir {
         let parts = workers::run(if is_large { threads } else { 1 }, || {
             self.read_from(&listing)
         });
-        let mut table = Table::default();
+        let mut parts = parts.into_iter();
+        let mut table = parts.next().unwrap_or_else(|| Ok(Table::default()))?;
         for part in parts {
             table.absorb(part?);
         }
-        table.entries.sort_unstable_by_key(|entry| entry.fd);
+        if !table.entries.is_sorted_by_key(|entry| entry.fd) {
+            table.entries.sort_unstable_by_key(|entry| entry.fd);
+        }
         Ok(table)
     }
 
