@@ -63,7 +63,7 @@ pub fn collapse(target: &[u8]) -> Cow<'_, [u8]> {
             out.push(b'/');
         }
         push_component(&mut out, part, under_tmp);
-        under_tmp = matches!(part, b"tmp" | b"T" | b"shm") || (under_tmp && part.is_empty());
+        under_tmp = is_temporary_place(part, under_tmp);
     }
     if out == target {
         Cow::Borrowed(target)
@@ -72,7 +72,49 @@ pub fn collapse(target: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// The target with words of eight letters in temporary places collapsed, too; `None` where there are none.
+/// For telling whether a name that looks like a word is one of many random ones.
+#[must_use]
+pub fn with_words(target: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(target.len());
+    let mut found = false;
+    let mut under_tmp = false;
+    for (index, part) in target.split(|byte| *byte == b'/').enumerate() {
+        if index > 0 {
+            out.push(b'/');
+        }
+        let word = part
+            .len()
+            .checked_sub(8)
+            .map(|at| part.split_at(at))
+            .filter(|(prefix, tail)| {
+                under_tmp
+                    && matches!(prefix.last(), Some(b'-' | b'_' | b'.'))
+                    && tail.iter().all(u8::is_ascii_lowercase)
+            });
+        match word {
+            Some((prefix, _)) => {
+                found = true;
+                out.extend_from_slice(prefix);
+                push_star(&mut out);
+            }
+            None => out.extend_from_slice(part),
+        }
+        under_tmp = is_temporary_place(part, under_tmp);
+    }
+    found.then_some(out)
+}
+
+fn is_temporary_place(part: &[u8], under_tmp: bool) -> bool {
+    matches!(part, b"tmp" | b"T" | b"shm") || (under_tmp && part.is_empty())
+}
+
 fn push_component(out: &mut Vec<u8>, part: &[u8], under_tmp: bool) {
+    if let Some(prefix) = python_prefix(part).filter(|_| under_tmp) {
+        push_component(out, prefix, false);
+        push_star(out);
+        return;
+    }
     for (index, token) in tokens(part).enumerate() {
         let random = is_identifier(token) || (under_tmp && index > 0 && is_random_tail(token));
         if random || (under_tmp && is_temporary_name(token)) {
@@ -142,6 +184,16 @@ fn is_random_tail(token: &[u8]) -> bool {
     token.len() >= 6
         && token.iter().all(u8::is_ascii_alphanumeric)
         && (token.iter().any(u8::is_ascii_digit) || mixes_case(token))
+}
+
+/// What stands before the eight random characters of a name by Python's `tempfile`, which takes the
+/// underscore for one of them. Eight letters alone may be a word, and stay.
+fn python_prefix(part: &[u8]) -> Option<&[u8]> {
+    let (prefix, tail) = part.split_at_checked(part.len().checked_sub(8)?)?;
+    let random = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+    let is_random = tail.iter().all(random) && !tail.iter().all(u8::is_ascii_lowercase);
+    let is_set_off = prefix == b"tmp" || matches!(prefix.last(), Some(b'-' | b'.' | b'_'));
+    (is_random && is_set_off).then_some(if prefix == b"tmp" { b"" } else { prefix })
 }
 
 /// Python's `tmpab12_x9z` and Go's and Rust's `.tmpXYZ`: `tmp` with a random tail in one word.
@@ -218,7 +270,10 @@ mod tests {
                 "/run/*.sock",
             ),
             ("/tmp/tmpk3j2h1xq/out", "/tmp/*/out"),
-            ("/tmp/leakbench-a8fk2l_3/x", "/tmp/leakbench-*_*/x"),
+            ("/tmp/leakbench-a8fk2l_3/x", "/tmp/leakbench-*/x"),
+            ("/tmp/agent-_bumltqx/state.db", "/tmp/agent-*/state.db"),
+            ("/tmp/tmp3t_0ol9l/x", "/tmp/*/x"),
+            ("/tmp/agent-sessions/x", "/tmp/agent-sessions/x"),
             ("/tmp/.tmpR7xQwz/db", "/tmp/.*/db"),
             ("/tmp/#10010650", "/tmp/#*"),
             (

@@ -28,6 +28,8 @@ pub struct TargetCount {
     pub target: Text,
     /// The first of them as it is, uncollapsed.
     pub example: Text,
+    /// Whether all of them point at that very one.
+    pub same: bool,
     /// How many.
     pub count: u64,
 }
@@ -104,24 +106,44 @@ pub fn classes(fds: &[FdEntry]) -> Vec<ClassCount> {
 /// A class and a collapsed target.
 type Group<'a> = (&'a Class, Cow<'a, [u8]>);
 
+/// What is known of a group.
+struct Members<'a> {
+    count: u64,
+    example: &'a Text,
+    same: bool,
+}
+
+impl Members<'_> {
+    fn absorb(&mut self, other: &Self) {
+        self.count += other.count;
+        self.same &= other.same && self.example == other.example;
+    }
+}
+
 /// Counts collapsed targets per class, largest first, then by name.
 #[must_use]
 pub fn targets(fds: &[FdEntry]) -> Vec<TargetCount> {
-    let mut groups: HashMap<Group<'_>, (u64, &Text)> = HashMap::new();
+    let mut groups: HashMap<Group<'_>, Members<'_>> = HashMap::new();
     for entry in fds {
-        let collapsed = collapse::target(entry);
-        let group = groups
-            .entry((&entry.class, collapsed))
-            .or_insert((0, &entry.target));
-        group.0 += 1;
+        let one = Members {
+            count: 1,
+            example: &entry.target,
+            same: true,
+        };
+        groups
+            .entry((&entry.class, collapse::target(entry)))
+            .and_modify(|members| members.absorb(&one))
+            .or_insert(one);
     }
+    merge_words(&mut groups);
     let mut list: Vec<_> = groups
         .into_iter()
-        .map(|((class, target), (count, example))| TargetCount {
+        .map(|((class, target), members)| TargetCount {
             class: class.clone(),
             target: Text::from(&*target),
-            example: example.clone(),
-            count,
+            example: members.example.clone(),
+            same: members.same,
+            count: members.count,
         })
         .collect();
     list.sort_by(|a, b| {
@@ -131,4 +153,69 @@ pub fn targets(fds: &[FdEntry]) -> Vec<TargetCount> {
             .then_with(|| a.target.cmp(&b.target))
     });
     list
+}
+
+/// A random name of letters alone looks like a word. Where its siblings were collapsed, it is one of them.
+fn merge_words(groups: &mut HashMap<Group<'_>, Members<'_>>) {
+    let words: Vec<_> = groups
+        .keys()
+        .filter_map(|(class, target)| {
+            let starred = collapse::with_words(target)?;
+            let key = (*class, Cow::Owned(starred));
+            groups
+                .contains_key(&key)
+                .then(|| ((*class, target.clone()), key))
+        })
+        .collect();
+    for (word, siblings) in words {
+        if let (Some(one), Some(all)) = (groups.remove(&word), groups.get_mut(&siblings)) {
+            all.absorb(&one);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::targets;
+    use crate::Class;
+    use crate::testing::file;
+
+    #[test]
+    fn random_names_of_letters_alone_join_their_siblings() {
+        let paths = [
+            "/tmp/agent-a1b2c3d4/x",
+            "/tmp/agent-_bumltqx/x",
+            "/tmp/agent-xhsmmhwu/x",
+            "/tmp/agent-sessions/y",
+        ];
+        let fds: Vec<_> = paths
+            .iter()
+            .zip(3..)
+            .map(|(path, fd)| file(fd, Class::Regular, path))
+            .collect();
+        let found = targets(&fds);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|row| (row.target.as_str().unwrap(), row.count, row.same))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("/tmp/agent-*/x", 3, false),
+                ("/tmp/agent-sessions/y", 1, true)
+            ]
+        );
+    }
+
+    #[test]
+    fn many_descriptors_of_one_file_are_the_same() {
+        let fds = [
+            file(3, Class::SqliteDb, "/tmp/agent-41/db"),
+            file(4, Class::SqliteDb, "/tmp/agent-41/db"),
+        ];
+        let found = targets(&fds);
+        assert!(found[0].same);
+        assert_eq!(found[0].target.as_str(), Some("/tmp/agent-*/db"));
+        assert_eq!(found[0].example.as_str(), Some("/tmp/agent-41/db"));
+    }
 }

@@ -225,12 +225,8 @@ fn write_targets(
         .iter()
         .take(options.targets)
         .map(|row| {
-            // A single one is shown as it is: there is nothing to collapse it with.
-            let shown = if row.count == 1 {
-                &row.example
-            } else {
-                &row.target
-            };
+            // What is one and the same is shown as it is: there is nothing to collapse it with.
+            let shown = if row.same { &row.example } else { &row.target };
             vec![
                 format!("×{}", thousands(row.count)),
                 class_name(&row.class),
