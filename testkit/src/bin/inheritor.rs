@@ -3,7 +3,7 @@
 //! `{"closed": fd}`), so that only the child has the port.
 
 use std::env;
-use std::io;
+use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
@@ -13,6 +13,7 @@ use testkit::{Report, next_line, number};
 
 fn main() -> io::Result<()> {
     if env::args().nth(1).as_deref() == Some("stay") {
+        Report::say(&json!("here"))?;
         while next_line()?.is_some() {}
         return Ok(());
     }
@@ -24,12 +25,20 @@ fn main() -> io::Result<()> {
     let mut child = Command::new(env::current_exe()?)
         .arg("stay")
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()?;
     let stdin = child
         .stdin
         .take()
         .ok_or_else(|| io::Error::other("not a pipe"))?;
+    // A spawn returns before the kernel has closed what is to be closed at exec: the child itself must
+    // say that it runs.
+    let mut said = child
+        .stdout
+        .take()
+        .ok_or_else(|| io::Error::other("not a pipe"))?;
+    said.read_exact(&mut [0])?;
+    drop(said);
 
     let at = number(&listener);
     let mut report = Report::new()?;
