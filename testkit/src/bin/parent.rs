@@ -2,7 +2,7 @@
 //! many zombies (2). The line adds `children: [{pid, zombie}]`. Children end with us.
 
 use std::env;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
@@ -15,6 +15,7 @@ fn main() -> io::Result<()> {
     let first = args.next();
     match first.as_deref() {
         Some("stay") => {
+            Report::say(&json!("here"))?;
             while next_line()?.is_some() {}
             return Ok(());
         }
@@ -61,6 +62,16 @@ fn child(report: &mut Report, zombie: bool) -> io::Result<Child> {
             WaitId::Pid(pid),
             WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
         )?;
+    }
+    if let (Some(said), false) = (&mut child.stdout, zombie) {
+        // A spawn returns before the kernel has closed what is to be closed at exec, the other children's
+        // pipes among it: the child itself must say that it runs.
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            line.push(0);
+            let end = line.len() - 1;
+            said.read_exact(&mut line[end..])?;
+        }
     }
     let ends: [(Option<OwnedFd>, &str, u32); 3] = [
         (child.stdin.take().map(Into::into), "write", 0),
