@@ -73,6 +73,20 @@ pub fn run<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     })
 }
 
+/// Does something beside the main work, where `aside` is wanted and a thread can be had; what it brought
+/// comes first.
+pub fn beside<A: Send, R>(
+    aside: Option<impl FnOnce() -> A + Send>,
+    work: impl FnOnce() -> R,
+) -> (Option<A>, R) {
+    std::thread::scope(|scope| {
+        let thread =
+            aside.and_then(|aside| std::thread::Builder::new().spawn_scoped(scope, aside).ok());
+        let result = work();
+        (thread.and_then(|thread| thread.join().ok()), result)
+    })
+}
+
 /// Turns each item into something else, on several cores, in the order of the list.
 pub fn map<T: Sync, R: Send>(
     items: &[T],

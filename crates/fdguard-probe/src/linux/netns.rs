@@ -64,7 +64,8 @@ impl Probe {
             stat.is_ok_and(|stat| stat.st_size >= LARGE)
         };
         let netns = |who: String| files::read_link(&self.proc, format!("{who}/ns/net")).ok();
-        self.sizes && large() && netns(pid.to_string()) == netns("self".to_owned())
+        let ours = pid == std::process::id();
+        self.sizes && !ours && large() && netns(pid.to_string()) == netns("self".to_owned())
     }
 
     /// The directory of a process, if it still lives in this network namespace.

@@ -117,7 +117,7 @@ impl Probe {
     }
 
     /// The children of one process by its threads' own lists; absent on kernels without them.
-    pub(super) fn children(&self, pid: Pid) -> Option<Vec<Child>> {
+    pub(super) fn children(&self, pid: Pid, start_ticks: Option<u64>) -> Option<Vec<Child>> {
         let tasks = files::open_dir_at(&self.proc, format!("{pid}/task")).ok()?;
         let mut found = Vec::new();
         for task in files::numbers(tasks.as_fd()).ok()? {
@@ -132,7 +132,10 @@ impl Probe {
             let pids = words(&list).filter_map(decimal);
             found.extend(pids.filter_map(|child| self.name_and_state(child)));
         }
-        Some(found)
+        // Somebody else's children are no answer: the number may have been given away since.
+        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
+        let same = Stat::parse(&bytes)?.start_ticks;
+        (Some(same) == start_ticks).then_some(found)
     }
 
     fn name_and_state(&self, pid: u64) -> Option<Child> {

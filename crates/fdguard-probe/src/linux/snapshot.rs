@@ -49,15 +49,13 @@ impl Options {
 impl Probe {
     /// What one process holds.
     pub fn snapshot(&self, pid: Pid, options: Options) -> Result<Snapshot, Error> {
-        let (draft, ahead) = std::thread::scope(|scope| {
-            let asked = || SocketTable::by_netlink(None).ok();
-            let ahead = self.wants_sockets_ahead(pid).then(|| scope.spawn(asked));
-            let draft = self.draft(pid, options.threads());
-            (draft, ahead.and_then(|ahead| ahead.join().ok().flatten()))
-        });
+        let ahead = self.wants_sockets_ahead(pid).then_some(all_sockets);
+        let (ahead, draft) = workers::beside(ahead, || self.draft(pid, options.threads()));
         let mut draft = draft?;
-        draft.basics.adopt(self.children(pid));
-        self.describe_sockets(std::slice::from_mut(&mut draft), ahead);
+        draft
+            .basics
+            .adopt(self.children(pid, draft.basics.process.start_ticks));
+        self.describe_sockets(std::slice::from_mut(&mut draft), ahead.flatten());
         let mut host = super::ceilings::read(self.proc.as_fd());
         let mut holdings = None;
         if options.peers && draft.table.is_some() {
@@ -77,13 +75,9 @@ impl Probe {
             .iter()
             .position(|pid| self.real && *pid == std::process::id());
         let own = own.map(|at| (at, self.draft(pids[at], 1)));
-        let (mut drafts, ahead) = std::thread::scope(|scope| {
-            // Of many processes some will have sockets: asked for beside the reading, they cost no time.
-            let many = self.real && pids.len() >= MANY;
-            let ahead = many.then(|| scope.spawn(|| SocketTable::by_netlink(None).ok()));
-            let drafts = self.drafts(pids, options.threads());
-            (drafts, ahead.and_then(|ahead| ahead.join().ok().flatten()))
-        });
+        // Of many processes some will have sockets: asked for beside the reading, they cost no time.
+        let ahead = (self.real && pids.len() >= MANY).then_some(all_sockets);
+        let (ahead, mut drafts) = workers::beside(ahead, || self.drafts(pids, options.threads()));
         if let Some((at, draft)) = own {
             drafts[at] = draft;
         }
@@ -94,7 +88,7 @@ impl Probe {
             .collect();
         let all = self.pids().unwrap_or_default();
         self.adopt_all(&mut good, &all);
-        self.describe_sockets(&mut good, ahead);
+        self.describe_sockets(&mut good, ahead.flatten());
         let holdings = options
             .peers
             .then(|| self.walk_others(&good, all, options.threads()));
@@ -235,6 +229,11 @@ impl Probe {
             }
         }
     }
+}
+
+/// Every socket of our own network namespace.
+fn all_sockets() -> Option<SocketTable> {
+    SocketTable::by_netlink(None).ok()
 }
 
 /// Whose use of inotify matters: that of a single process which watches files.

@@ -13,6 +13,7 @@ use rustix::thread::LinkNameSpaceType;
 use super::files;
 use crate::parse::diag::{self, End, Table};
 use crate::parse::net::{self, InetKind, SocketRecord};
+use crate::workers;
 
 /// The sockets of one network namespace, as far as anybody asked for them.
 #[derive(Debug, Default)]
@@ -65,13 +66,13 @@ impl SocketTable {
         netns: BorrowedFd<'_>,
         wanted: &FxHashSet<u64>,
     ) -> Result<Self, Errno> {
-        std::thread::scope(|scope| {
-            let worker = scope.spawn(|| {
-                rustix::thread::move_into_link_name_space(netns, Some(LinkNameSpaceType::Network))?;
-                Self::by_netlink(Some(wanted))
-            });
-            worker.join().unwrap_or(Err(Errno::CANCELED))
-        })
+        let inside = || {
+            rustix::thread::move_into_link_name_space(netns, Some(LinkNameSpaceType::Network))?;
+            Self::by_netlink(Some(wanted))
+        };
+        workers::beside(Some(inside), || ())
+            .0
+            .unwrap_or(Err(Errno::AGAIN))
     }
 
     /// Reads the text tables under a process's directory: slower, without peers, but without privilege.
