@@ -78,3 +78,9 @@ pub(super) fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
     let what = "who holds the other end of some pipes and sockets";
     (open_question && count > 0).then(|| Gap::new(what, why, remedy))
 }
+
+pub(super) fn hidden_gap() -> Gap {
+    let why = "the proc file system is mounted with hidepid";
+    let remedy = "run as root, or in the group that its option gid= names";
+    Gap::new("processes of other users", why, remedy)
+}

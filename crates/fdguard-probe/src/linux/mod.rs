@@ -1,13 +1,15 @@
 //! The Linux probe.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fdguard_core::Pid;
+use fdguard_core::{Gap, Pid};
 use rustix::io::Errno;
 
 use crate::Error;
+use crate::parse::mountinfo;
 
 mod borrow;
 mod ceilings;
@@ -42,6 +44,8 @@ pub struct Probe {
     sizes: bool,
     /// Our own table, to ask about descriptors that we hold for a moment; absent on a made-up tree.
     own: Option<Arc<OwnedFd>>,
+    /// Whether processes of other users are not even listed: then absence proves nothing.
+    hides: bool,
     /// What was learned about mounts, shared by every look.
     mounts: Arc<mounts::Mounts>,
     /// Seconds from the epoch to boot.
@@ -69,7 +73,10 @@ impl Probe {
         let mountinfo = real
             .then(|| files::read(&proc, c"self/mountinfo").ok())
             .flatten();
-        let mounts = mounts::Mounts::of(&mountinfo.unwrap_or_default());
+        let mountinfo = mountinfo.unwrap_or_default();
+        let hides = !rustix::process::geteuid().is_root()
+            && mountinfo::hides_processes(&mountinfo, root.as_os_str().as_bytes());
+        let mounts = mounts::Mounts::of(&mountinfo);
         let sizes = own.as_ref().is_some_and(|own| files::size_of(own) > 0);
         Ok(Self {
             proc,
@@ -77,9 +84,16 @@ impl Probe {
             real,
             sizes,
             own,
+            hides,
             mounts: Arc::new(mounts),
             boot,
         })
+    }
+
+    /// The processes that are not even listed, where there are such.
+    #[must_use]
+    pub fn hidden(&self) -> Option<Gap> {
+        self.hides.then(gaps::hidden_gap)
     }
 
     /// The table of a process, with what is ours left out when it is our own.

@@ -93,6 +93,7 @@ impl Radar {
         if self.depth == Depth::Crowd {
             gaps.extend(crowd_gap(&rows));
         }
+        gaps.extend(probe.hidden());
         Ok(HostView {
             taken_at: Some(Timestamp::now()),
             rows,

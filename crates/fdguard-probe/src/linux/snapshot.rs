@@ -143,6 +143,8 @@ impl Probe {
                 holdings.absorb(self.walk(&others, &interest, threads));
             }
         }
+        // Whom we cannot even list may hold anything.
+        holdings.unread += u64::from(self.hides);
         holdings.sort();
         holdings
     }

@@ -128,7 +128,10 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
         Via::Proc => probe.snapshots(&pids, options),
         Via::Lsof => lsof(&pids)?,
     };
-    let (snapshots, gaps) = sort_out(results, all)?;
+    let (snapshots, mut gaps) = sort_out(results, all)?;
+    if all {
+        gaps.extend(probe.hidden());
+    }
     Ok(Looked {
         snapshots: summarized(snapshots),
         gaps,

@@ -101,6 +101,32 @@ impl AsNobody {
         }
     }
 
+    /// The same where `/proc` hides the processes of others, in namespaces of its own; `None` where
+    /// such a place cannot be made.
+    pub(crate) fn run_where_others_are_hidden(&self, args: &str) -> Option<Said> {
+        let script = format!(
+            "mount -t proc -o hidepid=2 proc /proc || exit 99
+             exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups {} {args}",
+            self.program.display()
+        );
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "sh",
+            "-c",
+            &script,
+        ]);
+        let output = command
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .output()
+            .ok()?;
+        (output.status.code() != Some(99)).then(|| Said::of(output))
+    }
+
     pub(crate) fn run(&self, args: &[&str]) -> Said {
         let mut command = run_as(NOBODY, Command::new(&self.program));
         command.args(args).current_dir("/").stdin(Stdio::null());

@@ -138,3 +138,22 @@ fn a_radar_snapshot_is_no_side_of_a_difference() {
     assert!(said.stderr.contains("hint: "), "{}", said.stderr);
     victim.finish();
 }
+
+#[test]
+fn processes_that_are_hidden_are_a_gap_and_not_absent() {
+    if !is_root() || !testkit::have("unshare") || !testkit::have("setpriv") {
+        return skip("needs root, unshare and setpriv");
+    }
+    let nobody = AsNobody::new();
+    for args in ["top --once --json", "snap --all --json"] {
+        let Some(said) = nobody.run_where_others_are_hidden(args) else {
+            return skip("no proc file system can be mounted here");
+        };
+        let document = said.good_json();
+        let gaps = document["gaps"].to_string();
+        assert!(
+            gaps.contains("hidepid") && gaps.contains("run as root"),
+            "{args}: {gaps}"
+        );
+    }
+}
