@@ -63,6 +63,10 @@ def holder(program, *words):
     finally:
         child.stdin.close()
         child.wait()
+        # In a pid namespace of our own we are who has to bury the orphans.
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
         shutil.rmtree(folder, ignore_errors=True)
 
 

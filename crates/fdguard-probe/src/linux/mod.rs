@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fdguard_core::{Gap, Pid};
 use rustix::io::Errno;
@@ -48,8 +48,8 @@ pub struct Probe {
     hides: bool,
     /// What was learned about mounts, shared by every look.
     mounts: Arc<mounts::Mounts>,
-    /// Seconds from the epoch to boot.
-    boot: Option<i64>,
+    /// Seconds from the epoch to boot, once somebody asked: the file it stands in is a long one.
+    boot: OnceLock<Option<i64>>,
 }
 
 impl Probe {
@@ -65,7 +65,6 @@ impl Probe {
             source: error.into(),
         })?;
         let real = files::is_procfs(&proc);
-        let boot = files::boot_time(&proc);
         let own = real
             .then(|| files::open_base_at(&proc, c"self/fd").ok())
             .flatten()
@@ -86,7 +85,7 @@ impl Probe {
             own,
             hides,
             mounts: Arc::new(mounts),
-            boot,
+            boot: OnceLock::new(),
         })
     }
 

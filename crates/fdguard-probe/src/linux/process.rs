@@ -109,8 +109,7 @@ impl Probe {
 
     pub(super) fn start_time(&self, ticks: u64) -> Option<Timestamp> {
         let ticks = i64::try_from(ticks).ok()?;
-        let milliseconds = self
-            .boot?
+        let milliseconds = (*self.boot.get_or_init(|| files::boot_time(&self.proc)))?
             .checked_mul(1000)?
             .checked_add(ticks.checked_mul(1000 / TICKS)?)?;
         Timestamp::from_millisecond(milliseconds).ok()

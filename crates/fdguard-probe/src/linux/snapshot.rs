@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 
 use fdguard_core::snapshot::Ceilings;
 use fdguard_core::{Class, Detail, Pid, Snapshot, Text};
+use rustix::fs::AtFlags;
 
 use super::Probe;
 use super::borrow::Borrower;
@@ -106,8 +107,15 @@ impl Probe {
             .collect()
     }
 
-    /// Gives every process its children, from what was read of the others already.
+    /// Gives every process its children: of most of the host from what was read of the others already, of
+    /// a few each by its own list.
     fn adopt_all(&self, drafts: &mut [Draft], all: &[Pid]) {
+        if drafts.len() * 2 < all.len() {
+            return workers::for_each(drafts, 8, |draft| {
+                let children = self.children(draft.pid, draft.basics.process.start_ticks);
+                draft.basics.adopt(children);
+            });
+        }
         let read = drafts
             .iter()
             .map(|draft| (draft.pid, &draft.basics.process))
@@ -151,10 +159,8 @@ impl Probe {
 
     /// Whether a process is worth a walk: kernel threads and zombies hold nothing.
     fn holds_something(&self, pid: Pid) -> bool {
-        !self.sizes
-            || self
-                .open_process(pid)
-                .is_ok_and(|base| self.count_of(&base) != Some(0))
+        let stat = || rustix::fs::statat(&self.proc, format!("{pid}/fd"), AtFlags::empty());
+        !self.sizes || stat().is_ok_and(|stat| stat.st_size > 0)
     }
 
     fn walk(&self, pids: &[Pid], interest: &Interest, threads: usize) -> Holdings {
