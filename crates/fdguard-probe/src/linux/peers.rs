@@ -274,9 +274,16 @@ impl Holdings {
     }
 }
 
-/// The first few holders, and how many are left out.
+/// The holders, ascending, and how many are left out. Where there are too many, each process is named
+/// once before any is named twice: who holds it matters more than how often.
 fn listed(holders: impl Iterator<Item = Holder>, total: usize) -> (Vec<Holder>, u64) {
-    let list: Vec<Holder> = holders.take(MOST_LISTED).collect();
+    let list: Vec<Holder> = if total <= MOST_LISTED {
+        holders.collect()
+    } else {
+        let mut last = None;
+        let first_of_each = |holder: &Holder| last.replace(holder.pid) != Some(holder.pid);
+        holders.filter(first_of_each).take(MOST_LISTED).collect()
+    };
     let more = total - list.len();
     (list, more as u64)
 }
@@ -307,4 +314,37 @@ fn end_of(mode: (bool, bool)) -> Option<PipeEnd> {
 fn watches(base: BorrowedFd<'_>, fd: Fd) -> u64 {
     let path = format!("fdinfo/{fd}");
     files::read(base, path).map_or(0, |bytes| Fdinfo::parse(&bytes).watches())
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::Holder;
+
+    use super::{MOST_LISTED, listed};
+
+    fn holder(pid: u32, fd: u32) -> Holder {
+        Holder {
+            pid,
+            fd,
+            writes: None,
+        }
+    }
+
+    #[test]
+    fn a_few_holders_are_all_listed() {
+        let few = [holder(7, 3), holder(7, 4), holder(9, 1)];
+        assert_eq!(listed(few.into_iter(), 3), (few.to_vec(), 0));
+    }
+
+    #[test]
+    fn of_many_holders_every_process_is_named_before_one_is_named_twice() {
+        let many = (0..50)
+            .map(|fd| holder(7, fd))
+            .chain([holder(9, 1), holder(12, 2)]);
+        let (list, more) = listed(many, 52);
+        assert_eq!(list, [holder(7, 0), holder(9, 1), holder(12, 2)]);
+        assert_eq!(more, 49);
+        let crowd = (0..100).map(|pid| holder(pid, 0));
+        assert_eq!(listed(crowd, 100).0.len(), MOST_LISTED);
+    }
 }
