@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::count::difference;
 use crate::{Class, Detail, Fd, FdEntry, Snapshot};
 
 /// The difference of two snapshots.
@@ -82,10 +83,6 @@ pub fn delta(before: &Snapshot, after: &Snapshot) -> Option<Delta> {
         changed,
         classes: class_deltas(old, new),
     })
-}
-
-fn difference(before: u64, after: u64) -> i64 {
-    i64::try_from(i128::from(after) - i128::from(before)).unwrap_or(i64::MAX)
 }
 
 /// Whether two records of one number are the same open thing. Files, sockets and pipes have an

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::ProcKey;
+use crate::count::{as_f64, difference};
 use crate::host::{HostRow, HostView};
 
 /// Two looks closer than this give no rate: one descriptor in 50 ms is not 1200 a minute.
@@ -134,7 +135,7 @@ impl Series {
     fn grown(&self) -> Option<Grown> {
         let latest = self.latest?;
         let since = latest.at.saturating_sub(self.first.at);
-        let delta = difference(latest.count, self.first.count);
+        let delta = difference(self.first.count, latest.count);
         #[expect(
             clippy::cast_precision_loss,
             reason = "counts of descriptors are far below 2^52"
@@ -156,19 +157,6 @@ impl Series {
             latest.at.saturating_sub(self.highest.at) > watched / 2
         })
     }
-}
-
-fn difference(now: u64, before: u64) -> i64 {
-    let size = i64::try_from(now.abs_diff(before)).unwrap_or(i64::MAX);
-    if now < before { -size } else { size }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of descriptors are far below 2^52"
-)]
-fn as_f64(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 pub mod class;
 pub mod collapse;
+pub mod count;
 pub mod delta;
 pub mod detail;
 pub mod document;

@@ -3,10 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Snapshot;
+use crate::count::as_f64;
 use crate::snapshot::Ceiling;
 
 /// The number that `select()` cannot name.
 pub const FD_SETSIZE: u64 = 1024;
+
+/// Above this share of a wall an operator should know, in percent.
+pub const WARNING_ABOVE: f64 = 70.0;
+/// From this share on new work is likelier to fail half-way than to finish, in percent.
+pub const CRITICAL_FROM: f64 = 90.0;
 
 /// One wall.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,11 +51,7 @@ pub fn percent(used: u64, at: u64) -> Option<f64> {
     if at == 0 {
         return None;
     }
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "counts of descriptors are far below 2^52"
-    )]
-    let share = used as f64 / at as f64;
+    let share = as_f64(used) / as_f64(at);
     Some((share * 1000.0).round() / 10.0)
 }
 

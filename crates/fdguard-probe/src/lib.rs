@@ -8,6 +8,7 @@ pub mod error;
 pub mod linux;
 pub mod lsof;
 pub mod parse;
+mod sqlite;
 pub mod workers;
 
 pub use error::Error;

@@ -3,11 +3,6 @@
 use super::{Lint, Severity, Suspicion};
 use crate::{Snapshot, wall};
 
-/// From above here an operator should know.
-const WARNING: f64 = 70.0;
-/// From here on new work is likelier to fail half-way than to finish.
-const CRITICAL: f64 = 90.0;
-
 pub(super) const LINT: Lint = Lint {
     id: "near-soft-limit",
     severity: Severity::Warning,
@@ -23,13 +18,14 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let Some((count, soft)) = snapshot.count.zip(snapshot.limits.soft) else {
         return Vec::new();
     };
-    let Some(share) = wall::percent(count, soft).filter(|share| *share > WARNING) else {
+    let Some(share) = wall::percent(count, soft).filter(|share| *share > wall::WARNING_ABOVE)
+    else {
         return Vec::new();
     };
     // A limit may have been lowered below what was open already.
     let left = soft.saturating_sub(count);
     let used = format!("{count} of {soft} descriptors are open ({share} %), {left} left");
-    vec![if share >= CRITICAL {
+    vec![if share >= wall::CRITICAL_FROM {
         let message = format!("{used}: critical, refuse new work");
         Suspicion::new(message, Vec::new()).at(Severity::Critical)
     } else {

@@ -206,8 +206,8 @@ fn fields(info: &Fdinfo<'_>) -> Fields {
     Fields { fields }
 }
 
-/// A `name:[inode]` that is neither socket nor pipe.
-pub(super) fn numbered(fd: Fd, info: &Fdinfo<'_>, name: &[u8], text: &[u8]) -> FdEntry {
+/// What has no class of its own, kept by its raw name: a `name:[inode]`, or the whole text.
+pub(super) fn other(fd: Fd, info: &Fdinfo<'_>, name: &[u8], text: &[u8]) -> FdEntry {
     let class = Class::Other(String::from_utf8_lossy(name).into());
     entry(
         fd,
@@ -323,18 +323,6 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
             }))
         }
     }
-}
-
-/// Whatever is left: kept by its raw text.
-pub(super) fn other(fd: Fd, info: &Fdinfo<'_>, text: &[u8]) -> FdEntry {
-    let class = Class::Other(String::from_utf8_lossy(text).into());
-    entry(
-        fd,
-        info,
-        class,
-        Text::from(text),
-        Detail::Fields(fields(info)),
-    )
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use super::gaps::{denied_gap, table_gaps};
 use super::process::Basics;
 use super::table::Table;
-use super::{Probe, epoll, files, sqlite};
-use crate::{Error, workers};
+use super::{Probe, epoll, files};
+use crate::{Error, sqlite, workers};
 
 /// A process that was read, before the rest of the system was asked about it.
 pub(super) struct Draft {

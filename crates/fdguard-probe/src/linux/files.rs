@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::{Errno, Result};
@@ -85,6 +86,18 @@ impl<'a> Listing<'a> {
         }
         Ok(())
     }
+}
+
+/// Replaces the list by the next names of a listing that several threads share; `false` at its end.
+pub(super) fn take_shared(
+    listing: &Mutex<Listing<'_>>,
+    most: usize,
+    list: &mut Vec<u32>,
+) -> Result<bool> {
+    list.clear();
+    let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
+    listing.take(most, list)?;
+    Ok(!list.is_empty())
 }
 
 /// A number as the kernel writes it: `007` is a name of something else.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use fdguard_core::{Gap, Pid};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::Error;
@@ -27,7 +28,6 @@ mod reader;
 mod rlimit;
 pub mod snapshot;
 mod socket;
-mod sqlite;
 mod table;
 pub mod watcher;
 
@@ -93,6 +93,11 @@ impl Probe {
     #[must_use]
     pub fn hidden(&self) -> Option<Gap> {
         self.hides.then(gaps::hidden_gap)
+    }
+
+    /// The directory of a table, from outside: its inode is the process's, its size the count.
+    fn table_stat(&self, pid: Pid) -> Result<rustix::fs::Stat, Errno> {
+        rustix::fs::statat(&self.proc, format!("{pid}/fd"), AtFlags::empty())
     }
 
     /// The table of a process, with what is ours left out when it is our own.

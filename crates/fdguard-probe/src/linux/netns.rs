@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 
 use fdguard_core::{Class, FdEntry, Gap, Pid, TcpState};
 use rustc_hash::FxHashSet;
-use rustix::fs::AtFlags;
 
 use super::borrow::Borrower;
 use super::draft::Draft;
@@ -59,10 +58,7 @@ impl Probe {
     /// Whether a process is large enough that its sockets are worth asking for ahead, and shares our
     /// network namespace.
     pub(super) fn wants_sockets_ahead(&self, pid: Pid) -> bool {
-        let large = || {
-            let stat = rustix::fs::statat(&self.proc, format!("{pid}/fd"), AtFlags::empty());
-            stat.is_ok_and(|stat| stat.st_size >= LARGE)
-        };
+        let large = || self.table_stat(pid).is_ok_and(|stat| stat.st_size >= LARGE);
         let netns = |who: String| files::read_link(&self.proc, format!("{who}/ns/net")).ok();
         let ours = pid == std::process::id();
         self.sizes && !ours && large() && netns(pid.to_string()) == netns("self".to_owned())

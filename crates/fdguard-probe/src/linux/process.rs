@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use fdguard_core::snapshot::{Cohort, Limits, Process};
 use fdguard_core::{Pid, Text};
 use jiff::Timestamp;
+use rustix::io::Errno;
+use rustix::path::Arg;
 
 use super::{Probe, files, rlimit};
 use crate::Error;
@@ -69,7 +71,9 @@ impl Probe {
         let status_bytes =
             files::read(base, c"status").map_err(|error| gone_or(pid, "status", error))?;
         let status = Status::parse(&status_bytes);
-        let limits = self.limits(pid, base);
+        let limits = self
+            .limits(pid, (base, c"limits"), &mut Vec::new())
+            .unwrap_or_default();
         let process = Process {
             pid,
             start_time: self.start_time(stat.start_ticks),
@@ -98,13 +102,18 @@ impl Probe {
         })
     }
 
-    /// By the system call where it is allowed, else by the text.
-    pub(super) fn limits(&self, pid: Pid, base: BorrowedFd<'_>) -> Limits {
+    /// By the system call where it is allowed, else by the text at this path.
+    pub(super) fn limits(
+        &self,
+        pid: Pid,
+        (base, path): (BorrowedFd<'_>, impl Arg),
+        buffer: &mut Vec<u8>,
+    ) -> Result<Limits, Errno> {
         let by_call = if self.real { rlimit::of(pid) } else { None };
-        by_call.unwrap_or_else(|| {
-            files::read(base, c"limits")
-                .map_or_else(|_| Limits::default(), |bytes| limits::open_files(&bytes))
-        })
+        match by_call {
+            Some(limits) => Ok(limits),
+            None => files::read_into(base, path, buffer).map(limits::open_files),
+        }
     }
 
     pub(super) fn start_time(&self, ticks: u64) -> Option<Timestamp> {
@@ -243,7 +252,8 @@ fn task_exists(tasks: BorrowedFd<'_>, task: u32) -> bool {
     .is_ok()
 }
 
-fn gone_or(pid: Pid, file: &str, error: rustix::io::Errno) -> Error {
+/// The error of a file of a process: the process is gone, or whatever the system said.
+pub(super) fn gone_or(pid: Pid, file: &str, error: Errno) -> Error {
     if files::is_gone(error) {
         Error::Vanished(pid)
     } else {

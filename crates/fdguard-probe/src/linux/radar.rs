@@ -3,18 +3,17 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use fdguard_core::host::{HostRow, HostView};
 use fdguard_core::{Gap, Pid, Text};
 use jiff::Timestamp;
-use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::files::Listing;
-use super::{Probe, ceilings, files, rlimit};
+use super::{Probe, ceilings, files};
 use crate::Error;
-use crate::parse::{limits, stat::Stat, status::Status};
+use crate::parse::{stat::Stat, status::Status};
 use crate::workers;
 
 /// Processes per grab of a worker.
@@ -112,11 +111,7 @@ impl Radar {
             let mut buffer = Vec::new();
             let mut pids = Vec::with_capacity(CHUNK);
             loop {
-                pids.clear();
-                let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
-                listing.take(CHUNK, &mut pids)?;
-                drop(listing);
-                if pids.is_empty() {
+                if !files::take_shared(&listing, CHUNK, &mut pids)? {
                     return Ok(part);
                 }
                 for pid in &pids {
@@ -188,13 +183,12 @@ impl Probe {
 
     /// Inode and size of the descriptor directory; on an old kernel the count takes a listing.
     fn count_by_size(&self, pid: Pid) -> Result<(u64, Option<u64>), Errno> {
-        let path = fd_path(pid);
-        let stat = rustix::fs::statat(&self.proc, &path[..], AtFlags::empty())?;
+        let stat = self.table_stat(pid)?;
         if self.sizes {
             return Ok((stat.st_ino, u64::try_from(stat.st_size).ok()));
         }
-        let listed =
-            files::open_dir_at(&self.proc, &path[..]).and_then(|dir| files::numbers(dir.as_fd()));
+        let listed = files::open_dir_at(&self.proc, format!("{pid}/fd"))
+            .and_then(|dir| files::numbers(dir.as_fd()));
         match listed {
             Ok(numbers) => Ok((stat.st_ino, Some(numbers.len() as u64))),
             Err(error) if files::is_ours(error) => Err(error),
@@ -236,21 +230,13 @@ impl Probe {
     }
 
     fn reread_limits(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
-        let by_call = if self.real { rlimit::of(row.pid) } else { None };
-        row.limits = match by_call {
-            Some(limits) => limits,
-            None => match files::read_into(&self.proc, format!("{}/limits", row.pid), buffer) {
-                Ok(bytes) => limits::open_files(bytes),
-                Err(error) if files::is_ours(error) => return Err(error),
-                Err(_) => row.limits,
-            },
+        let text = (self.proc.as_fd(), format!("{}/limits", row.pid));
+        row.limits = match self.limits(row.pid, text, buffer) {
+            Err(error) if files::is_ours(error) => return Err(error),
+            read => read.unwrap_or(row.limits),
         };
         Ok(())
     }
-}
-
-fn fd_path(pid: Pid) -> String {
-    format!("{pid}/fd")
 }
 
 fn crowd_gap(rows: &[HostRow]) -> Option<Gap> {

@@ -180,11 +180,11 @@ impl<'a> Reader<'a> {
                 Some(anonymous(fd, info, class))
             }
             Link::Numbered { name, ino } if same(ino) => {
-                Some(Seen::Entry(classify::numbered(fd, info, name, text)))
+                Some(Seen::Entry(classify::other(fd, info, name, text)))
             }
             Link::Socket(_) | Link::Pipe(_) | Link::Numbered { .. } => None,
             Link::Path { path, marked } => self.by_path(fd, info, text, (path, marked), held),
-            Link::Other(text) => Some(Seen::Entry(classify::other(fd, info, text))),
+            Link::Other(text) => Some(Seen::Entry(classify::other(fd, info, text, text))),
         }
     }
 

@@ -5,7 +5,6 @@ use std::os::fd::AsFd as _;
 
 use fdguard_core::snapshot::Ceilings;
 use fdguard_core::{Class, Detail, Pid, Snapshot, Text};
-use rustix::fs::AtFlags;
 
 use super::Probe;
 use super::borrow::Borrower;
@@ -159,8 +158,7 @@ impl Probe {
 
     /// Whether a process is worth a walk: kernel threads and zombies hold nothing.
     fn holds_something(&self, pid: Pid) -> bool {
-        let stat = || rustix::fs::statat(&self.proc, format!("{pid}/fd"), AtFlags::empty());
-        !self.sizes || stat().is_ok_and(|stat| stat.st_size > 0)
+        !self.sizes || self.table_stat(pid).is_ok_and(|stat| stat.st_size > 0)
     }
 
     fn walk(&self, pids: &[Pid], interest: &Interest, threads: usize) -> Holdings {

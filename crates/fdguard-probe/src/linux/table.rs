@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fdguard_core::{Fd, FdEntry};
 use rustix::io::Errno;
@@ -170,12 +170,7 @@ impl TableDir {
         let mut table = Table::default();
         let mut numbers = Vec::with_capacity(CHUNK);
         loop {
-            numbers.clear();
-            listing
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(CHUNK, &mut numbers)?;
-            if numbers.is_empty() {
+            if !files::take_shared(listing, CHUNK, &mut numbers)? {
                 return Ok(table);
             }
             for number in numbers.iter().filter(|number| !self.mine.contains(number)) {

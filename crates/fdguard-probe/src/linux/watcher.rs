@@ -4,10 +4,12 @@ use std::os::fd::OwnedFd;
 
 use fdguard_core::{Fd, FdEntry, Pid};
 
+use super::process::gone_or;
 use super::table::TableDir;
-use super::{Probe, files, sqlite};
+use super::{Probe, files};
 use crate::Error;
 use crate::parse::stat::Stat;
+use crate::sqlite;
 
 /// What one tick saw.
 #[derive(Debug, Default, PartialEq)]
@@ -59,12 +61,7 @@ impl<'p> Watcher<'p> {
 
     /// Looks: at the count, and when that changed at what is new.
     pub fn tick(&mut self) -> Result<Tick, Error> {
-        let count = if self.probe.real {
-            self.dir.count()
-        } else {
-            None
-        };
-        match count {
+        match self.counted() {
             Some(count) if self.count == Some(count) => Ok(Tick {
                 count,
                 ..Tick::default()
@@ -100,11 +97,7 @@ impl<'p> Watcher<'p> {
         );
         self.probe.describe_alone(self.pid, &self.base, &mut table);
         self.probe.describe_pidfds(&mut table);
-        self.count = if self.probe.real {
-            self.dir.count()
-        } else {
-            None
-        };
+        self.count = self.counted();
         self.numbers = numbers;
         let count = self.numbers.len() as u64 + unread;
         // The count may have moved since the listing: then the next tick must list again.
@@ -124,12 +117,13 @@ impl<'p> Watcher<'p> {
         Stat::parse(&bytes).is_none_or(|stat| stat.is_ending())
     }
 
+    /// The count without a listing, where the kernel tells it.
+    fn counted(&self) -> Option<u64> {
+        self.probe.real.then(|| self.dir.count()).flatten()
+    }
+
     fn lost(&self, error: rustix::io::Errno) -> Error {
-        if files::is_gone(error) {
-            Error::Vanished(self.pid)
-        } else {
-            Error::io(format!("descriptors of process {}", self.pid), error)
-        }
+        gone_or(self.pid, "descriptors", error)
     }
 }
 

@@ -6,7 +6,6 @@ mod anonymous;
 mod classify;
 mod snapshot;
 mod socket;
-mod sqlite;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

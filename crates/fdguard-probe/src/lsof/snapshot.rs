@@ -8,8 +8,8 @@ use fdguard_core::{Detail, Fd, FdEntry, Gap, Pid, Snapshot, Text, Tier};
 use jiff::Timestamp;
 
 use super::classify::{self, Setting};
-use super::sqlite;
 use crate::parse::lsof::{Column, ProcessSet, Set};
+use crate::sqlite;
 
 const REMEDY: &str = "use --via proc";
 
@@ -167,7 +167,7 @@ fn table(
         .iter()
         .map(|(fd, file)| classify::entry(*fd, file, setting))
         .collect();
-    sqlite::classify(&mut entries);
+    sqlite::classify(&mut entries, None);
     mark_ghosts(&mut entries, &rows.unread);
     gaps.extend(completed_gap(rows.completed));
     gaps.extend(lock_gap(rows));

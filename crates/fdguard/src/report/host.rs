@@ -14,11 +14,6 @@ mod table;
 pub use document::{HOST_SCHEMA, HostDocument, document};
 pub use table::{TableOptions, table};
 
-/// Above this share of a wall a process deserves a look.
-const WARNING_ABOVE: f64 = 70.0;
-/// From this share on it is about to fail.
-const CRITICAL_FROM: f64 = 90.0;
-
 /// How far the process has come on the way to its nearest wall, in percent.
 #[must_use]
 pub fn wall_share(row: &HostRow) -> Option<f64> {
@@ -30,8 +25,8 @@ pub fn wall_share(row: &HostRow) -> Option<f64> {
 #[must_use]
 pub fn severity(share: Option<f64>) -> Option<Severity> {
     match share? {
-        share if share >= CRITICAL_FROM => Some(Severity::Critical),
-        share if share > WARNING_ABOVE => Some(Severity::Warning),
+        share if share >= wall::CRITICAL_FROM => Some(Severity::Critical),
+        share if share > wall::WARNING_ABOVE => Some(Severity::Warning),
         _ => None,
     }
 }

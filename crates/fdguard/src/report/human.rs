@@ -179,8 +179,8 @@ fn wall_left(wall: &Wall) -> Option<String> {
         name => format!("{} to the {}", thousands(left), name.replace('-', " ")),
     };
     let painted = match wall.percent() {
-        Some(percent) if percent >= 70.0 => paint(style::share(percent), text),
-        _ => text,
+        Some(percent) => paint(style::share(percent), text),
+        None => text,
     };
     (own || near).then_some(painted)
 }

@@ -2,6 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use fdguard_core::lint::Severity;
+use fdguard_core::wall;
 
 /// Headings.
 pub const HEADING: Style = Style::new().bold();
@@ -29,9 +30,9 @@ pub fn severity(severity: Severity) -> (Style, &'static str) {
 /// The colour of a share of a limit, by the levels that everybody uses.
 #[must_use]
 pub fn share(percent: f64) -> Style {
-    if percent >= 90.0 {
+    if percent >= wall::CRITICAL_FROM {
         CRITICAL
-    } else if percent >= 70.0 {
+    } else if percent >= wall::WARNING_ABOVE {
         WARNING
     } else {
         Style::new()

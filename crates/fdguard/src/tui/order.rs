@@ -1,5 +1,6 @@
 //! What the list can be sorted by.
 
+use fdguard_core::count::as_f64;
 use fdguard_core::growth::Growth;
 use fdguard_core::host::HostRow;
 
@@ -84,14 +85,6 @@ impl Sort {
             (a, b) => a.or(b),
         }
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of descriptors are far below 2^52"
-)]
-fn as_f64(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ const EXTENSIONS: [&[u8]; 6] = [b".db", b".sqlite", b".sqlite3", b".db3", b".sdb
 const SIDES: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
 
 /// Renames the classes of SQLite files. `fd_dir` is the target's descriptor directory; without it
-/// (a made-up tree) names and neighbours decide alone.
-pub(super) fn classify(entries: &mut [FdEntry], fd_dir: Option<BorrowedFd<'_>>) {
+/// (a made-up tree, or what `lsof` told) names and neighbours decide alone.
+pub(crate) fn classify(entries: &mut [FdEntry], fd_dir: Option<BorrowedFd<'_>>) {
     let bases: HashSet<Vec<u8>> = entries
         .iter()
         .filter(|entry| is_file(entry))
