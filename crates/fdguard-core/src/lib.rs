@@ -18,6 +18,7 @@ pub mod gap;
 pub mod growth;
 pub mod host;
 pub mod id;
+pub mod judge;
 pub mod lint;
 pub mod pattern;
 pub mod slope;
@@ -26,6 +27,7 @@ pub mod summary;
 #[cfg(test)]
 mod testing;
 pub mod text;
+pub mod timeline;
 pub mod wall;
 
 pub use class::{Class, TcpState};
@@ -37,3 +39,4 @@ pub use id::{Fd, FileId, Pid, ProcKey};
 pub use snapshot::{Snapshot, Tier};
 pub use summary::Summary;
 pub use text::Text;
+pub use timeline::Timeline;

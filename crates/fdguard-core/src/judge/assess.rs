@@ -1,0 +1,258 @@
+//! The judgement of one track: does it leak, grow, or hold its level?
+//!
+//! A leak is what is opened again and again and stays. So the test is not on the count but on those that
+//! have grown old, and it asks: has their lower envelope risen by more than it ever fell, in many
+//! steps, all over the time, and does it go on until now? A pool or a cache that fills stops rising; a
+//! collector's saw-tooth falls as deep as it climbed; a tide never grows old.
+
+use serde::{Deserialize, Serialize};
+
+use super::envelope::Envelope;
+use super::shape::Shape;
+use crate::timeline::{Bucket, OLD, YOUNG};
+
+/// What is said of a process, a class or a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Not enough was seen.
+    #[default]
+    Unknown,
+    /// The same as at the beginning.
+    Stable,
+    /// It moves, but within bounds.
+    Bounded,
+    /// It rises, and whether that ends cannot be told yet.
+    Growing,
+    /// It rises, steadily, and what is opened stays.
+    Leaking,
+}
+
+/// A rise smaller than this proves nothing.
+const LEAST_RISE: u32 = 5;
+/// Fewer steps than this are a change, not a trend.
+const LEAST_STEPS: usize = 4;
+/// Looks below which nothing is said.
+const LEAST_LOOKS: usize = 4;
+/// Without a list nobody knows what stayed: the count must say it more clearly.
+const LEAST_RISE_BLIND: u32 = 10;
+
+/// The tail of a warm-up can look like a leak of a few.
+const LEAST_RISE_LATE: u32 = 8;
+
+/// One scale of one track, cut to the same length.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) times: Vec<f64>,
+    pub(super) all: Vec<Bucket>,
+    pub(super) young: Vec<Bucket>,
+    pub(super) old: Vec<Bucket>,
+    /// The most that was old before the window began.
+    pub(super) past_old: Option<u32>,
+    pub(super) past_young: Option<u32>,
+    /// Since when each descriptor that is open now is held, ascending; absent where nobody could list.
+    pub(super) births: Option<Vec<f64>>,
+    /// Buckets that are needed to call something a leak.
+    pub(super) least: usize,
+}
+
+/// What was found out about one window.
+#[derive(Clone, Debug)]
+pub(super) struct Assessment {
+    pub(super) verdict: Verdict,
+    pub(super) shape: Shape,
+    /// What stayed.
+    pub(super) rise: u32,
+    /// Seconds in which it did.
+    pub(super) span: f64,
+    /// Confidence in the verdict, 0 to 1.
+    pub(super) confidence: f64,
+    /// Points for the slope.
+    pub(super) points: Vec<(f64, f64)>,
+    pub(super) steps: usize,
+    /// How many of the same age were closed in that time.
+    pub(super) died: u32,
+}
+
+impl Window {
+    /// Judges it: as a whole, and the later half alone, because a warm-up may hide a leak.
+    pub(super) fn assess(&self) -> Assessment {
+        let length = self.times.len();
+        let whole = self.assess_from(0);
+        if whole.verdict == Verdict::Leaking || length < 64 || self.fades() {
+            return whole;
+        }
+        let half = self.assess_from(length / 2);
+        if half.verdict == Verdict::Leaking {
+            return half;
+        }
+        whole
+    }
+
+    /// Whether what is opened to stay gets less and less over the whole window.
+    fn fades(&self) -> bool {
+        self.deciding(0).is_some_and(|(series, start, _)| {
+            is_dying_away(Envelope::of(&self.times, series, start).quarters())
+        })
+    }
+
+    fn assess_from(&self, from: usize) -> Assessment {
+        let length = self.times.len() - from;
+        let all = Envelope::of(&self.times, &self.all, from);
+        let quiet = |verdict, shape| Assessment {
+            verdict,
+            shape,
+            rise: all.rise(),
+            span: all.span(),
+            confidence: 0.5,
+            points: all.points(),
+            steps: all.steps().len(),
+            died: all.died,
+        };
+        if length < LEAST_LOOKS {
+            return quiet(Verdict::Unknown, Shape::Unseen);
+        }
+        if let Some(proven) = self.proven(from) {
+            return proven;
+        }
+        if self.still_rises(from, &all) {
+            return quiet(Verdict::Growing, Shape::Rise);
+        }
+        let (verdict, shape) = Shape::of(&self.all[from..], &all);
+        quiet(verdict, shape)
+    }
+
+    /// The series to judge by, and where it begins to mean something: nothing that was opened during the
+    /// watch can be old before that.
+    fn deciding(&self, from: usize) -> Option<(&[Bucket], usize, Option<u32>)> {
+        let length = self.times.len() - from;
+        let (old, young) = (bucket_count(OLD), bucket_count(YOUNG));
+        if self.births.is_none() {
+            return (length >= self.least).then_some((&self.all[..], from, None));
+        }
+        let begun = |age: usize| from.max(age.min(self.times.len()));
+        if length >= 4 * old {
+            Some((&self.old, begun(old), self.past_old))
+        } else if length >= self.least {
+            Some((&self.young, begun(young), self.past_young))
+        } else {
+            None
+        }
+    }
+
+    fn proven(&self, from: usize) -> Option<Assessment> {
+        let (series, start, past) = self.deciding(from)?;
+        // What was as high before is no news, whatever the climb looks like.
+        let before = series[..from].iter().map(|bucket| bucket.max).max();
+        let past = past.max(before);
+        let envelope = Envelope::of(&self.times, series, start);
+        let rise = envelope.rise();
+        let least = match (&self.births, from) {
+            (None, _) => LEAST_RISE_BLIND,
+            (Some(_), 0) => LEAST_RISE,
+            (Some(_), _) => LEAST_RISE_LATE,
+        };
+        let steps = envelope.steps();
+        // Where descriptors of this age come and go, their number wanders by chance alone.
+        let chance = 3.0 * f64::from(2 * envelope.died).sqrt();
+        let is_clear = rise >= least && f64::from(rise) >= chance;
+        let is_new = past.is_none_or(|past| envelope.end > past);
+        if !is_clear || !is_new || steps.len() < LEAST_STEPS {
+            return None;
+        }
+        let quarters = envelope.quarters();
+        let is_spread = quarters.iter().filter(|rise| **rise > 0).count() >= 3
+            && quarters[3] > 0
+            && 4 * (quarters[2] + quarters[3]) >= rise;
+        if !is_spread || is_dying_away(quarters) || !self.goes_on(&envelope, from) {
+            return None;
+        }
+        Some(Assessment {
+            verdict: Verdict::Leaking,
+            shape: Shape::Drip,
+            rise,
+            span: envelope.span(),
+            confidence: confidence(rise, &envelope, steps.len(), self.births.is_some()),
+            points: envelope.points(),
+            steps: steps.len(),
+            died: envelope.died,
+        })
+    }
+
+    /// Whether it has not stopped: neither the envelope of the old, nor that of the young, nor the
+    /// births of those that are still there have been silent for longer than they used to be.
+    fn goes_on(&self, envelope: &Envelope, from: usize) -> bool {
+        let patience = patience(envelope);
+        let young = Envelope::of(&self.times, &self.young, from.max(bucket_count(YOUNG)));
+        let now = self.times.last().copied().unwrap_or(0.0);
+        let births = self.births.as_ref();
+        let last_birth = births.map(|births| births.last().map_or(f64::INFINITY, |at| now - at));
+        envelope.silence() <= patience
+            && (births.is_none() || young.silence() <= patience.max(self::patience(&young)))
+            && last_birth.is_none_or(|silence| silence <= patience)
+    }
+
+    /// Whether the count itself goes up, clearly and until now, without proof that what is opened stays.
+    fn still_rises(&self, from: usize, all: &Envelope) -> bool {
+        let rise = all.rise();
+        let quarters = all.quarters();
+        let is_clear = rise >= LEAST_RISE + all.fall && all.steps().len() >= LEAST_STEPS;
+        let fades = is_dying_away(quarters) && 7 * quarters[3] <= rise;
+        let now = self.times.last().copied().unwrap_or(0.0);
+        let last_birth = self.births.as_ref().and_then(|births| births.last());
+        let patience = patience(all).min(all.span() * 0.2);
+        let is_alive = last_birth.is_none_or(|at| now - at <= patience);
+        is_clear
+            && self.young_rise(from)
+            && !fades
+            && is_alive
+            && quarters[3] > 0
+            && all.silence() <= patience
+    }
+    /// Whether those that are no longer new have become more until now. In a short watch nobody is old.
+    fn young_rise(&self, from: usize) -> bool {
+        let age = bucket_count(YOUNG);
+        if self.births.is_none() || self.times.len() < from + 4 * age {
+            return true;
+        }
+        let young = Envelope::of(&self.times, &self.young, from.max(age));
+        young.quarters()[3] > 0 && young.silence() <= patience(&young)
+    }
+}
+
+/// How long a silence says nothing yet: some of the usual gaps between two steps, or a pause such as
+/// there was before.
+fn patience(envelope: &Envelope) -> f64 {
+    let steps = envelope.steps();
+    let span = envelope.span();
+    let usual = span / (steps.len().max(1) as f64);
+    let longest = steps
+        .windows(2)
+        .map(|pair| pair[1].at - pair[0].at)
+        .fold(0.0, f64::max);
+    // What was taken off the end took its time to rise.
+    let taken = f64::from(envelope.fall) * span / f64::from(envelope.rise().max(1));
+    (3.5 * usual + taken)
+        .max(0.15 * span)
+        .max((1.5 * longest).min(0.3 * span))
+}
+
+/// Whether the rise gets smaller from quarter to quarter, as when a cache meets fewer and fewer new keys.
+/// A warm-up before a leak does not: there the later quarters are alike.
+fn is_dying_away(quarters: [u32; 4]) -> bool {
+    let [first, second, third, fourth] = quarters;
+    10 * first >= 13 * second && third + fourth <= second && fourth <= third.max(1)
+}
+
+fn confidence(rise: u32, envelope: &Envelope, steps: usize, listed: bool) -> f64 {
+    let clear = f64::from(rise) / 20.0;
+    let often = steps as f64 / 12.0;
+    let stays = f64::from(rise) / f64::from(rise + envelope.died);
+    let sum = clear.min(1.0) + often.min(1.0) + stays;
+    let most = if listed { 0.99 } else { 0.8 };
+    (0.5 + sum / 6.0).min(most)
+}
+
+fn bucket_count(age: u64) -> usize {
+    usize::try_from(age).unwrap_or(usize::MAX)
+}

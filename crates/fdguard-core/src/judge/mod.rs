@@ -1,0 +1,147 @@
+//! The judgement of a timeline: which of its tracks leak, and how fast.
+
+mod assess;
+mod envelope;
+mod shape;
+
+pub use assess::Verdict;
+pub use shape::Shape;
+
+use assess::{Assessment, Window};
+
+use crate::slope::{self, Slope};
+use crate::timeline::{RINGS, Series, Timeline, Track};
+
+/// What is said of one track.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// The group of the timeline that it is of; absent for all descriptors together.
+    pub group: Option<usize>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The form it has.
+    pub shape: Shape,
+    /// By how much it rose for good.
+    pub rise: u64,
+    /// In how many seconds.
+    pub span: f64,
+    /// How many of the same age were closed in that time.
+    pub died: u64,
+    /// In how many steps.
+    pub steps: usize,
+    /// How fast it rises, with a range; absent where it does not.
+    pub slope: Option<Slope>,
+    /// Confidence in the verdict, 0 to 1.
+    pub confidence: f64,
+}
+
+/// Judges every track of a timeline: first everything together, then each group.
+#[must_use]
+pub fn judge(timeline: &Timeline) -> Vec<Judgement> {
+    let births = births_by_group(timeline);
+    let everything = judge_track(timeline, timeline.total(), births.all);
+    let groups = timeline.groups().map(|(index, group)| {
+        let births = births.groups.get(index).cloned().unwrap_or_default();
+        let births = timeline.is_listed().then_some(births);
+        Judgement {
+            group: Some(index),
+            ..judge_track(timeline, &group.track, births)
+        }
+    });
+    std::iter::once(everything).chain(groups).collect()
+}
+
+struct Births {
+    all: Option<Vec<f64>>,
+    groups: Vec<Vec<f64>>,
+}
+
+/// When the descriptors that are open now were opened, ascending.
+fn births_by_group(timeline: &Timeline) -> Births {
+    let mut groups: Vec<Vec<f64>> = vec![Vec::new(); timeline.groups().count()];
+    let mut all = Vec::new();
+    for (_, held) in timeline.live().iter() {
+        let Some(since) = held.since else { continue };
+        all.push(since);
+        for group in held.groups() {
+            groups[group].push(since);
+        }
+    }
+    for births in groups.iter_mut().chain([&mut all]) {
+        births.sort_unstable_by(f64::total_cmp);
+    }
+    Births {
+        all: timeline.is_listed().then_some(all),
+        groups,
+    }
+}
+
+/// The gravest judgement of all scales of time; among equals the finest scale.
+fn judge_track(timeline: &Timeline, track: &Track, births: Option<Vec<f64>>) -> Judgement {
+    let mut worst: Option<Assessment> = None;
+    for ring in 0..RINGS {
+        let times = timeline.grid().ends(ring);
+        // A coarser ring that holds no more than the finer one says nothing new.
+        if ring > 0 && times.len() < 16 {
+            break;
+        }
+        let window = window(track, ring, times, births.clone());
+        let found = window.assess();
+        if worst
+            .as_ref()
+            .is_none_or(|worst| found.verdict > worst.verdict)
+        {
+            worst = Some(found);
+        }
+    }
+    judgement(worst)
+}
+
+fn window(track: &Track, ring: usize, times: Vec<f64>, births: Option<Vec<f64>>) -> Window {
+    // In the finest ring a bucket is a single look, and every start of a program is a rise.
+    let least = if ring == 0 { 32 } else { 16 };
+    let ring = track.ring(ring);
+    let length = times.len();
+    let padded = |series: &Series| series.padded(length);
+    Window {
+        all: padded(&ring.all),
+        young: padded(&ring.young),
+        old: padded(&ring.old),
+        past_old: ring.old.past_max,
+        past_young: ring.young.past_max,
+        times,
+        births,
+        least,
+    }
+}
+
+fn judgement(found: Option<Assessment>) -> Judgement {
+    let Some(found) = found else {
+        return Judgement {
+            group: None,
+            verdict: Verdict::Unknown,
+            shape: Shape::Unseen,
+            rise: 0,
+            span: 0.0,
+            died: 0,
+            steps: 0,
+            slope: None,
+            confidence: 0.0,
+        };
+    };
+    let rises = found.verdict >= Verdict::Growing;
+    Judgement {
+        group: None,
+        verdict: found.verdict,
+        shape: found.shape,
+        rise: found.rise.into(),
+        span: found.span,
+        died: found.died.into(),
+        steps: found.steps,
+        slope: rises.then(|| slope::theil_sen(&found.points)).flatten(),
+        confidence: found.confidence,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! What a series that does not leak looks like, in words.
+
+use serde::{Deserialize, Serialize};
+
+use super::assess::Verdict;
+use super::envelope::Envelope;
+use crate::timeline::Bucket;
+
+/// The form of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Too little was seen.
+    Unseen,
+    /// As it was.
+    Flat,
+    /// Rose and has been level since: a pool, a cache at its cap, a warm-up.
+    Plateau,
+    /// Rises less and less.
+    Fading,
+    /// Rose in one go.
+    Step,
+    /// Rose and came back.
+    Burst,
+    /// Rises and falls, again and again.
+    SawTooth,
+    /// Goes up and down around a level.
+    Churn,
+    /// Went down.
+    Fall,
+    /// Rises, for how long nobody knows.
+    Rise,
+    /// Rises steadily by what is never closed.
+    Drip,
+}
+
+impl Shape {
+    /// Names what is neither leaking nor growing.
+    pub(super) fn of(all: &[Bucket], envelope: &Envelope) -> (Verdict, Self) {
+        let low = all.iter().map(|bucket| bucket.min).min().unwrap_or(0);
+        let high = all.iter().map(|bucket| bucket.max).max().unwrap_or(0);
+        let range = high - low;
+        if range <= 2.max(high / 20) {
+            return (Verdict::Stable, Self::Flat);
+        }
+        let first = all.first().map_or(0, |bucket| bucket.min);
+        let last = all.last().map_or(0, |bucket| bucket.max);
+        let rise = envelope.rise();
+        let shape = if 2 * rise >= range {
+            risen(envelope)
+        } else if falls(all, range) >= 2 {
+            Self::SawTooth
+        } else if last + range / 2 < first {
+            Self::Fall
+        } else if stays_within(all, first, range) {
+            Self::Burst
+        } else {
+            Self::Churn
+        };
+        (Verdict::Bounded, shape)
+    }
+
+    /// A short phrase for people.
+    #[must_use]
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Unseen => "too few looks to tell",
+            Self::Flat => "level",
+            Self::Plateau => {
+                "rose and has been level since, as a pool or a cache does that is full"
+            }
+            Self::Fading => "rises less and less, as a warm-up does",
+            Self::Step => "rose in one step and has been level since",
+            Self::Burst => "rose and came back, as a burst of work does",
+            Self::SawTooth => "rises and falls again and again, as with a garbage collector",
+            Self::Churn => "goes up and down around a level",
+            Self::Fall => "went down",
+            Self::Rise => "rises; too early to say whether it ends",
+            Self::Drip => "rises steadily by descriptors that are never closed",
+        }
+    }
+}
+
+fn risen(envelope: &Envelope) -> Shape {
+    let steps = envelope.steps();
+    let largest = steps.iter().map(|step| step.by).max().unwrap_or(0);
+    let [first, second, third, fourth] = envelope.quarters();
+    if 10 * largest >= 8 * envelope.rise() {
+        Shape::Step
+    } else if fourth > 0 && fourth < third.max(second).max(first) {
+        Shape::Fading
+    } else {
+        Shape::Plateau
+    }
+}
+
+/// How often it fell by half of its range.
+fn falls(all: &[Bucket], range: u32) -> usize {
+    let (mut falls, mut height) = (0, 0);
+    for bucket in all {
+        if height >= bucket.min + range.div_ceil(2) {
+            falls += 1;
+            height = bucket.min;
+        }
+        height = height.max(bucket.max);
+    }
+    falls
+}
+
+/// Whether the first and the last part are at one level, and the height lies between.
+fn stays_within(all: &[Bucket], first: u32, range: u32) -> bool {
+    let last = all.last().map_or(0, |bucket| bucket.min);
+    last.abs_diff(first) * 4 <= range
+}

@@ -1,0 +1,254 @@
+//! What a process held over time, bounded in memory for weeks of watching.
+//!
+//! A [`Timeline`] takes in one [`Look`] after the other and keeps, for everything, for each family of
+//! classes and for each target, how many descriptors there were and how many of them had grown old.
+//! What it means is said by [`judge`](crate::judge).
+
+mod grid;
+mod groups;
+mod held;
+mod look;
+mod track;
+
+pub use grid::{BUCKETS, Grid, OLD, RINGS, YOUNG};
+pub use groups::{Group, GroupKey};
+pub use held::{Held, Live};
+pub use look::{Change, Family, Look, Sighting};
+pub use track::{Bucket, Ring, Series, Track};
+
+use groups::Groups;
+use held::Place;
+
+use crate::snapshot::{Ceilings, Limits};
+use crate::{Class, Fd};
+
+/// Everything remembered of one process, from its first look on.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    grid: Grid,
+    total: Track,
+    groups: Groups,
+    live: Live,
+    first: Option<u64>,
+    last: Option<u64>,
+    at: f64,
+    began: Option<f64>,
+    listed: bool,
+    listings: u64,
+    limits: Limits,
+    host: Ceilings,
+    families: Option<(Family, Family)>,
+}
+
+impl Timeline {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in one look.
+    pub fn observe(&mut self, look: &Look) {
+        self.began.get_or_insert(look.at);
+        self.at = look.at;
+        let rolled = self.grid.tick(look.at);
+        let tick = self.grid.ticks();
+        self.note_surroundings(look);
+        if let Some(change) = &look.table {
+            self.apply(change, look.at);
+        }
+        let (total, groups) = (&mut self.total, &mut self.groups);
+        self.live.grow(tick, |held, level| {
+            total.reach(level);
+            groups.reach(held, level);
+        });
+        // Without a list the count is all there is.
+        if !self.listed
+            && let Some(count) = look.count
+        {
+            self.total.set(count);
+        }
+        self.total.sample(&rolled, tick);
+        self.groups.sample(&rolled, tick);
+    }
+
+    fn note_surroundings(&mut self, look: &Look) {
+        if look.count.is_some() {
+            self.last = look.count;
+            self.first = self.first.or(look.count);
+        }
+        self.limits = look.limits.unwrap_or(self.limits);
+        self.host = look.host.unwrap_or(self.host);
+        if let Some(family) = look.family {
+            let first = self.families.map_or(family, |(first, _)| first);
+            self.families = Some((first, family));
+        }
+    }
+
+    fn apply(&mut self, change: &Change, at: f64) {
+        for fd in &change.closed {
+            self.close(*fd);
+        }
+        let tick = self.grid.ticks();
+        // The first list shows what was there before: nobody knows since when.
+        let born = self.listed.then_some((tick, at));
+        for sighting in &change.opened {
+            self.close(sighting.fd);
+            self.open(sighting, born);
+        }
+        for sighting in &change.changed {
+            self.rename(sighting);
+        }
+        self.listed = true;
+        self.listings += 1;
+    }
+
+    fn open(&mut self, sighting: &Sighting, born: Option<(u64, f64)>) {
+        let place = self
+            .groups
+            .place(&sighting.class, sighting.group(), self.grid.ticks());
+        let what = (sighting.fd, sighting.class.clone(), sighting.target.clone());
+        let level = self.live.open(what, place, born);
+        for level in 0..=level {
+            self.total.reach(level);
+            self.groups.reach_at(place, level);
+        }
+    }
+
+    fn close(&mut self, fd: Fd) {
+        if let Some(held) = self.live.close(fd) {
+            self.total.lose(held.level);
+            self.groups.lose(&held);
+        }
+    }
+
+    /// The same descriptor looks different now. It stays in its cohort, unless it is so young that it
+    /// may have been seen half-made: a socket before it was connected, a file before it was named.
+    fn rename(&mut self, sighting: &Sighting) {
+        let tick = self.grid.ticks();
+        let Some(held) = self.live.get_mut(sighting.fd) else {
+            return self.open(sighting, Some((tick, self.at)));
+        };
+        held.class = sighting.class.clone();
+        held.target = sighting.target.clone();
+        if held.level == 0 {
+            let old = Place {
+                family: held.family,
+                group: held.group,
+            };
+            let new = self.groups.place(&sighting.class, sighting.group(), tick);
+            (held.family, held.group) = (new.family, new.group);
+            self.groups.release(old, 0);
+            self.groups.reach_at(new, 0);
+        }
+    }
+
+    /// The time axis.
+    #[must_use]
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// All descriptors together.
+    #[must_use]
+    pub fn total(&self) -> &Track {
+        &self.total
+    }
+
+    /// The descriptors that are open now.
+    #[must_use]
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// Families of classes, and targets within them.
+    pub fn groups(&self) -> impl Iterator<Item = (usize, &Group)> {
+        self.groups.iter()
+    }
+
+    /// The live descriptors of a group.
+    pub fn members(&self, group: usize) -> impl Iterator<Item = (Fd, &Held)> {
+        self.live
+            .iter()
+            .filter(move |(_, held)| held.family == group || held.group == Some(group))
+    }
+
+    /// Looks so far.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.grid.ticks()
+    }
+
+    /// Looks that listed the table.
+    #[must_use]
+    pub fn listings(&self) -> u64 {
+        self.listings
+    }
+
+    /// Whether the descriptors themselves were ever seen.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// The count at the first look that knew it.
+    #[must_use]
+    pub fn baseline(&self) -> Option<u64> {
+        self.first
+    }
+
+    /// The count at the latest look that knew it.
+    #[must_use]
+    pub fn count(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// The time of the latest look, in seconds.
+    #[must_use]
+    pub fn now(&self) -> f64 {
+        self.at
+    }
+
+    /// Seconds watched.
+    #[must_use]
+    pub fn watched(&self) -> f64 {
+        self.began.map_or(0.0, |began| self.at - began)
+    }
+
+    /// Limits as last read.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Ceilings of the host as last read.
+    #[must_use]
+    pub fn host(&self) -> &Ceilings {
+        &self.host
+    }
+
+    /// Children at the first count and at the last.
+    #[must_use]
+    pub fn families(&self) -> Option<(Family, Family)> {
+        self.families
+    }
+
+    /// The highest number in use.
+    #[must_use]
+    pub fn highest(&self) -> Option<Fd> {
+        self.live.highest()
+    }
+
+    /// How many descriptors of a class there are now.
+    #[must_use]
+    pub fn count_of(&self, wanted: impl Fn(&Class, &Held) -> bool) -> u64 {
+        let matching = self
+            .live
+            .iter()
+            .filter(|(_, held)| wanted(&held.class, held));
+        matching.count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;

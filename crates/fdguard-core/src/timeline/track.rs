@@ -1,0 +1,173 @@
+//! The history of one number of descriptors: all of them, those of a class, those of a target.
+
+use std::collections::VecDeque;
+
+use super::grid::{AGES, BUCKETS, RINGS};
+
+/// Levels of age: everybody, then one for each age of the grid.
+pub(super) const LEVELS: usize = AGES + 1;
+
+/// A stretch of time in one series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bucket {
+    /// The least that was seen.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+    /// How many of this age had been closed by its end, since the watch began.
+    pub died: u32,
+}
+
+/// One series of buckets, and the height of what fell out at its far end.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    buckets: VecDeque<Bucket>,
+    /// The highest value of the time before the oldest bucket; absent while nothing fell out.
+    pub past_max: Option<u32>,
+}
+
+impl Series {
+    fn push(&mut self, bucket: Bucket) {
+        if self.buckets.len() == BUCKETS
+            && let Some(oldest) = self.buckets.pop_front()
+        {
+            self.past_max = Some(self.past_max.unwrap_or(0).max(oldest.max));
+        }
+        self.buckets.push_back(bucket);
+    }
+
+    fn note(&mut self, now: u32, died: u32) {
+        match self.buckets.back_mut() {
+            Some(bucket) => {
+                bucket.min = bucket.min.min(now);
+                bucket.max = bucket.max.max(now);
+                bucket.died = died;
+            }
+            // Born in the middle of a bucket: before, there was nothing.
+            None => self.buckets.push_back(Bucket {
+                min: 0,
+                max: now,
+                died,
+            }),
+        }
+    }
+
+    /// The last `length` buckets; what lies before its first one is zero.
+    #[must_use]
+    pub fn padded(&self, length: usize) -> Vec<Bucket> {
+        let missing = length.saturating_sub(self.buckets.len());
+        let kept = self.buckets.len().saturating_sub(length);
+        std::iter::repeat_n(Bucket::default(), missing)
+            .chain(self.buckets.iter().skip(kept).copied())
+            .collect()
+    }
+}
+
+/// One scale of time: everybody, those past its young age, those past its old one.
+#[derive(Clone, Debug, Default)]
+pub struct Ring {
+    /// Everybody.
+    pub all: Series,
+    /// Those that lived for four buckets.
+    pub young: Series,
+    /// Those that lived for sixteen.
+    pub old: Series,
+}
+
+/// A number of descriptors over time, at every age and scale.
+#[derive(Clone, Debug)]
+pub struct Track {
+    now: [u32; LEVELS],
+    died: [u32; LEVELS],
+    rings: Vec<Ring>,
+    /// Highest level whose number changed since the last sample.
+    dirty: bool,
+    /// Tick of the last change, to find what nobody uses any more.
+    pub(super) touched: u64,
+}
+
+impl Default for Track {
+    fn default() -> Self {
+        Self {
+            now: [0; LEVELS],
+            died: [0; LEVELS],
+            rings: vec![Ring::default(); RINGS],
+            dirty: false,
+            touched: 0,
+        }
+    }
+}
+
+impl Track {
+    /// How many there are now.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.now[0]
+    }
+
+    /// One scale of it.
+    #[must_use]
+    pub fn ring(&self, ring: usize) -> &Ring {
+        &self.rings[ring]
+    }
+
+    /// How many were ever closed.
+    #[must_use]
+    pub fn closed(&self) -> u32 {
+        self.died[0]
+    }
+
+    pub(super) fn reach(&mut self, level: usize) {
+        self.now[level] += 1;
+        self.dirty = true;
+    }
+
+    /// A descriptor that had reached `level` was closed.
+    pub(super) fn lose(&mut self, level: usize) {
+        for (now, died) in self.now[..=level].iter_mut().zip(&mut self.died) {
+            *now -= 1;
+            *died = died.saturating_add(1);
+        }
+        self.dirty = true;
+    }
+
+    /// A descriptor of this level goes elsewhere: neither closed nor opened.
+    pub(super) fn release(&mut self, level: usize) {
+        for now in &mut self.now[..=level] {
+            *now -= 1;
+        }
+        self.dirty = true;
+    }
+
+    /// Only a count is known.
+    pub(super) fn set(&mut self, count: u64) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.dirty |= self.now[0] != count;
+        self.now[0] = count;
+    }
+
+    /// Writes the present numbers down. Only now, after all changes of a look: nobody ever saw the
+    /// moment between the closing and the opening.
+    pub(super) fn sample(&mut self, rolled: &[bool; RINGS], tick: u64) {
+        for (index, ring) in self.rings.iter_mut().enumerate() {
+            let levels = [0, 2 * index + 1, 2 * index + 2];
+            let series = [&mut ring.all, &mut ring.young, &mut ring.old];
+            for (series, level) in series.into_iter().zip(levels) {
+                let (now, died) = (self.now[level], self.died[level]);
+                if rolled[index] {
+                    series.push(Bucket {
+                        min: now,
+                        max: now,
+                        died,
+                    });
+                } else if self.dirty {
+                    series.note(now, died);
+                }
+            }
+        }
+        if self.dirty {
+            self.touched = tick;
+        }
+        self.dirty = false;
+    }
+}
