@@ -1,0 +1,147 @@
+//! Which descriptors it is that rise: as narrow as the evidence allows.
+
+use std::collections::HashMap;
+
+use crate::judge::{Judgement, Verdict};
+use crate::slope::Slope;
+use crate::timeline::{Group, Held, Timeline};
+use crate::{Class, Text};
+
+/// Leaking targets of one family beyond this many are told as one.
+const MOST_TARGETS: usize = 4;
+
+/// A group of descriptors that rises.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Culprit {
+    /// How it was judged.
+    pub judgement: Judgement,
+    /// What most of them are now; absent where nobody could look.
+    pub class: Option<Class>,
+    /// What they point at, numbers collapsed; absent where they have nothing in common.
+    pub target: Option<Text>,
+    /// How many there are.
+    pub count: u64,
+    /// How fast they become more.
+    pub slope: Option<Slope>,
+    /// Age in seconds of the oldest that was opened during the watch.
+    pub oldest: Option<f64>,
+}
+
+/// Those with this verdict. A target that rises is named; a family is named when its targets do not
+/// explain it.
+#[must_use]
+pub fn culprits(timeline: &Timeline, judgements: &[Judgement], wanted: Verdict) -> Vec<Culprit> {
+    if !timeline.is_listed() {
+        return judgements
+            .first()
+            .filter(|all| all.verdict == wanted)
+            .map(|all| blind(timeline, all))
+            .into_iter()
+            .collect();
+    }
+    let groups: HashMap<usize, &Group> = timeline.groups().collect();
+    let of_group = |judgement: &&Judgement| judgement.group.and_then(|at| groups.get(&at).copied());
+    let rising: Vec<(&Judgement, &Group)> = judgements
+        .iter()
+        .filter(|judgement| judgement.verdict == wanted)
+        .filter_map(|judgement| Some((judgement, of_group(&judgement)?)))
+        .collect();
+    let mut found = Vec::new();
+    let families = rising
+        .iter()
+        .filter(|(_, group)| group.key.target.is_none());
+    for (judgement, family) in families {
+        let targets: Vec<_> = targets_of(&rising, family).collect();
+        let explained: u64 = targets.iter().map(|(target, _)| target.rise).sum();
+        let is_explained = 10 * explained >= 6 * judgement.rise;
+        if !is_explained || targets.len() > MOST_TARGETS {
+            found.push(culprit(timeline, judgement));
+        } else {
+            found.extend(targets.iter().map(|(target, _)| culprit(timeline, target)));
+        }
+    }
+    // A target may rise while its family as a whole hides it.
+    for (judgement, target) in rising
+        .iter()
+        .filter(|(_, group)| group.key.target.is_some())
+    {
+        let family_rises = rising
+            .iter()
+            .any(|(_, group)| group.key.target.is_none() && group.key.family == target.key.family);
+        if !family_rises {
+            found.push(culprit(timeline, judgement));
+        }
+    }
+    found.sort_by_key(|one| std::cmp::Reverse(one.judgement.rise));
+    found
+}
+
+fn targets_of<'a>(
+    rising: &'a [(&'a Judgement, &'a Group)],
+    family: &'a Group,
+) -> impl Iterator<Item = &'a (&'a Judgement, &'a Group)> {
+    rising
+        .iter()
+        .filter(|(_, group)| group.key.target.is_some() && group.key.family == family.key.family)
+}
+
+/// Only the count is known.
+fn blind(timeline: &Timeline, judgement: &Judgement) -> Culprit {
+    Culprit {
+        judgement: judgement.clone(),
+        class: None,
+        target: None,
+        count: timeline.count().unwrap_or(0),
+        slope: judgement.slope,
+        oldest: None,
+    }
+}
+
+fn culprit(timeline: &Timeline, judgement: &Judgement) -> Culprit {
+    let group = judgement.group.unwrap_or(usize::MAX);
+    let members: Vec<&Held> = timeline.members(group).map(|(_, held)| held).collect();
+    let new: Vec<&Held> = members
+        .iter()
+        .copied()
+        .filter(|held| held.since.is_some())
+        .collect();
+    let shown = if new.is_empty() { &members } else { &new };
+    let since = new.iter().filter_map(|held| held.since);
+    let oldest = since.min_by(f64::total_cmp);
+    let key = timeline.groups().find(|(at, _)| *at == group);
+    let target = key.and_then(|(_, group)| group.key.target.clone());
+    Culprit {
+        judgement: judgement.clone(),
+        class: most_common(shown),
+        target: target.or_else(|| common_target(shown)),
+        count: members.len() as u64,
+        slope: judgement.slope,
+        oldest: oldest.map(|since| timeline.now() - since),
+    }
+}
+
+fn most_common(held: &[&Held]) -> Option<Class> {
+    let mut counts: HashMap<&Class, usize> = HashMap::new();
+    for held in held {
+        *counts.entry(&held.class).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by(|a, b| (a.1, b.0).cmp(&(b.1, a.0)));
+    most.map(|(class, _)| class.clone())
+}
+
+/// What many different targets begin with, up to a whole component of a path.
+fn common_target(held: &[&Held]) -> Option<Text> {
+    let mut targets = held.iter().map(|held| held.target.as_bytes());
+    let first = targets.next()?;
+    let common = targets.fold(first.len(), |length, target| {
+        let same = first.iter().zip(target).take_while(|(a, b)| a == b);
+        length.min(same.count())
+    });
+    if common == first.len() {
+        return Some(Text::from(first));
+    }
+    let slash = first[..common].iter().rposition(|byte| *byte == b'/')?;
+    (slash > 0).then(|| Text::from([&first[..=slash], b"*"].concat()))
+}

@@ -1,0 +1,233 @@
+//! The `fdguard.diagnosis/1` document: what a watch came to.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::culprit::{self, Culprit};
+use crate::finding::Finding;
+use crate::forecast::{self, Forecast};
+use crate::judge::{self, Verdict};
+use crate::rule::{Case, Settings};
+use crate::select_use::SelectUse;
+use crate::snapshot::{Limits, Process};
+use crate::timeline::Timeline;
+use crate::{Class, Gap, Pid, Text};
+
+/// Schema name of a diagnosis.
+pub const DIAGNOSIS_SCHEMA: &str = "fdguard.diagnosis/1";
+
+/// What is said of one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opinion {
+    /// Its number.
+    pub pid: Pid,
+    /// Its command.
+    pub comm: Text,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Looks taken.
+    pub samples: u64,
+    /// Seconds watched.
+    pub watched_seconds: f64,
+    /// Descriptors at the first look.
+    pub baseline: Option<u64>,
+    /// Descriptors at the last look.
+    #[serde(rename = "final")]
+    pub last: Option<u64>,
+    /// The highest number in use.
+    pub highest: Option<u64>,
+    /// Its limits.
+    pub limits: Limits,
+    /// Its walls and the time to each.
+    pub walls: Vec<Forecast>,
+    /// How many there are of each class, largest first; absent where they could not be listed.
+    pub classes: Option<Vec<ClassTrend>>,
+    /// What was found.
+    #[serde(skip)]
+    pub findings: Vec<Finding>,
+}
+
+/// A class at the end of a watch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassTrend {
+    /// The class.
+    pub class: Class,
+    /// How many there are.
+    pub count: u64,
+    /// How many of them were opened during the watch.
+    pub opened: u64,
+}
+
+impl Opinion {
+    /// Judges what was seen of one process.
+    #[must_use]
+    pub fn of(
+        process: &Process,
+        timeline: &Timeline,
+        select: Option<&SelectUse>,
+        settings: &Settings,
+    ) -> Self {
+        let judgements = judge::judge(timeline);
+        let leaking = culprit::culprits(timeline, &judgements, Verdict::Leaking);
+        let growing = culprit::culprits(timeline, &judgements, Verdict::Growing);
+        let growing: Vec<Culprit> = growing
+            .into_iter()
+            .filter(|one| !leaking.iter().any(|other| other.class == one.class))
+            .collect();
+        let rising: Vec<Culprit> = leaking.iter().chain(&growing).cloned().collect();
+        let walls = forecast::forecasts(timeline, &rising, select);
+        let case = Case {
+            process,
+            timeline,
+            judgements: &judgements,
+            leaking: &leaking,
+            growing: &growing,
+            walls: &walls,
+            select,
+            settings,
+        };
+        let findings = case.findings();
+        Self {
+            pid: process.pid,
+            comm: process.comm.clone(),
+            verdict: verdict(
+                timeline,
+                &findings,
+                judgements.first().map(|all| all.verdict),
+            ),
+            samples: timeline.looks(),
+            watched_seconds: timeline.watched(),
+            baseline: timeline.baseline(),
+            last: timeline.count(),
+            highest: timeline.highest().map(u64::from),
+            limits: timeline.limits(),
+            walls,
+            classes: timeline.is_listed().then(|| classes(timeline)),
+            findings,
+        }
+    }
+
+    /// The classes that rise, for one line of a log.
+    #[must_use]
+    pub fn rising(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .findings
+            .iter()
+            .filter(|finding| matches!(finding.rule.as_str(), "leak" | "growth"))
+            .filter(|finding| finding.cleared.is_none())
+            .map(|finding| {
+                finding
+                    .class
+                    .as_ref()
+                    .map_or_else(|| "unknown".to_owned(), ToString::to_string)
+            })
+            .collect();
+        names.dedup();
+        names
+    }
+}
+
+/// The worst that was found and not cleared; else how everything together looks.
+fn verdict(timeline: &Timeline, findings: &[Finding], whole: Option<Verdict>) -> Verdict {
+    if timeline.count().is_none() && !timeline.is_listed() {
+        return Verdict::Unknown;
+    }
+    let counts = |rule: &str| {
+        let mut of_rule = findings.iter().filter(|finding| finding.rule == rule);
+        of_rule.any(|finding| finding.cleared.is_none())
+    };
+    let whole = whole.unwrap_or_default();
+    if counts("leak") {
+        Verdict::Leaking
+    } else if counts("growth") {
+        Verdict::Growing
+    } else {
+        // What only the sum shows, or was cleared, is no more than bounded.
+        whole.min(Verdict::Bounded)
+    }
+}
+
+fn classes(timeline: &Timeline) -> Vec<ClassTrend> {
+    let mut counts = std::collections::BTreeMap::new();
+    for (_, held) in timeline.live().iter() {
+        let (count, opened) = counts.entry(&held.class).or_insert((0_u64, 0_u64));
+        *count += 1;
+        *opened += u64::from(held.since.is_some());
+    }
+    let mut list: Vec<ClassTrend> = counts
+        .into_iter()
+        .map(|(class, (count, opened))| ClassTrend {
+            class: class.clone(),
+            count,
+            opened,
+        })
+        .collect();
+    list.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.class.cmp(&b.class)));
+    list
+}
+
+/// The document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// [`DIAGNOSIS_SCHEMA`].
+    pub schema: String,
+    /// When the watch began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// The process that was named.
+    pub process: Process,
+    /// Looks taken at it.
+    pub samples: u64,
+    /// Its descriptors at the first look.
+    pub baseline: Option<u64>,
+    /// Its descriptors at the last look.
+    #[serde(rename = "final")]
+    pub last: Option<u64>,
+    /// The worst verdict of all processes.
+    pub verdict: Verdict,
+    /// Why the watch ended.
+    pub ended: Ended,
+    /// What was found, the gravest first.
+    pub findings: Vec<Finding>,
+    /// Misuse: only a tracer sees it.
+    pub hazards: Vec<serde_json::Value>,
+    /// Each process on its own.
+    pub processes: Vec<Opinion>,
+    /// Earlier processes of the same name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predecessors: Vec<Opinion>,
+    /// How it was looked at.
+    pub coverage: Coverage,
+    /// What could not be seen.
+    pub gaps: Vec<Gap>,
+}
+
+/// Why a watch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// The time was up.
+    TimeUp,
+    /// The process ended first.
+    ProcessEnded,
+    /// The user stopped it.
+    Interrupted,
+    /// The recording ended.
+    RecordingEnded,
+    /// The recording stops in the middle.
+    RecordingCut,
+}
+
+/// How descriptors were seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// `probe`, `preload` or `ebpf`.
+    pub backend: String,
+    /// Descriptors whose opening line is known.
+    pub attributed_fds: u64,
+    /// Descriptors that are open.
+    pub live_fds: Option<u64>,
+    /// Events that were lost; looking from outside loses none and sees none.
+    pub lost_events: u64,
+}

@@ -1,0 +1,71 @@
+//! What the judgement has to say about one process: a finding, with its evidence and the next step.
+
+use serde::{Deserialize, Serialize};
+
+use crate::judge::Shape;
+use crate::lint::Severity;
+use crate::{Class, Pid, Text};
+
+/// One thing found by one rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The rule's id.
+    pub rule: String,
+    /// In which process.
+    pub pid: Pid,
+    /// Its command.
+    pub comm: Text,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The class of descriptors; absent where they could not be listed.
+    pub class: Option<Class>,
+    /// What they point at, numbers collapsed; absent where that differs from one to the next.
+    pub target: Option<Text>,
+    /// How many there are now.
+    pub count: Option<u64>,
+    /// How many more than before, and here to stay.
+    pub grown: Option<i64>,
+    /// How fast that goes; absent where nothing rises.
+    pub rate_per_min: Option<f64>,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// The walls that it leads to, the nearest first.
+    pub walls: Vec<WallEta>,
+    /// The evidence in words.
+    pub why: String,
+    /// What to do now.
+    pub next_step: String,
+    /// The line that opened them: only a tracer knows.
+    pub origin: Option<serde_json::Value>,
+    /// The form of the series, where the finding is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Shape>,
+    /// The entry of the playbook that the next step comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+    /// Why it does not count: somebody looked into it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleared: Option<ClearedNote>,
+}
+
+/// A wall, and when it is reached if nothing changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WallEta {
+    /// Its name.
+    pub name: String,
+    /// Seconds until then.
+    pub eta_seconds: f64,
+    /// The soonest, by the range of the rate.
+    pub soonest_seconds: f64,
+    /// The latest; absent where the rate may as well be nothing.
+    pub latest_seconds: Option<f64>,
+}
+
+/// An entry of the user's ledger that silences a finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClearedNote {
+    /// Why it was judged harmless.
+    pub reason: String,
+    /// When.
+    pub date: String,
+}

@@ -1,0 +1,165 @@
+//! When a process that goes on like this runs into which wall.
+
+use serde::{Deserialize, Serialize};
+
+use crate::count::as_f64;
+use crate::culprit::Culprit;
+use crate::finding::WallEta;
+use crate::select_use::SelectUse;
+use crate::slope::Slope;
+use crate::snapshot::Ceiling;
+use crate::timeline::Timeline;
+use crate::wall::FD_SETSIZE;
+use crate::{Class, wall};
+
+/// One wall: how far it is, and when it is reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub at: u64,
+    /// How much of it is used.
+    pub used: Option<u64>,
+    /// What is left.
+    pub left: Option<u64>,
+    /// Share that is used, in percent.
+    pub percent: Option<f64>,
+    /// How fast that grows; absent where it does not, or where nobody knows.
+    pub rate_per_min: Option<f64>,
+    /// Seconds until it is reached at this rate; absent where it is not on the way there.
+    pub eta_seconds: Option<f64>,
+    /// The soonest, by the range of the rate.
+    pub soonest_seconds: Option<f64>,
+    /// The latest; absent where the rate may as well be nothing.
+    pub latest_seconds: Option<f64>,
+    /// Under which condition it is a wall at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<String>,
+}
+
+impl Forecast {
+    /// The short form that a finding carries.
+    #[must_use]
+    pub fn eta(&self) -> Option<WallEta> {
+        Some(WallEta {
+            name: self.name.clone(),
+            eta_seconds: self.eta_seconds?,
+            soonest_seconds: self.soonest_seconds?,
+            latest_seconds: self.latest_seconds,
+        })
+    }
+}
+
+/// Every wall of a process, with the time to it.
+#[must_use]
+pub fn forecasts(
+    timeline: &Timeline,
+    culprits: &[Culprit],
+    select: Option<&SelectUse>,
+) -> Vec<Forecast> {
+    let limits = timeline.limits();
+    let host = timeline.host();
+    let count = timeline.count();
+    let all = rate(culprits, |_| true);
+    let of = |class: Class| rate(culprits, |culprit| culprit.class.as_ref() == Some(&class));
+    let ceiling = |name, ceiling: Ceiling, rate| make(name, ceiling.at, ceiling.used, rate);
+    [
+        make("soft-limit", limits.soft, count, all),
+        make("hard-limit", limits.hard, count, all),
+        select_wall(timeline, all, select),
+        ceiling("system-files", host.files, all),
+        ceiling("ptys", host.ptys, of(Class::PtyMaster)),
+        ceiling(
+            "inotify-instances",
+            host.inotify_instances,
+            of(Class::Inotify),
+        ),
+        ceiling("inotify-watches", host.inotify_watches, None),
+        ceiling("tasks", host.tasks, children_rate(timeline)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A number of 1024 or more is given out only when all below are taken: those that are free count, not
+/// the distance of the highest.
+fn select_wall(
+    timeline: &Timeline,
+    rate: Option<Slope>,
+    select: Option<&SelectUse>,
+) -> Option<Forecast> {
+    let only_if = match select {
+        Some(SelectUse::Absent) => return None,
+        Some(SelectUse::Imports { .. }) => None,
+        Some(SelectUse::Unknown { .. }) | None => Some("if it uses select()".to_owned()),
+    };
+    let soft = timeline.limits().soft;
+    if soft.is_some_and(|soft| soft < FD_SETSIZE) || !timeline.is_listed() {
+        return None;
+    }
+    let below = timeline
+        .live()
+        .iter()
+        .take_while(|(fd, _)| u64::from(*fd) < FD_SETSIZE)
+        .count() as u64;
+    let highest = timeline.highest().map_or(0, u64::from);
+    let used = if highest >= FD_SETSIZE {
+        FD_SETSIZE
+    } else {
+        below
+    };
+    let made = make("select-1024", Some(FD_SETSIZE), Some(used), rate)?;
+    Some(Forecast { only_if, ..made })
+}
+
+/// How fast all of these rise together.
+fn rate(culprits: &[Culprit], wanted: impl Fn(&Culprit) -> bool) -> Option<Slope> {
+    let slopes = culprits.iter().filter(|one| wanted(one));
+    slopes
+        .filter_map(|culprit| culprit.slope)
+        .reduce(|a, b| Slope {
+            per_second: a.per_second + b.per_second,
+            low: a.low + b.low,
+            high: a.high + b.high,
+        })
+}
+
+/// Children that are not waited for are tasks, too. Two counts give no range.
+fn children_rate(timeline: &Timeline) -> Option<Slope> {
+    let (first, last) = timeline.families()?;
+    let watched = timeline.watched();
+    let more = last.children.checked_sub(first.children)?;
+    if more < 5 || watched <= 0.0 {
+        return None;
+    }
+    let per_second = as_f64(more) / watched;
+    Some(Slope {
+        per_second,
+        low: per_second,
+        high: per_second,
+    })
+}
+
+fn make(name: &str, at: Option<u64>, used: Option<u64>, rate: Option<Slope>) -> Option<Forecast> {
+    let at = at?;
+    let left = used.map(|used| at.saturating_sub(used));
+    let rate = rate.filter(|rate| rate.per_second > 0.0);
+    let after = |per_second: f64| {
+        left.filter(|_| per_second > 0.0 && per_second.is_finite())
+            .map(|left| as_f64(left) / per_second)
+    };
+    Some(Forecast {
+        name: name.to_owned(),
+        at,
+        used,
+        left,
+        percent: used.and_then(|used| wall::percent(used, at)),
+        rate_per_min: rate.map(|rate| rate.per_second * 60.0),
+        eta_seconds: rate.and_then(|rate| after(rate.per_second)),
+        soonest_seconds: rate.and_then(|rate| after(rate.high).or(after(rate.per_second))),
+        latest_seconds: rate.and_then(|rate| after(rate.low)),
+        only_if: None,
+    })
+}

@@ -1,0 +1,90 @@
+//! A watch as it is written down: the lines of a `fdguard.recording/1` file, one JSON value each.
+//!
+//! A live watch makes these entries and judges them; a replay reads them and judges them. Nothing else
+//! is ever judged, so a recording tells what the watch would have told.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::diagnosis::Ended;
+use crate::select_use::SelectUse;
+use crate::snapshot::Process;
+use crate::timeline::Look;
+use crate::{Gap, Tier};
+
+/// Schema name of a recording.
+pub const RECORDING_SCHEMA: &str = "fdguard.recording/1";
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`RECORDING_SCHEMA`].
+    pub schema: String,
+    /// The version of fdguard that wrote it.
+    pub version: String,
+    /// When the watch began.
+    pub started_at: Timestamp,
+    /// Seconds between two looks, as asked for.
+    pub every: f64,
+}
+
+impl Header {
+    /// The first line of a watch that begins now.
+    #[must_use]
+    pub fn new(started_at: Timestamp, every: f64) -> Self {
+        Self {
+            schema: RECORDING_SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at,
+            every,
+        }
+    }
+}
+
+/// Every line after the first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Entry {
+    /// A process comes into view.
+    Process(Box<Appearance>),
+    /// A look at one.
+    Look {
+        /// Which.
+        id: u32,
+        /// What was seen.
+        look: Box<Look>,
+    },
+    /// A process ended.
+    Gone {
+        /// Which.
+        id: u32,
+        /// When, in seconds since the watch began.
+        at: f64,
+    },
+    /// Something could not be seen.
+    Gap(Gap),
+    /// The watch ended, and why.
+    End {
+        /// Why.
+        ended: Ended,
+        /// When.
+        ended_at: Timestamp,
+    },
+}
+
+/// A process that comes into view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Appearance {
+    /// Its number in this recording.
+    pub id: u32,
+    /// When, in seconds since the watch began.
+    pub at: f64,
+    /// Who it is.
+    pub process: Process,
+    /// How deep it can be looked into.
+    pub tier: Tier,
+    /// Whether it can call `select()`, where somebody looked.
+    pub select: Option<SelectUse>,
+    /// The one whose place it takes, after a restart.
+    pub successor_of: Option<u32>,
+}

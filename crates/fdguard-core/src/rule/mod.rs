@@ -1,0 +1,234 @@
+//! Rules: what a timeline means, each in its own file.
+//!
+//! To add one: a file beside this one with a `RULE` constant, one line in [`RULES`], one page under
+//! `docs/guide/rules/`.
+
+mod absolute;
+mod children;
+mod expected_budget;
+mod growth;
+mod host_ceiling;
+mod leak;
+mod level;
+mod plateau;
+mod select_cliff;
+mod wording;
+
+use jiff::civil::Date;
+
+use crate::config::{Expectation, Ledger, Levels};
+use crate::culprit::Culprit;
+use crate::finding::{ClearedNote, Finding, WallEta};
+use crate::forecast::Forecast;
+use crate::judge::Judgement;
+use crate::lint::Severity;
+use crate::playbook::{Playbook, Suspect};
+use crate::select_use::SelectUse;
+use crate::snapshot::Process;
+use crate::timeline::Timeline;
+use crate::{Class, Text};
+
+/// A wall nearer than this is an emergency.
+const SOON: f64 = 3600.0;
+
+/// One rule over a timeline.
+#[derive(Debug)]
+pub struct Rule {
+    /// Name in JSON, on the command line and of its page in the guide.
+    pub id: &'static str,
+    /// How much it matters, unless a single finding says otherwise.
+    pub severity: Severity,
+    /// One line: what it looks for.
+    pub summary: &'static str,
+    /// Weakness class, where one fits.
+    pub cwe: Option<u16>,
+    /// The requirement it answers.
+    pub requirement: &'static str,
+    /// Finds it. Silence where evidence is missing.
+    pub check: fn(&Case<'_>) -> Vec<Finding>,
+}
+
+/// Every rule: the one table that `--list-rules`, JSON and the guide read.
+pub const RULES: &[Rule] = &[
+    leak::RULE,
+    growth::RULE,
+    level::RULE,
+    select_cliff::RULE,
+    absolute::RULE,
+    expected_budget::RULE,
+    host_ceiling::RULE,
+    children::RULE,
+    plateau::RULE,
+];
+
+/// What the user set, and what is known beforehand.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// From where on it is too much.
+    pub levels: Levels,
+    /// What the program is known to need.
+    pub expectations: Vec<Expectation>,
+    /// What was judged harmless.
+    pub ledger: Ledger,
+    /// What to do about what.
+    pub playbook: Playbook,
+    /// Today, for entries of the ledger that end.
+    pub today: Date,
+}
+
+/// Everything that a rule may look at.
+#[derive(Debug)]
+pub struct Case<'a> {
+    /// Whose.
+    pub process: &'a Process,
+    /// What it held.
+    pub timeline: &'a Timeline,
+    /// How each track was judged.
+    pub judgements: &'a [Judgement],
+    /// What leaks.
+    pub leaking: &'a [Culprit],
+    /// What rises and is not proven.
+    pub growing: &'a [Culprit],
+    /// Its walls.
+    pub walls: &'a [Forecast],
+    /// Whether it can call `select()`, where somebody looked.
+    pub select: Option<&'a SelectUse>,
+    /// What the user set.
+    pub settings: &'a Settings,
+}
+
+impl Case<'_> {
+    /// Runs every rule, the gravest finding first.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.check)(self)).collect();
+        found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        found
+    }
+
+    /// A finding with what every finding of this case has.
+    fn finding(&self, rule: &Rule, severity: Severity) -> Finding {
+        Finding {
+            rule: rule.id.to_owned(),
+            pid: self.process.pid,
+            comm: self.process.comm.clone(),
+            severity,
+            class: None,
+            target: None,
+            count: None,
+            grown: None,
+            rate_per_min: None,
+            confidence: 1.0,
+            walls: Vec::new(),
+            why: String::new(),
+            next_step: String::new(),
+            origin: None,
+            shape: None,
+            advice: None,
+            cleared: None,
+        }
+    }
+
+    /// A finding about descriptors that rise, with the advice for their class.
+    fn about(&self, rule: &Rule, culprit: &Culprit) -> Finding {
+        let mut finding = Finding {
+            class: culprit.class.clone(),
+            target: culprit.target.clone(),
+            count: Some(culprit.count),
+            grown: i64::try_from(culprit.judgement.rise).ok(),
+            rate_per_min: culprit
+                .slope
+                .map(|slope| (slope.per_second * 6000.0).round() / 100.0),
+            confidence: (culprit.judgement.confidence * 100.0).round() / 100.0,
+            shape: Some(culprit.judgement.shape),
+            ..self.finding(rule, rule.severity)
+        };
+        self.advise(&mut finding);
+        self.clear(&mut finding);
+        finding
+    }
+
+    /// Says what to do, by the playbook.
+    fn advise(&self, finding: &mut Finding) {
+        let Some(class) = &finding.class else {
+            finding.next_step =
+                "look at what it holds: run `fdguard snap` as its user or as root".to_owned();
+            return;
+        };
+        let beside: Vec<Class> = self.beside(class);
+        let suspect = Suspect {
+            class,
+            target: finding.target.as_ref().map(Text::as_bytes),
+            comm: self.process.comm.as_bytes(),
+            exe: self.process.exe.as_ref().map(Text::as_bytes),
+            beside: &beside,
+        };
+        if let Some(advice) = self.settings.playbook.advise(&suspect) {
+            finding.next_step = format!(
+                "{} Confirm: {} Fix: {}",
+                advice.source, advice.confirm, advice.fix
+            );
+            finding.advice = Some(advice.id.clone());
+        }
+    }
+
+    /// The other classes that rise, too.
+    fn beside(&self, class: &Class) -> Vec<Class> {
+        let rising = self.leaking.iter().chain(self.growing);
+        let mut classes: Vec<Class> = rising.filter_map(|one| one.class.clone()).collect();
+        classes.retain(|other| other != class);
+        classes.dedup();
+        classes
+    }
+
+    /// What the user has judged harmless is told, and does not count.
+    fn clear(&self, finding: &mut Finding) {
+        let Some(class) = &finding.class else { return };
+        let target = finding.target.as_ref().map(Text::as_bytes);
+        let owner = self.process.comm.as_bytes();
+        let count = finding.count.unwrap_or(u64::MAX);
+        let entry = self
+            .settings
+            .ledger
+            .find(class, target, owner, count, self.settings.today);
+        if let Some(entry) = entry {
+            finding.severity = Severity::Info;
+            finding.cleared = Some(ClearedNote {
+                reason: entry.reason.clone(),
+                date: entry.date.to_string(),
+            });
+        }
+    }
+
+    /// The walls on the way, the nearest first; those that are walls only under a condition last.
+    fn etas(&self) -> Vec<WallEta> {
+        let mut ahead: Vec<(&Forecast, WallEta)> = self
+            .walls
+            .iter()
+            .filter_map(|wall| Some((wall, wall.eta()?)))
+            .collect();
+        ahead.sort_by(|(a, eta), (b, other)| {
+            let order = a.only_if.is_some().cmp(&b.only_if.is_some());
+            order.then(eta.eta_seconds.total_cmp(&other.eta_seconds))
+        });
+        ahead.into_iter().map(|(_, eta)| eta).collect()
+    }
+
+    fn wall(&self, name: &str) -> Option<&Forecast> {
+        self.walls.iter().find(|wall| wall.name == name)
+    }
+
+    /// What there is most of: who is near a wall should begin there.
+    fn largest_class(&self) -> Option<Class> {
+        let mut counts = std::collections::BTreeMap::new();
+        for (_, held) in self.timeline.live().iter() {
+            *counts.entry(&held.class).or_insert(0_u64) += 1;
+        }
+        let leaking = self.leaking.first().and_then(|one| one.class.clone());
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        leaking.or_else(|| most.map(|(class, _)| class.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! A watch over one or several processes: entries in, a diagnosis out.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended, Opinion};
+use crate::finding::Finding;
+use crate::judge::Verdict;
+use crate::recording::{Appearance, Entry, Header};
+use crate::rule::Settings;
+use crate::select_use::SelectUse;
+use crate::snapshot::Process;
+use crate::timeline::Timeline;
+use crate::{Gap, Tier};
+
+/// Everything seen so far.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    header: Header,
+    subjects: Vec<Subject>,
+    gaps: Vec<Gap>,
+    ended: Option<(Ended, Timestamp)>,
+    /// Seconds since the watch began, at the latest entry.
+    at: f64,
+}
+
+/// One process under watch.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Its number in this watch.
+    pub id: u32,
+    /// Who it is.
+    pub process: Process,
+    /// What it held.
+    pub timeline: Timeline,
+    /// How deep it can be looked into.
+    pub tier: Tier,
+    /// Whether it can call `select()`, where somebody looked.
+    pub select: Option<SelectUse>,
+    /// When it ended, in seconds since the watch began.
+    pub gone: Option<f64>,
+    /// Whether another one took its place.
+    pub replaced: bool,
+}
+
+impl Subject {
+    /// What is said of it.
+    #[must_use]
+    pub fn opinion(&self, settings: &Settings) -> Opinion {
+        Opinion::of(
+            &self.process,
+            &self.timeline,
+            self.select.as_ref(),
+            settings,
+        )
+    }
+}
+
+impl Watch {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(header: Header) -> Self {
+        Self {
+            header,
+            subjects: Vec::new(),
+            gaps: Vec::new(),
+            ended: None,
+            at: 0.0,
+        }
+    }
+
+    /// Takes in one entry.
+    pub fn take(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Process(appearance) => self.appear(appearance),
+            Entry::Look { id, look } => {
+                self.at = self.at.max(look.at);
+                if let Some(subject) = self.subject_mut(*id) {
+                    subject.timeline.observe(look);
+                }
+            }
+            Entry::Gone { id, at } => {
+                self.at = self.at.max(*at);
+                if let Some(subject) = self.subject_mut(*id) {
+                    subject.gone = Some(*at);
+                }
+            }
+            Entry::Gap(gap) => {
+                if !self.gaps.contains(gap) {
+                    self.gaps.push(gap.clone());
+                }
+            }
+            Entry::End { ended, ended_at } => self.ended = Some((*ended, *ended_at)),
+        }
+    }
+
+    fn appear(&mut self, appearance: &Appearance) {
+        self.at = self.at.max(appearance.at);
+        if let Some(before) = appearance.successor_of.and_then(|id| self.subject_mut(id)) {
+            before.replaced = true;
+        }
+        self.subjects.push(Subject {
+            id: appearance.id,
+            process: appearance.process.clone(),
+            timeline: Timeline::new(),
+            tier: appearance.tier,
+            select: appearance.select.clone(),
+            gone: None,
+            replaced: false,
+        });
+    }
+
+    fn subject_mut(&mut self, id: u32) -> Option<&mut Subject> {
+        self.subjects.iter_mut().find(|subject| subject.id == id)
+    }
+
+    /// The first line of its recording.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Seconds since it began, at the latest entry.
+    #[must_use]
+    pub fn at(&self) -> f64 {
+        self.at
+    }
+
+    /// The processes under watch, the named ones first; those that were replaced are not among them.
+    pub fn subjects(&self) -> impl Iterator<Item = &Subject> {
+        self.subjects.iter().filter(|subject| !subject.replaced)
+    }
+
+    /// What could not be seen so far.
+    #[must_use]
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// Why it ended, once it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended.map(|(ended, _)| ended)
+    }
+
+    /// What it came to; absent before any process came into view.
+    #[must_use]
+    pub fn diagnosis(&self, settings: &Settings) -> Option<Diagnosis> {
+        let first = self.subjects().next()?;
+        let opinions = |replaced: bool| -> Vec<Opinion> {
+            let chosen = self.subjects.iter();
+            let chosen = chosen.filter(|subject| subject.replaced == replaced);
+            chosen.map(|subject| subject.opinion(settings)).collect()
+        };
+        let (processes, predecessors) = (opinions(false), opinions(true));
+        let everybody = processes.iter().chain(&predecessors);
+        let mut findings: Vec<Finding> = everybody
+            .flat_map(|opinion| opinion.findings.clone())
+            .collect();
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        let verdicts = processes.iter().chain(&predecessors);
+        let verdict = verdicts.map(|opinion| opinion.verdict).max();
+        let (ended, ended_at) = self
+            .ended
+            .unwrap_or((Ended::RecordingCut, self.wall_time()));
+        Some(Diagnosis {
+            schema: DIAGNOSIS_SCHEMA.to_owned(),
+            started_at: self.header.started_at,
+            ended_at,
+            process: first.process.clone(),
+            samples: first.timeline.looks(),
+            baseline: first.timeline.baseline(),
+            last: first.timeline.count(),
+            verdict: verdict.unwrap_or(Verdict::Unknown),
+            ended,
+            findings,
+            hazards: Vec::new(),
+            coverage: self.coverage(),
+            processes,
+            predecessors,
+            gaps: self.gaps.clone(),
+        })
+    }
+
+    fn coverage(&self) -> Coverage {
+        let listed = self.subjects().filter(|one| one.timeline.is_listed());
+        let live: u64 = listed.map(|one| one.timeline.live().len() as u64).sum();
+        let any = self.subjects().any(|one| one.timeline.is_listed());
+        Coverage {
+            backend: "probe".to_owned(),
+            attributed_fds: 0,
+            live_fds: any.then_some(live),
+            lost_events: 0,
+        }
+    }
+
+    /// The time of the latest entry by the clock of the beginning: nobody wrote down another.
+    fn wall_time(&self) -> Timestamp {
+        let passed = SignedDuration::try_from_secs_f64(self.at).unwrap_or_default();
+        let started = self.header.started_at;
+        started.checked_add(passed).unwrap_or(started)
+    }
+}
