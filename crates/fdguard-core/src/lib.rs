@@ -20,6 +20,7 @@ pub mod host;
 pub mod id;
 pub mod lint;
 pub mod pattern;
+pub mod slope;
 pub mod snapshot;
 pub mod summary;
 #[cfg(test)]
