@@ -9,12 +9,14 @@
 
 pub mod class;
 pub mod collapse;
+pub mod config;
 pub mod count;
 pub mod delta;
 pub mod detail;
 pub mod document;
 pub mod entry;
 pub mod gap;
+pub mod glob;
 pub mod growth;
 pub mod host;
 pub mod id;

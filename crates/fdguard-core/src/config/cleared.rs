@@ -1,0 +1,168 @@
+//! `[[cleared]]`: the ledger of suspects that were looked into and found to be in order.
+//!
+//! A suspicion that comes back every day is soon not read any more, and one that was silenced for good hides
+//! the leak that begins in the same place. So an entry has a reason and a date, and may have a number and
+//! a day up to which it holds.
+
+use jiff::civil::Date;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::error::{ConfigError, Place};
+use super::{BadClassPattern, ClassPattern};
+use crate::Class;
+use crate::glob::Glob;
+
+/// One suspect that was cleared. It covers what fits all of the class, target and owner that it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cleared {
+    /// Descriptors of this class.
+    pub class: Option<ClassPattern>,
+    /// Descriptors on this target.
+    pub target: Option<Glob>,
+    /// Descriptors of processes with this command name.
+    pub owner: Option<Glob>,
+    /// Up to this many: more is a new suspicion.
+    pub up_to: Option<u64>,
+    /// Why this is in order.
+    pub reason: String,
+    /// When that was found.
+    pub date: Date,
+    /// The last day on which it holds; absent: for good.
+    pub until: Option<Date>,
+}
+
+impl Cleared {
+    /// Whether its last day is over.
+    #[must_use]
+    pub fn is_expired(&self, today: Date) -> bool {
+        self.until.is_some_and(|until| today > until)
+    }
+
+    /// Whether it speaks of this; how many there are, and what day it is, is not asked. An entry that
+    /// names a target does not speak of one that is not known.
+    #[must_use]
+    pub fn covers(&self, class: &Class, target: Option<&[u8]>, owner: &[u8]) -> bool {
+        let target_fits = |wanted: &Glob| target.is_some_and(|target| wanted.matches(target));
+        self.class.as_ref().is_none_or(|one| one.matches(class))
+            && self.target.as_ref().is_none_or(target_fits)
+            && self.owner.as_ref().is_none_or(|one| one.matches(owner))
+    }
+}
+
+/// All entries, in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger(Vec<Cleared>);
+
+impl Ledger {
+    /// The first entry that still holds and silences this many descriptors.
+    #[must_use]
+    pub fn find(
+        &self,
+        class: &Class,
+        target: Option<&[u8]>,
+        owner: &[u8],
+        count: u64,
+        today: Date,
+    ) -> Option<&Cleared> {
+        let enough = |one: &Cleared| one.up_to.is_none_or(|most| count <= most);
+        self.0
+            .iter()
+            .find(|one| !one.is_expired(today) && enough(one) && one.covers(class, target, owner))
+    }
+
+    /// The entries whose last day is over: to be told, so that somebody looks again.
+    pub fn expired(&self, today: Date) -> impl Iterator<Item = &Cleared> {
+        self.0.iter().filter(move |one| one.is_expired(today))
+    }
+
+    /// Every entry.
+    #[must_use]
+    pub fn entries(&self) -> &[Cleared] {
+        &self.0
+    }
+}
+
+impl From<Vec<Cleared>> for Ledger {
+    fn from(entries: Vec<Cleared>) -> Self {
+        Self(entries)
+    }
+}
+
+/// The table as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Table {
+    class: Option<Spanned<String>>,
+    target: Option<Spanned<String>>,
+    owner: Option<Spanned<String>>,
+    up_to: Option<u64>,
+    reason: Spanned<String>,
+    date: Spanned<toml::Value>,
+    until: Option<Spanned<toml::Value>>,
+}
+
+pub(super) fn read(tables: Vec<Table>, place: Place<'_>) -> Result<Ledger, ConfigError> {
+    let entries = tables.into_iter().map(|table| read_one(&table, place));
+    entries.collect::<Result<_, _>>().map(Ledger)
+}
+
+fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
+    let class = match &table.class {
+        Some(text) => Some(
+            text.get_ref()
+                .parse()
+                .map_err(|bad: BadClassPattern| place.error(text, "cleared.class", bad))?,
+        ),
+        None => None,
+    };
+    let glob = |text: &Option<Spanned<String>>, key: &str| match text {
+        Some(text) if text.get_ref().is_empty() => Err(place.error(text, key, "must not be empty")),
+        text => Ok(text
+            .as_ref()
+            .map(|text| Glob::from(text.get_ref().as_str()))),
+    };
+    let target = glob(&table.target, "cleared.target")?;
+    let owner = glob(&table.owner, "cleared.owner")?;
+    let reason = &table.reason;
+    if reason.get_ref().trim().is_empty() {
+        return Err(place.error(reason, "cleared.reason", "must say why this is in order"));
+    }
+    if class.is_none() && target.is_none() && owner.is_none() {
+        let message = "this entry would silence everything: name a class, a target or an owner";
+        return Err(place.error(reason, "cleared", message));
+    }
+    let date = day(&table.date, "cleared.date", place)?;
+    let until = match &table.until {
+        Some(value) => {
+            let until = day(value, "cleared.until", place)?;
+            if until < date {
+                return Err(place.error(value, "cleared.until", "is before its date"));
+            }
+            Some(until)
+        }
+        None => None,
+    };
+    Ok(Cleared {
+        class,
+        target,
+        owner,
+        up_to: table.up_to,
+        reason: reason.get_ref().clone(),
+        date,
+        until,
+    })
+}
+
+/// A day, with or without quotation marks; a time of day in it is refused.
+fn day(value: &Spanned<toml::Value>, key: &str, place: Place<'_>) -> Result<Date, ConfigError> {
+    let written = match value.get_ref() {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Datetime(datetime) => Some(datetime.to_string()),
+        _ => None,
+    };
+    written
+        .filter(|text| text.len() == "2026-01-31".len())
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| place.error(value, key, "must be a day, such as 2026-01-31"))
+}

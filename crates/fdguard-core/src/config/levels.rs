@@ -1,0 +1,121 @@
+//! `[levels]`: from where on a share of a wall, or a count, is too much.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::error::{ConfigError, Place};
+use crate::lint::Severity;
+use crate::wall::{CRITICAL_FROM, WARNING_ABOVE};
+
+/// The levels at which an operator should know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Levels {
+    /// Above this share of a wall a warning is due, in percent.
+    pub warning: f64,
+    /// From this share of a wall on it is critical, in percent.
+    pub critical: f64,
+    /// Above this many descriptors a warning is due however far the walls are; absent: no such level.
+    pub absolute: Option<u64>,
+}
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self {
+            warning: WARNING_ABOVE,
+            critical: CRITICAL_FROM,
+            absolute: None,
+        }
+    }
+}
+
+impl Levels {
+    /// How grave this share of a wall, in percent, and this count are; `None` where neither is too much
+    /// as far as is known.
+    #[must_use]
+    pub fn judge(&self, percent: Option<f64>, count: Option<u64>) -> Option<Severity> {
+        let many = count.zip(self.absolute);
+        if percent.is_some_and(|percent| percent >= self.critical) {
+            Some(Severity::Critical)
+        } else if percent.is_some_and(|percent| percent > self.warning)
+            || many.is_some_and(|(count, most)| count > most)
+        {
+            Some(Severity::Warning)
+        } else {
+            None
+        }
+    }
+}
+
+/// The table as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Table {
+    warning: Option<Spanned<f64>>,
+    critical: Option<Spanned<f64>>,
+    absolute: Option<Spanned<u64>>,
+}
+
+/// `0 < warning <= critical <= 100`, with the default for what is left out.
+pub(super) fn read(table: Table, place: Place<'_>) -> Result<Levels, ConfigError> {
+    let percent = |value: Option<&Spanned<f64>>, key: &str, default: f64| match value {
+        None => Ok(default),
+        Some(value) if *value.get_ref() > 0.0 && *value.get_ref() <= 100.0 => Ok(*value.get_ref()),
+        Some(value) => Err(place.error(value, key, "must be above 0 and at most 100")),
+    };
+    let warning = percent(table.warning.as_ref(), "levels.warning", WARNING_ABOVE)?;
+    let critical = percent(table.critical.as_ref(), "levels.critical", CRITICAL_FROM)?;
+    if warning > critical {
+        let message =
+            format!("the warning level {warning} must not be above the critical level {critical}");
+        let written = [
+            (&table.warning, "levels.warning"),
+            (&table.critical, "levels.critical"),
+        ];
+        // One of them is written: the defaults are in order.
+        for (value, key) in written {
+            if let Some(value) = value {
+                return Err(place.error(value, key, message));
+            }
+        }
+    }
+    if let Some(absolute) = table
+        .absolute
+        .as_ref()
+        .filter(|level| *level.get_ref() == 0)
+    {
+        return Err(place.error(absolute, "levels.absolute", "must be at least 1"));
+    }
+    Ok(Levels {
+        warning,
+        critical,
+        absolute: table.absolute.map(Spanned::into_inner),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Levels;
+    use crate::lint::Severity;
+
+    #[test]
+    fn r12_warning_above_70_critical_from_90_and_no_absolute_level_by_default() {
+        let levels = Levels::default();
+        assert_eq!(levels.judge(Some(70.0), Some(1_000_000)), None);
+        assert_eq!(levels.judge(Some(70.1), None), Some(Severity::Warning));
+        assert_eq!(levels.judge(Some(89.9), None), Some(Severity::Warning));
+        assert_eq!(levels.judge(Some(90.0), None), Some(Severity::Critical));
+        assert_eq!(levels.judge(None, None), None);
+    }
+
+    #[test]
+    fn r12_an_absolute_level_warns_however_far_the_limit_is() {
+        let levels = Levels {
+            absolute: Some(800),
+            ..Levels::default()
+        };
+        assert_eq!(levels.judge(Some(1.0), Some(800)), None);
+        assert_eq!(levels.judge(None, Some(801)), Some(Severity::Warning));
+        let both = levels.judge(Some(95.0), Some(801));
+        assert_eq!(both, Some(Severity::Critical));
+    }
+}
