@@ -35,6 +35,7 @@ impl Probe {
     /// an answer that says so.
     pub fn select_use(&self, pid: Pid) -> Result<SelectUse, Error> {
         let base = self.open_process(pid)?;
+        check_alive(pid, base.as_fd())?;
         let maps = match read_maps(base.as_fd()) {
             Ok(maps) => maps,
             Err(error) if files::is_denied(error) => {
@@ -53,6 +54,7 @@ impl Probe {
         look.at_program(program.as_deref());
         look.at_libraries(&maps, program.as_deref());
         let (seen, unread) = (look.seen, look.unread);
+        // It may have ended meanwhile, and then nothing was found because nothing was left.
         check_alive(pid, base.as_fd())?;
         if files::read_link(&base, c"exe").ok() != program {
             return Ok(SelectUse::unknown("it began another program meanwhile"));
@@ -61,7 +63,7 @@ impl Probe {
     }
 }
 
-/// A process that has ended has no memory: then what was found, or not found, means nothing.
+/// Fails for what has no memory of its own to look at.
 fn check_alive(pid: Pid, base: BorrowedFd<'_>) -> Result<(), Error> {
     let bytes = files::read(base, c"stat").map_err(|error| gone_or(pid, "stat", error))?;
     let stat = Stat::parse(&bytes).ok_or(Error::Vanished(pid))?;

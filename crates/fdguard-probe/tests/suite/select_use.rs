@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::{SelectUse, Text};
 use fdguard_probe::{Error, Probe};
+use rustix::process::{WaitId, WaitIdOptions};
 use testkit::{FakeProc, Launch, c_variant, have, skip};
 
 const SELECTS: (&str, &[&str]) = ("selects", &["-DWAIT=BY_SELECT"]);
@@ -212,6 +213,17 @@ fn a_process_that_is_not_there_is_an_error_and_not_an_answer() {
     child.wait().unwrap();
     let answer = probe.select_use(pid);
     assert!(matches!(answer, Err(Error::NoSuchProcess(_))), "{answer:?}");
+}
+
+#[test]
+fn a_zombie_has_nothing_mapped_and_is_an_error() {
+    let mut child = Command::new("true").spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    rustix::process::waitid(WaitId::Pid(pid), ended).unwrap();
+    let answer = Probe::new().unwrap().select_use(child.id());
+    assert!(matches!(answer, Err(Error::Zombie { .. })), "{answer:?}");
+    child.wait().unwrap();
 }
 
 /// The line of `maps` for the code of this file, under this name.
