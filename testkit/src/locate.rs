@@ -32,22 +32,33 @@ pub fn victim_path(name: &str) -> PathBuf {
 /// The built victim of this name from the folder `c`, compiled when it is missing or stale.
 #[must_use]
 pub fn c_victim(name: &str) -> PathBuf {
+    c_variant(name, "c", &["-g"]).expect("a victim that compiles and links")
+}
+
+/// The same, compiled with these flags under a name that ends in `variant`. `None` where the compiler
+/// refuses, as it does for `-static` without a static C library; it says itself why.
+#[must_use]
+pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
-    let path = profile_dir().join(format!("{name}-c"));
+    let path = profile_dir().join(format!("{name}-{variant}"));
     if modified(&path).is_some_and(|built| Some(built) >= modified(&source)) {
-        return path;
+        return Some(path);
     }
     // Others may compile the same at the same time: each to its own name, the rename is atomic.
     let scratch = tempfile::tempdir_in(profile_dir()).expect("scratch folder");
     let output = scratch.path().join(name);
     let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-o"])
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror"])
+        .args(flags)
+        .arg("-o")
         .args([&output, &source])
         .status()
         .expect("a C compiler named cc");
-    assert!(status.success(), "cc {}: {status}", source.display());
+    if !status.success() {
+        return None;
+    }
     fs::rename(&output, &path).expect("putting the victim in place");
-    path
+    Some(path)
 }
 
 /// The folder with the binaries of the profile that the running test was built in:

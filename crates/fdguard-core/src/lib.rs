@@ -48,6 +48,7 @@ pub use detail::Detail;
 pub use entry::{FdEntry, Holder, Mode};
 pub use gap::Gap;
 pub use id::{Fd, FileId, Pid, ProcKey};
+pub use select_use::SelectUse;
 pub use snapshot::{Snapshot, Tier};
 pub use summary::Summary;
 pub use text::Text;

@@ -26,6 +26,7 @@ mod process;
 pub mod radar;
 mod reader;
 mod rlimit;
+mod select;
 pub mod snapshot;
 mod socket;
 mod table;

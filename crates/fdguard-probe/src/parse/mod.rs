@@ -5,10 +5,12 @@
 pub mod ascii;
 pub mod cgroup;
 pub mod diag;
+pub mod elf;
 pub mod fdinfo;
 pub mod limits;
 pub mod link;
 pub mod lsof;
+pub mod maps;
 pub mod mountinfo;
 pub mod net;
 pub mod stat;

@@ -16,6 +16,7 @@ mod nobody;
 mod own;
 mod radar;
 mod reuse;
+mod select_use;
 mod watcher;
 
 /// A snapshot as the command takes it.

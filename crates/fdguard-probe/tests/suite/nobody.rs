@@ -10,7 +10,9 @@ use fdguard_core::{Snapshot, Tier};
 use fdguard_probe::{Error, Options, Probe, Radar, Watcher};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{FakeProc, NOBODY, Victim, have, is_root, run_as, skip};
+use testkit::{FakeProc, Launch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
+
+use super::select_use::waiter;
 
 /// Set in the process that runs as nobody; its value is the question.
 const ROLE: &str = "FDGUARD_TEST_AS_NOBODY";
@@ -104,7 +106,7 @@ fn answer_each_time(mut look: impl FnMut() -> Value) {
 
 /// The size of a table in the kernel's own words: how much room it makes differs from kernel to kernel.
 fn table_size(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
     line.unwrap().trim().parse().unwrap()
 }
@@ -277,4 +279,30 @@ fn r6_a_directory_that_may_not_be_listed_is_a_gap() {
         (&json!(1), &Value::Null)
     );
     assert_eq!(seen[1]["gaps"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots() {
+    if let Some(pids) = asked() {
+        let probe = Probe::new().unwrap();
+        let of = |key: &str| probe.select_use(pid_of(&pids[key])).unwrap();
+        return answer(&json!({"own": of("own"), "roots": of("roots")}));
+    }
+    if !is_root() {
+        return skip("needs root");
+    }
+    let Some(program) = waiter(("polls", &["-DWAIT=BY_POLL"])) else {
+        return;
+    };
+    let launch = || Launch::program(&program);
+    let own = launch().as_user(NOBODY).in_new(Namespace::Mount).start();
+    let roots = launch().start();
+    let question = json!({"own": own.pid(), "roots": roots.pid()});
+    let test = "r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots";
+    let said = Nobody::run(test, &question).hear();
+    assert_eq!(said["own"], json!({"select": "absent"}));
+    let why = "no permission to read what is in its memory";
+    assert_eq!(said["roots"], json!({"select": "unknown", "why": why}));
+    own.finish();
+    roots.finish();
 }

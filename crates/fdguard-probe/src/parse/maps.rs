@@ -1,0 +1,100 @@
+//! `/proc/PID/maps`.
+
+use bstr::ByteSlice as _;
+
+use super::ascii::{decimal, hexadecimal, split_at_byte};
+
+/// A stretch of memory that shows a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping<'a> {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind its last.
+    pub end: u64,
+    /// Whether code may run from it.
+    pub executable: bool,
+    /// The device, as the kernel writes it.
+    pub device: &'a [u8],
+    /// The inode number.
+    pub ino: u64,
+    /// The file's name in the process's own view, with ` (deleted)` behind it when it is gone.
+    pub path: &'a [u8],
+}
+
+impl<'a> Mapping<'a> {
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let (range, rest) = split_at_byte(line, b' ')?;
+        let (start, end) = split_at_byte(range, b'-')?;
+        let (rights, rest) = split_at_byte(rest, b' ')?;
+        let (_offset, rest) = split_at_byte(rest, b' ')?;
+        let (device, rest) = split_at_byte(rest, b' ')?;
+        let (ino, path) = split_at_byte(rest, b' ')?;
+        let path = path.trim_start_with(|c| c == ' ');
+        let ino = decimal(ino)?;
+        // Without an inode it is memory of its own, or the kernel's: [heap], [vdso].
+        (ino != 0 && path.starts_with(b"/")).then_some(Self {
+            start: hexadecimal(start)?,
+            end: hexadecimal(end)?,
+            executable: rights.get(2) == Some(&b'x'),
+            device,
+            ino,
+            path,
+        })
+    }
+}
+
+/// Every mapping of a file.
+pub fn mappings(bytes: &[u8]) -> impl Iterator<Item = Mapping<'_>> {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .filter_map(Mapping::parse)
+}
+
+/// A name as it is: the kernel writes a newline as `\012`, and nothing else so.
+#[must_use]
+pub fn unescaped(path: &[u8]) -> Vec<u8> {
+    path.replace(b"\\012", b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{mappings, unescaped};
+
+    const TEXT: &[u8] = b"\
+55d5c7a00000-55d5c7a02000 r--p 00000000 fe:00 131 /usr/bin/sleep
+55d5c7a02000-55d5c7a06000 r-xp 00002000 fe:00 131                        /usr/bin/sleep
+55d5c8e00000-55d5c8e21000 rw-p 00000000 00:00 0                          [heap]
+7f1200000000-7f1200021000 rw-p 00000000 00:00 0 
+7f1210000000-7f1210001000 r-xp 00000000 00:01 1027                       /memfd:a b (deleted)
+7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+";
+
+    #[test]
+    fn files_are_told_from_memory() {
+        let found: Vec<_> = mappings(TEXT).collect();
+        let names: Vec<_> = found.iter().map(|one| (one.executable, one.path)).collect();
+        let wanted: [(bool, &[u8]); 3] = [
+            (false, b"/usr/bin/sleep"),
+            (true, b"/usr/bin/sleep"),
+            (true, b"/memfd:a b (deleted)"),
+        ];
+        assert_eq!(names, wanted);
+        let code = &found[1];
+        assert_eq!((code.start, code.end), (0x55d5_c7a0_2000, 0x55d5_c7a0_6000));
+        assert_eq!((code.device, code.ino), (&b"fe:00"[..], 131));
+    }
+
+    #[test]
+    fn a_newline_in_a_name_comes_back() {
+        assert_eq!(unescaped(b"/tmp/a\\012b"), b"/tmp/a\nb");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            prop_assert!(mappings(&bytes).count() <= bytes.len());
+        }
+    }
+}

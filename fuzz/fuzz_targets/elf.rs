@@ -1,0 +1,12 @@
+#![no_main]
+//! Programs and libraries: made by anybody, read by us, at most as far as the budget goes.
+
+use std::io::Cursor;
+
+use fdguard_probe::parse::elf::Object;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut budget = 1 << 20;
+    let _ = Object::read(Cursor::new(bytes), &mut budget);
+    assert!(budget <= 1 << 20);
+});
