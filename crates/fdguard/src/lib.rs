@@ -15,6 +15,7 @@ pub mod output;
 pub mod report;
 pub mod terminal;
 pub mod tui;
+pub mod watching;
 
 /// Runs the command with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {

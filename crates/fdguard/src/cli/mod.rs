@@ -3,14 +3,17 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 mod diff;
+mod duration;
 mod select;
 mod snap;
 mod top;
+mod watch;
 
 pub use diff::DiffArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
+pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.
 #[derive(Debug, Parser)]
@@ -32,7 +35,7 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 3 could not look.
-Start with `fdguard top`, then `fdguard snap PID`.";
+Start with `fdguard top`, then `fdguard snap PID` and `fdguard watch PID`.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -43,6 +46,8 @@ pub enum Command {
     Snap(SnapArgs),
     /// What changed between two snapshots?
     Diff(DiffArgs),
+    /// Is it leaking, which class, how fast, when does it hit which wall?
+    Watch(Box<WatchArgs>),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

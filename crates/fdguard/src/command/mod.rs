@@ -7,8 +7,10 @@ use crate::exit;
 
 mod diff;
 mod pick;
+mod settings;
 mod snap;
 mod top;
+mod watch;
 
 /// Runs the verb and gives the exit code.
 #[must_use]
@@ -17,6 +19,7 @@ pub fn dispatch(cli: Cli) -> u8 {
     let outcome = match cli.command {
         Command::Snap(args) => snap::run(&args),
         Command::Diff(args) => diff::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),
     };

@@ -2,11 +2,13 @@
 
 pub mod counts;
 pub mod detail;
+pub mod diagnosis;
 pub mod difference;
 pub mod host;
 pub mod human;
 pub mod json;
 pub mod lsof_fields;
 pub mod rules;
+pub mod state_line;
 pub mod style;
 pub mod table;
