@@ -2,7 +2,8 @@
 //!
 //! Everything here is a plain value or a pure function: nothing opens a file, asks the clock or
 //! prints. A [`Snapshot`] is what was seen of one process; a [`Summary`] is what it means; a
-//! [`Lint`](lint::Lint) is one rule over a snapshot; a [`Delta`] is what changed between two.
+//! [`Lint`](lint::Lint) is one rule over a snapshot; a [`Delta`] is what changed between two; a
+//! [`Playbook`](playbook::Playbook) knows who usually makes what.
 //! What could not be seen is a [`Gap`], never a zero.
 
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod host;
 pub mod id;
 pub mod lint;
 pub mod pattern;
+pub mod playbook;
 pub mod snapshot;
 pub mod summary;
 #[cfg(test)]

@@ -1,0 +1,212 @@
+//! The file that a playbook is read from, and what can be wrong with it.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use toml::Spanned;
+
+use super::{Advice, ClassGlob, Glob, Playbook};
+
+/// What is wrong with a playbook, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaybookError {
+    /// The line, from 1.
+    pub line: Option<usize>,
+    /// The id of the entry.
+    pub entry: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for PlaybookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        if let Some(entry) = &self.entry {
+            write!(f, "entry {entry:?}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for PlaybookError {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    advice: Vec<AdviceEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AdviceEntry {
+    id: Spanned<String>,
+    #[serde(default)]
+    class: Several,
+    #[serde(default)]
+    target: Several,
+    #[serde(default)]
+    with: Several,
+    #[serde(default)]
+    comm: Several,
+    #[serde(default)]
+    exe: Several,
+    #[serde(default)]
+    topic: Several,
+    source: String,
+    confirm: String,
+    fix: String,
+    #[serde(default)]
+    incidents: Several,
+}
+
+/// One string, or a list of them: people write `class = "pipe"`.
+#[derive(Default)]
+struct Several(Vec<String>);
+
+impl<'de> Deserialize<'de> for Several {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SeveralVisitor)
+    }
+}
+
+struct SeveralVisitor;
+
+impl<'de> Visitor<'de> for SeveralVisitor {
+    type Value = Several;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or a list of strings")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Several, E> {
+        Ok(Several(vec![text.to_owned()]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Several, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = list.next_element()? {
+            texts.push(text);
+        }
+        Ok(Several(texts))
+    }
+}
+
+/// Reads a file and checks what its form alone does not tell.
+pub(super) fn read(text: &str) -> Result<Playbook, PlaybookError> {
+    let file: File = toml::from_str(text).map_err(|error| from_toml(text, &error))?;
+    let place = Place { text };
+    let mut seen = HashSet::new();
+    let mut advice = Vec::with_capacity(file.advice.len());
+    for entry in file.advice {
+        place.check_id(&entry.id, &mut seen)?;
+        let id = entry.id.clone();
+        advice.push(finish(entry).map_err(|message| place.complain(&id, message))?);
+    }
+    Ok(Playbook { advice })
+}
+
+fn finish(entry: AdviceEntry) -> Result<Advice, String> {
+    if entry.class.0.is_empty() && entry.topic.0.is_empty() {
+        return Err("has neither class nor topic, so nothing would ever find it".to_owned());
+    }
+    for (name, sentence) in [
+        ("source", &entry.source),
+        ("confirm", &entry.confirm),
+        ("fix", &entry.fix),
+    ] {
+        if sentence.trim().is_empty() {
+            return Err(format!("{name} is empty"));
+        }
+    }
+    let globs = |list: Several| list.0.into_iter().map(Glob::from).collect();
+    Ok(Advice {
+        id: entry.id.into_inner(),
+        class: classes(&entry.class)?,
+        target: globs(entry.target),
+        with: classes(&entry.with)?,
+        comm: globs(entry.comm),
+        exe: globs(entry.exe),
+        topic: entry.topic.0,
+        source: entry.source,
+        confirm: entry.confirm,
+        fix: entry.fix,
+        incidents: entry.incidents.0,
+        layer: 0,
+    })
+}
+
+fn classes(names: &Several) -> Result<Vec<ClassGlob>, String> {
+    names.0.iter().map(|name| ClassGlob::parse(name)).collect()
+}
+
+/// Finds lines in the text that was read.
+struct Place<'a> {
+    text: &'a str,
+}
+
+impl Place<'_> {
+    fn check_id(
+        &self,
+        id: &Spanned<String>,
+        seen: &mut HashSet<String>,
+    ) -> Result<(), PlaybookError> {
+        if !is_kebab_case(id.get_ref()) {
+            let message = "an id is small letters, digits and single hyphens";
+            return Err(self.complain(id, message.to_owned()));
+        }
+        if !seen.insert(id.get_ref().clone()) {
+            return Err(self.complain(id, "another entry has the same id".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn complain(&self, id: &Spanned<String>, message: String) -> PlaybookError {
+        PlaybookError {
+            line: Some(line_at(self.text, id.span().start)),
+            entry: Some(id.get_ref().clone()),
+            message,
+        }
+    }
+}
+
+fn is_kebab_case(id: &str) -> bool {
+    id.split('-').all(|word| {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        !word.is_empty() && word.bytes().all(fits)
+    })
+}
+
+fn from_toml(text: &str, error: &toml::de::Error) -> PlaybookError {
+    let span = error.span();
+    PlaybookError {
+        line: span.as_ref().map(|span| line_at(text, span.start)),
+        entry: span.and_then(|span| id_around(text, &span)),
+        message: error.message().replace('\n', ", "),
+    }
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// The id of the entry that a place lies in, as far as the text alone tells: it could not be read.
+fn id_around(text: &str, span: &Range<usize>) -> Option<String> {
+    let line_end = text.get(span.start..)?.find('\n');
+    let line_end = line_end.map_or(text.len(), |at| span.start + at);
+    let entry_start = text.get(..line_end)?.rfind("[[")?;
+    let entry = text.get(entry_start..)?;
+    let entry_end = entry[2..].find("\n[[").map_or(entry.len(), |at| at + 2);
+    let id = entry[..entry_end].lines().find_map(|line| {
+        let value = line.trim().strip_prefix("id")?.trim_start();
+        let value = value.strip_prefix('=')?.trim();
+        value.strip_prefix('"')?.split('"').next()
+    })?;
+    (!id.is_empty()).then(|| id.to_owned())
+}

@@ -1,0 +1,234 @@
+//! The playbook: from a class of descriptors to who usually leaves them open, how to make sure, and
+//! what to change. It is data (`data/playbook.toml`), and a user may put a file of the same form before it.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use crate::Class;
+use crate::summary::ClassCount;
+
+mod file;
+mod glob;
+#[cfg(test)]
+mod incidents;
+#[cfg(test)]
+mod tests;
+
+pub use file::PlaybookError;
+pub use glob::{ClassGlob, Glob};
+
+/// Schema name of the playbook as it is listed.
+pub const PLAYBOOK_SCHEMA: &str = "fdguard.playbook/1";
+
+const ADVICE: &str = include_str!("../../data/playbook.toml");
+
+/// Everything known, in the order in which it was written down.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Playbook {
+    advice: Vec<Advice>,
+}
+
+/// One entry: under which conditions it speaks, and what it says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// Its name, in kebab-case.
+    pub id: String,
+    /// The classes it is about; empty where the trouble is none of a class.
+    pub class: Vec<ClassGlob>,
+    /// Speaks only if the target is one of these.
+    pub target: Vec<Glob>,
+    /// Speaks only if all of these classes are there in numbers, the suspect's own among them.
+    pub with: Vec<ClassGlob>,
+    /// Speaks only of these commands; an executable from `exe` will do as well.
+    pub comm: Vec<Glob>,
+    /// Speaks only of these executables; a command from `comm` will do as well.
+    pub exe: Vec<Glob>,
+    /// Words by which it is found apart from classes: lint rules, kinds of trouble.
+    pub topic: Vec<String>,
+    /// Who usually makes this.
+    pub source: String,
+    /// How to make sure.
+    pub confirm: String,
+    /// What to change.
+    pub fix: String,
+    /// Where it happened, publicly.
+    pub incidents: Vec<String>,
+    /// 0 for our own, more for those that were put before them.
+    #[serde(skip)]
+    layer: u32,
+}
+
+/// What is held in numbers that need an explanation.
+#[derive(Clone, Copy, Debug)]
+pub struct Suspect<'a> {
+    /// Its class.
+    pub class: &'a Class,
+    /// What most of them point at, where that is known.
+    pub target: Option<&'a [u8]>,
+    /// The command name of the holder.
+    pub comm: &'a [u8],
+    /// Its executable, where that is known.
+    pub exe: Option<&'a [u8]>,
+    /// What is there in numbers beside it: see [`beside`].
+    pub beside: &'a [Class],
+}
+
+/// How well an entry fits; the greatest wins. In the order of weight.
+type Fit = (u32, bool, bool, bool, usize);
+
+impl Playbook {
+    /// The one that comes with fdguard.
+    ///
+    /// # Panics
+    ///
+    /// Never: what is built in was read by a test.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "a test reads the same text")]
+    pub fn embedded() -> Self {
+        Self::parse(ADVICE).expect("our own playbook can be read")
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// When it is no playbook; the error is one line and names the place.
+    pub fn parse(text: &str) -> Result<Self, PlaybookError> {
+        file::read(text)
+    }
+
+    /// Puts another one before this: its entries are tried first, and one of the same id replaces ours.
+    #[must_use]
+    pub fn extended_by(self, user: Self) -> Self {
+        let above = 1 + self
+            .advice
+            .iter()
+            .map(|advice| advice.layer)
+            .max()
+            .unwrap_or(0);
+        let mut advice = user.advice;
+        for entry in &mut advice {
+            entry.layer += above;
+        }
+        let kept: Vec<Advice> = self
+            .advice
+            .into_iter()
+            .filter(|ours| advice.iter().all(|theirs| theirs.id != ours.id))
+            .collect();
+        advice.extend(kept);
+        Self { advice }
+    }
+
+    /// The entry that fits best: a user's before ours; then one that names the target, what else is
+    /// there, the command, the class more exactly. Of equals the one that was written first.
+    #[must_use]
+    pub fn advise(&self, suspect: &Suspect<'_>) -> Option<&Advice> {
+        // From behind, since `max_by_key` keeps the last of equals.
+        let fitting = self.advice.iter().rev();
+        let fitting = fitting.filter_map(|advice| Some((advice.fit(suspect)?, advice)));
+        fitting
+            .max_by_key(|(fit, _)| *fit)
+            .map(|(_, advice)| advice)
+    }
+
+    /// Every entry.
+    #[must_use]
+    pub fn advice(&self) -> &[Advice] {
+        &self.advice
+    }
+
+    /// Every entry that may speak about a class: first what holds when nothing more is known, then
+    /// what holds under conditions.
+    #[must_use]
+    pub fn about(&self, class: &Class) -> Vec<&Advice> {
+        let name = class.to_string();
+        let mut found: Vec<(Fit, &Advice)> = self
+            .advice
+            .iter()
+            .filter_map(|advice| Some((advice.rank(advice.exactness(&name)?), advice)))
+            .collect();
+        found.sort_by_key(|(fit, advice)| {
+            let (layer, _, _, _, exactness) = *fit;
+            (advice.is_conditional(), Reverse(layer), Reverse(exactness))
+        });
+        found.into_iter().map(|(_, advice)| advice).collect()
+    }
+
+    /// Every entry under a topic: the id of a lint, or a kind of trouble that is no class.
+    pub fn on_topic<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = &'a Advice> {
+        let mut all = self.advice.iter();
+        std::iter::from_fn(move || all.find(|advice| advice.topic.iter().any(|word| word == topic)))
+    }
+
+    /// Every entry that has this word somewhere, in capitals or not.
+    #[must_use]
+    pub fn search(&self, word: &str) -> Vec<&Advice> {
+        let word = word.to_lowercase();
+        let has = |advice: &&Advice| {
+            let mut texts = advice.texts();
+            texts.any(|text| text.to_lowercase().contains(&word))
+        };
+        self.advice.iter().filter(has).collect()
+    }
+}
+
+impl Advice {
+    /// Whether it asks for more than a class.
+    #[must_use]
+    pub fn is_conditional(&self) -> bool {
+        !(self.target.is_empty()
+            && self.with.is_empty()
+            && self.comm.is_empty()
+            && self.exe.is_empty())
+    }
+
+    fn fit(&self, suspect: &Suspect<'_>) -> Option<Fit> {
+        let exactness = self.exactness(&suspect.class.to_string())?;
+        let any = |globs: &[Glob], bytes: Option<&[u8]>| {
+            bytes.is_some_and(|bytes| globs.iter().any(|glob| glob.matches(bytes)))
+        };
+        let target = self.target.is_empty() || any(&self.target, suspect.target);
+        let who = (self.comm.is_empty() && self.exe.is_empty())
+            || any(&self.comm, Some(suspect.comm))
+            || any(&self.exe, suspect.exe);
+        let with = self.with.iter().all(|glob| {
+            let mut there = suspect.beside.iter().chain([suspect.class]);
+            there.any(|class| glob.exactness(&class.to_string()).is_some())
+        });
+        (target && who && with).then(|| self.rank(exactness))
+    }
+
+    fn exactness(&self, class: &str) -> Option<usize> {
+        let globs = self.class.iter();
+        globs.filter_map(|glob| glob.exactness(class)).max()
+    }
+
+    fn rank(&self, exactness: usize) -> Fit {
+        let who = !(self.comm.is_empty() && self.exe.is_empty());
+        let (target, with) = (!self.target.is_empty(), !self.with.is_empty());
+        (self.layer, target, with, who, exactness)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let classes = self.class.iter().chain(&self.with).map(ClassGlob::as_str);
+        let globs = self.target.iter().chain(&self.comm).chain(&self.exe);
+        let words = self.topic.iter().chain(&self.incidents);
+        let sentences = [&self.id, &self.source, &self.confirm, &self.fix];
+        classes
+            .chain(globs.map(Glob::as_str))
+            .chain(words.map(String::as_str))
+            .chain(sentences.map(String::as_str))
+    }
+}
+
+/// What is there in numbers beside a class: at least a tenth as many. A single one of something is in
+/// every process and says nothing.
+#[must_use]
+pub fn beside(classes: &[ClassCount], class: &Class) -> Vec<Class> {
+    let of = classes.iter().find(|row| row.class == *class);
+    let count = of.map_or(0, |row| row.count);
+    let many = |row: &&ClassCount| row.class != *class && row.count.saturating_mul(10) >= count;
+    let found = classes.iter().filter(many);
+    found.map(|row| row.class.clone()).collect()
+}
