@@ -104,12 +104,27 @@ impl Part {
             .filter(|(_, window)| window.eq_ignore_ascii_case(&self.bytes))
             .map(|(at, _)| from + at);
         places.find(|at| {
-            let before = at.checked_sub(1).and_then(|at| line.get(at));
-            let behind = line.get(at + self.bytes.len());
-            let open = |side: Option<&u8>| !side.copied().is_some_and(is_word);
-            (!self.begins || open(before)) && (!self.ends || open(behind))
+            let behind = line.get(at + self.bytes.len()).copied();
+            (!self.begins || begins_word(&line[..*at]))
+                && (!self.ends || !behind.is_some_and(is_word))
         })
     }
+}
+
+/// Whether a word can begin behind these bytes. In a coloured log a letter in front may be the end of an
+/// escape sequence (`ESC[31m`), in JSON that of an escaped line end (`\n`).
+fn begins_word(before: &[u8]) -> bool {
+    let Some((last, head)) = before.split_last() else {
+        return true;
+    };
+    if !is_word(*last) || (b"nrt".contains(last) && head.ends_with(b"\\")) {
+        return true;
+    }
+    let is_parameter = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
+    let parameters = head.iter().rev().take_while(|byte| is_parameter(byte));
+    let sequence = &head[..head.len() - parameters.count()];
+    let escapes: [&[u8]; 4] = [b"\x1b[", b"\\u001b[", b"\\x1b[", b"\\033["];
+    escapes.iter().any(|escape| sequence.ends_with(escape))
 }
 
 fn is_word(byte: u8) -> bool {
@@ -148,6 +163,22 @@ mod tests {
         }
         for line in ["ENFILE", "(ENFILE)", "-ENFILE:", "é ENFILE.", "=ENFILE"] {
             assert!(find("ENFILE", line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn colours_and_escaped_line_ends_are_no_part_of_a_word() {
+        for line in [
+            "\u{1b}[31mEMFILE\u{1b}[0m",
+            "\u{1b}[1;31mEMFILE",
+            "\u{1b}[mEMFILE",
+            r#"{"error":"\u001b[31mEMFILE"}"#,
+            r#"{"error":"trace\nEMFILE: x"}"#,
+        ] {
+            assert!(find("EMFILE", line).is_some(), "{line}");
+        }
+        for line in ["[31mEMFILE", "nEMFILE", "\u{1b}[31mxEMFILE"] {
+            assert_eq!(find("EMFILE", line), None, "{line}");
         }
     }
 

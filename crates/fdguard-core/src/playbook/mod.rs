@@ -183,6 +183,10 @@ impl Playbook {
             let (layer, _, _, _, exactness) = *fit;
             (advice.is_conditional(), Reverse(layer), Reverse(exactness))
         });
+        // A second general answer would never be given.
+        let general = found.iter().filter(|(_, advice)| !advice.is_conditional());
+        let never_given = 1..general.count().max(1);
+        found.drain(never_given);
         found.into_iter().map(|(_, advice)| advice).collect()
     }
 

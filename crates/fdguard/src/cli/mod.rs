@@ -3,11 +3,13 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 mod diff;
+mod explain;
 mod select;
 mod snap;
 mod top;
 
 pub use diff::DiffArgs;
+pub use explain::ExplainArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
@@ -43,6 +45,8 @@ pub enum Command {
     Snap(SnapArgs),
     /// What changed between two snapshots?
     Diff(DiffArgs),
+    /// Which of these log lines are really descriptor exhaustion?
+    Explain(ExplainArgs),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

@@ -3,10 +3,12 @@
 pub mod counts;
 pub mod detail;
 pub mod difference;
+pub mod explanation;
 pub mod host;
 pub mod human;
 pub mod json;
 pub mod lsof_fields;
+pub mod playbook;
 pub mod rules;
 pub mod style;
 pub mod table;
