@@ -3,8 +3,6 @@
 //! `EMFILE` is seldom reported as such. The disguises are data (`data/symptoms.toml`); this module finds
 //! them in a stream of any length, with memory that does not depend on it.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use bstr::ByteSlice as _;
 use serde::Serialize;
 
 use crate::Text;
@@ -12,23 +10,20 @@ use crate::playbook::{Playbook, PlaybookError};
 use crate::wall::{self, Wall};
 
 mod pattern;
+mod scan;
 mod symptom;
 mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use pattern::Pattern;
+pub use scan::{LONGEST_LINE, Scanner};
 pub use symptom::{Certainty, Symptom, WallName};
 pub use tally::NEAR;
-use tally::{Tallies, Tally};
+use tally::Tally;
 
 /// Schema name of an explanation.
 pub const EXPLANATION_SCHEMA: &str = "fdguard.explanation/1";
-
-/// What is longer is no line for people; the rest of it is not looked at.
-pub const LONGEST_LINE: usize = 64 << 10;
-/// How much of a line is shown as an example.
-const EXAMPLE: usize = 300;
 
 /// What a log says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -128,98 +123,19 @@ pub fn near(walls: &[Wall]) -> Vec<WallName> {
     all.into_iter().filter(is_near).collect()
 }
 
-/// Reads a log piece by piece.
-#[derive(Debug)]
-pub struct Scanner<'a> {
-    playbook: &'a Playbook,
-    /// Finds the longest part of every pattern at once.
-    anchors: AhoCorasick,
-    /// The symptom that each anchor belongs to.
-    owners: Vec<usize>,
-    /// Which symptoms the present line may be.
-    suspected: Vec<bool>,
-    tallies: Tallies<'a>,
-    lines: u64,
-    /// The beginning of a line whose end has not come yet.
-    carried: Vec<u8>,
-    is_open: bool,
-}
-
-impl<'a> Scanner<'a> {
-    /// One that knows these symptoms.
-    ///
-    /// # Errors
-    ///
-    /// When there are more patterns than can be looked for.
-    pub fn new(playbook: &'a Playbook) -> Result<Self, PlaybookError> {
-        let symptoms = playbook.symptoms();
-        let (mut anchors, mut owners) = (Vec::new(), Vec::new());
-        for (index, symptom) in symptoms.iter().enumerate() {
-            for pattern in &symptom.patterns {
-                anchors.push(pattern.anchor());
-                owners.push(index);
-            }
-        }
-        let anchors = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(&anchors)
-            .map_err(|error| PlaybookError {
-                line: None,
-                entry: None,
-                message: format!("too many patterns: {error}"),
-            })?;
-        Ok(Self {
-            playbook,
-            anchors,
-            owners,
-            suspected: vec![false; symptoms.len()],
-            tallies: Tallies::new(symptoms),
-            lines: 0,
-            carried: Vec::new(),
-            is_open: false,
-        })
-    }
-
-    /// Takes the next piece, wherever it begins and ends.
-    pub fn feed(&mut self, mut piece: &[u8]) {
-        if self.is_open {
-            let Some(end) = piece.find_byte(b'\n') else {
-                return self.carry(piece);
-            };
-            self.carry(&piece[..end]);
-            self.end_line();
-            piece = &piece[end + 1..];
-        }
-        let whole = piece.rfind_byte(b'\n').map_or(0, |at| at + 1);
-        self.block(&piece[..whole]);
-        self.carry(&piece[whole..]);
-    }
-
-    /// Takes one line, without its end.
-    pub fn line(&mut self, line: &[u8]) {
-        self.lines += 1;
-        let line = &line[..line.len().min(LONGEST_LINE)];
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if let Some((index, at)) = self.recognise(line) {
-            self.tallies.add(index, self.lines, || example(line, at));
-        }
-    }
-
-    /// The end of the log. `near` are walls that the process in question is known to be at.
-    #[must_use]
-    pub fn finish(mut self, near: &[WallName]) -> Explanation {
-        if self.is_open {
-            self.end_line();
-        }
-        let symptoms = self.playbook.symptoms();
-        let (counted, doubtful) = self.tallies.finish(near);
+impl Explanation {
+    fn new(
+        lines_read: u64,
+        symptoms: &[Symptom],
+        counted: Vec<Option<Tally>>,
+        doubtful: Vec<Option<Tally>>,
+    ) -> Self {
         let found = |tallies: Vec<Option<Tally>>| {
             let rows = symptoms.iter().zip(tallies);
             rows.filter_map(|(symptom, tally)| Some((symptom, Found::new(symptom, tally?))))
         };
-        let mut list: Vec<Found> = found(counted).map(|(_, found)| found).collect();
-        list.sort_by(|a, b| {
+        let mut counted: Vec<Found> = found(counted).map(|(_, found)| found).collect();
+        counted.sort_by(|a, b| {
             let by_certainty = b.certainty.cmp(&a.certainty);
             by_certainty.then(b.count.cmp(&a.count))
         });
@@ -227,61 +143,12 @@ impl<'a> Scanner<'a> {
             why: why_not(symptom, &found),
             found,
         });
-        Explanation {
-            lines_read: self.lines,
-            verdict: verdict(self.lines, &list),
+        Self {
+            lines_read,
+            verdict: verdict(lines_read, &counted),
             not_counted: not_counted.collect(),
-            symptoms: list,
+            symptoms: counted,
         }
-    }
-
-    /// Whole lines. Only those with an anchor are taken apart; of the others the ends are counted.
-    fn block(&mut self, mut block: &[u8]) {
-        while let Some(anchor) = self.anchors.find(block) {
-            let start = block[..anchor.start()].rfind_byte(b'\n');
-            let start = start.map_or(0, |at| at + 1);
-            let end = block[anchor.end()..].find_byte(b'\n');
-            let end = end.map_or(block.len(), |at| anchor.end() + at);
-            self.lines += line_ends(&block[..start]);
-            self.line(&block[start..end]);
-            block = block.get(end + 1..).unwrap_or_default();
-        }
-        self.lines += line_ends(block);
-    }
-
-    fn carry(&mut self, piece: &[u8]) {
-        let room = LONGEST_LINE.saturating_sub(self.carried.len());
-        self.carried
-            .extend_from_slice(&piece[..piece.len().min(room)]);
-        self.is_open |= !piece.is_empty();
-    }
-
-    fn end_line(&mut self) {
-        let mut line = std::mem::take(&mut self.carried);
-        self.line(&line);
-        line.clear();
-        self.carried = line;
-        self.is_open = false;
-    }
-
-    /// The first symptom of the table that this line is, and where its telling part begins.
-    fn recognise(&mut self, line: &[u8]) -> Option<(usize, usize)> {
-        self.suspected.fill(false);
-        let mut any = false;
-        for anchor in self.anchors.find_overlapping_iter(line) {
-            self.suspected[self.owners[anchor.pattern().as_usize()]] = true;
-            any = true;
-        }
-        if !any || has(self.playbook.ignore(), line) {
-            return None;
-        }
-        let symptoms = self.playbook.symptoms().iter().enumerate();
-        let mut suspects = symptoms.filter(|(index, _)| self.suspected[*index]);
-        suspects.find_map(|(index, symptom)| {
-            let mut places = symptom.patterns.iter().filter_map(|one| one.find(line));
-            let at = places.next()?;
-            (!has(&symptom.unless, line)).then_some((index, at))
-        })
     }
 }
 
@@ -299,14 +166,6 @@ impl Found {
             example: tally.example,
         }
     }
-}
-
-fn has(patterns: &[Pattern], line: &[u8]) -> bool {
-    patterns.iter().any(|pattern| pattern.find(line).is_some())
-}
-
-fn line_ends(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 fn verdict(lines: u64, found: &[Found]) -> Verdict {
@@ -329,21 +188,4 @@ fn why_not(symptom: &Symptom, found: &Found) -> String {
     } else {
         format!("no sure line within {NEAR} lines of it")
     }
-}
-
-/// What is around the telling part of a line. Characters are not cut in two.
-fn example(line: &[u8], at: usize) -> Text {
-    if line.len() <= EXAMPLE {
-        return Text::from(line);
-    }
-    let is_inside = |index: usize| line.get(index).is_some_and(|byte| byte & 0xc0 == 0x80);
-    let mut start = at.saturating_sub(EXAMPLE / 3).min(line.len() - EXAMPLE);
-    let mut end = start + EXAMPLE;
-    while is_inside(start) && start < at {
-        start += 1;
-    }
-    while is_inside(end) && end > at {
-        end -= 1;
-    }
-    Text::from(&line[start..end])
 }

@@ -1,5 +1,6 @@
 //! What a line must contain: literal parts in their order, without regard to capitals.
 
+use bstr::ByteSlice as _;
 use serde::{Serialize, Serializer};
 
 /// The shortest run of characters that a pattern may be found by. Fewer are in every other line.
@@ -69,6 +70,11 @@ impl Pattern {
     /// Where in the line it begins, if it is there.
     #[must_use]
     pub fn find(&self, line: &[u8]) -> Option<usize> {
+        self.find_in_lower(&line.to_ascii_lowercase())
+    }
+
+    /// The same for a line in small letters: who has many patterns makes it once.
+    pub(super) fn find_in_lower(&self, line: &[u8]) -> Option<usize> {
         let mut first = None;
         let mut from = 0;
         // The first place of each part is the best: it leaves the most for the others.
@@ -97,17 +103,21 @@ impl Part {
         }
     }
 
-    fn find(&self, line: &[u8], from: usize) -> Option<usize> {
-        let rest = line.get(from..)?;
-        let windows = rest.windows(self.bytes.len()).enumerate();
-        let mut places = windows
-            .filter(|(_, window)| window.eq_ignore_ascii_case(&self.bytes))
-            .map(|(at, _)| from + at);
-        places.find(|at| {
-            let behind = line.get(at + self.bytes.len()).copied();
-            (!self.begins || begins_word(&line[..*at]))
-                && (!self.ends || !behind.is_some_and(is_word))
-        })
+    fn find(&self, line: &[u8], mut from: usize) -> Option<usize> {
+        let first = *self.bytes.first()?;
+        while let Some(skipped) = line.get(from..)?.find_byte(first) {
+            let at = from + skipped;
+            if line[at..].starts_with(&self.bytes) && self.stands_at(line, at) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+        None
+    }
+
+    fn stands_at(&self, line: &[u8], at: usize) -> bool {
+        let behind = line.get(at + self.bytes.len()).copied();
+        (!self.begins || begins_word(&line[..at])) && (!self.ends || !behind.is_some_and(is_word))
     }
 }
 
