@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal};
+use rustix::pty::OpenptFlags;
 use serde_json::{Value, json};
 use testkit::Victim;
 
@@ -314,4 +318,40 @@ fn a_line_without_end_takes_no_memory() {
     let document = explain(&log, &["--json"]).json();
     assert_eq!(document["lines_read"], 2);
     assert_eq!(document["symptoms"][0]["first_line"], 2);
+}
+
+#[test]
+fn nobody_is_left_waiting_at_a_terminal() {
+    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    rustix::pty::grantpt(&master).unwrap();
+    rustix::pty::unlockpt(&master).unwrap();
+    let name = rustix::pty::ptsname(&master, Vec::new()).unwrap();
+    let open = || rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let said = Said::of(fdguard().arg("explain").stdin(open()).output().unwrap());
+    assert_eq!((said.code, said.stdout.len()), (2, 0));
+    assert!(said.stderr.contains("no log named"), "{}", said.stderr);
+    // With a process there is something to say without a log.
+    let victim = Victim::start("leaker");
+    let pid = victim.pid().to_string();
+    let args = ["explain", "-p", &pid];
+    let said = Said::of(fdguard().args(args).stdin(open()).output().unwrap());
+    assert_eq!((said.code, &*said.stderr), (0, ""));
+    assert!(said.text().contains("held by"), "{}", said.text());
+    victim.finish();
+}
+
+#[test]
+fn an_interrupt_ends_it_without_a_word() {
+    let mut command = fdguard();
+    command.arg("explain").stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // More than a pipe holds: once it is written, the command is reading.
+    stdin.write_all(&vec![b'\n'; 1 << 20]).unwrap();
+    let pid = Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(Signal::INT.as_raw()));
+    assert!(output.stdout.is_empty() && output.stderr.is_empty());
 }
