@@ -5,9 +5,10 @@ use std::io::{self, ErrorKind, IsTerminal as _, Read};
 use std::path::Path;
 
 use anyhow::Context as _;
-use fdguard_core::explain::{self, Explanation, Scanner, WallName};
+use fdguard_core::explain::{self, Explanation, Scanner, Verdict, WallName};
 use fdguard_core::playbook::{self, Playbook, Suspect};
-use fdguard_core::{Pid, Summary, Text, Tier};
+use fdguard_core::summary::ClassCount;
+use fdguard_core::{Class, Pid, Snapshot, Summary, Text, Tier};
 use fdguard_probe::{Options, Probe};
 
 use crate::cli::ExplainArgs;
@@ -43,12 +44,13 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         return Ok(exit::CLEAN);
     }
     // First of all: while a long log is read the process may end.
-    let held = args.pid.map(|pid| held_by(pid, &playbook)).transpose()?;
-    let near = held
+    let seen = args.pid.map(look).transpose()?;
+    let near = seen
         .as_ref()
-        .map(|held| explain::near(&held.summary.walls))
+        .map(|(_, summary)| explain::near(&summary.walls))
         .unwrap_or_default();
     let explanation = read_log(args, &playbook, &near)?;
+    let held = seen.map(|seen| held_by(seen, &explanation, &playbook));
     write(args, &explanation, held.as_ref())?;
     Ok(exit_code(&explanation, held.as_ref()))
 }
@@ -109,31 +111,56 @@ fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     Ok(ours.extended_by(user))
 }
 
-/// What the process holds, and the advice on what it holds most of.
-fn held_by(pid: Pid, playbook: &Playbook) -> anyhow::Result<HeldBy> {
+fn look(pid: Pid) -> anyhow::Result<(Snapshot, Summary)> {
     let options = Options {
         peers: false,
         ..Options::default()
     };
     let snapshot = Probe::new()?.snapshot(pid, options)?;
     let summary = Summary::of(&snapshot);
+    Ok((snapshot, summary))
+}
+
+/// What the process holds, and the advice on what is suspicious about it in the light of the log.
+fn held_by(
+    (snapshot, summary): (Snapshot, Summary),
+    explanation: &Explanation,
+    playbook: &Playbook,
+) -> HeldBy {
     let classes = summary.classes.as_deref().unwrap_or_default();
-    let advice = classes.first().and_then(|most| {
+    let advice = suspect(explanation, classes).and_then(|class| {
         let mut targets = summary.targets.iter().flatten();
-        let target = targets.find(|row| row.class == most.class);
-        playbook.advise(&Suspect {
-            class: &most.class,
+        let target = targets.find(|row| row.class == *class);
+        let advice = playbook.advise(&Suspect {
+            class,
             target: target.map(|row| row.example.as_bytes()),
             comm: snapshot.process.comm.as_bytes(),
             exe: snapshot.process.exe.as_ref().map(Text::as_bytes),
-            beside: &playbook::beside(classes, &most.class),
-        })
+            beside: &playbook::beside(classes, class),
+        })?;
+        Some((class.clone(), advice.clone()))
     });
-    Ok(HeldBy {
-        advice: advice.cloned(),
+    HeldBy {
+        advice,
         snapshot,
         summary,
-    })
+    }
+}
+
+/// The largest class, unless the log speaks of a wall that another class runs against.
+fn suspect<'a>(explanation: &Explanation, classes: &'a [ClassCount]) -> Option<&'a Class> {
+    let wall = match explanation.verdict {
+        Verdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
+        _ => None,
+    };
+    let of_wall = match wall {
+        Some(WallName::InotifyInstances | WallName::InotifyWatches) => Some(Class::Inotify),
+        Some(WallName::Ptys) => Some(Class::PtyMaster),
+        _ => None,
+    };
+    let mut held = classes.iter().map(|row| &row.class);
+    let named = held.clone().find(|class| Some(*class) == of_wall.as_ref());
+    named.or_else(|| held.next())
 }
 
 fn is_stdin(log: &Path) -> bool {

@@ -10,7 +10,7 @@ use fdguard_core::playbook::Advice;
 use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::summary::{ClassCount, TargetCount};
 use fdguard_core::wall::Wall;
-use fdguard_core::{Gap, Snapshot, Summary, Text, Tier};
+use fdguard_core::{Class, Gap, Snapshot, Summary, Text, Tier};
 use serde::Serialize;
 
 use super::human::{write_gaps, write_rows, write_section};
@@ -29,8 +29,8 @@ pub struct HeldBy {
     pub snapshot: Snapshot,
     /// What that means.
     pub summary: Summary,
-    /// On what it holds most of.
-    pub advice: Option<Advice>,
+    /// On what is suspicious about it: the class, and what the playbook says.
+    pub advice: Option<(Class, Advice)>,
 }
 
 #[derive(Serialize)]
@@ -54,6 +54,7 @@ struct Holder<'a> {
     walls: &'a [Wall],
     classes: Option<&'a [ClassCount]>,
     targets: Option<Vec<&'a TargetCount>>,
+    suspect: Option<&'a Class>,
     advice: Option<&'a Advice>,
     gaps: &'a [Gap],
 }
@@ -74,7 +75,8 @@ impl<'a> Holder<'a> {
             walls: &summary.walls,
             classes: summary.classes.as_deref(),
             targets: targets.map(|rows| rows.iter().take(4 * TOP).collect()),
-            advice: held.advice.as_ref(),
+            suspect: held.advice.as_ref().map(|(class, _)| class),
+            advice: held.advice.as_ref().map(|(_, advice)| advice),
             gaps: &snapshot.gaps,
         }
     }
@@ -292,8 +294,8 @@ fn write_holder(
     for line in columns(&held_rows(summary), &sides, room) {
         writeln!(out, "    {line}")?;
     }
-    if let (Some(advice), Some([most, ..])) = (&held.advice, summary.classes.as_deref()) {
-        let about = format!("about {}", class_name(&most.class));
+    if let Some((class, advice)) = &held.advice {
+        let about = format!("about {}", class_name(class));
         let id = paint(DIM, format!("[{}]", sanitize_str(&advice.id)));
         writeln!(out, "{} {id}", paint(HEADING, about))?;
         write_sentences(out, advice, "  ", fill)?;

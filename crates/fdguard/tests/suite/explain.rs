@@ -147,6 +147,27 @@ fn r17_with_a_process_the_holder_and_the_advice_are_named() {
 }
 
 #[test]
+fn r9_the_advice_follows_the_wall_that_the_log_speaks_of() {
+    let victim = Victim::start("everything");
+    let pid = victim.pid().to_string();
+    for (line, class, advice) in [
+        (
+            "Error: EMFILE: too many open files, watch '/x'",
+            "inotify",
+            "watchers",
+        ),
+        ("OSError: out of pty devices", "pty-master", ""),
+    ] {
+        let document = explain(line.as_bytes(), &["-p", &pid, "--json"]).json();
+        assert_eq!(document["verdict"], "other-wall");
+        assert_eq!(document["held_by"]["suspect"], class);
+        let id = document["held_by"]["advice"]["id"].as_str().unwrap();
+        assert!(id.starts_with(advice), "{id}");
+    }
+    victim.finish();
+}
+
+#[test]
 fn r17_a_process_at_its_limit_makes_doubtful_lines_count() {
     let victim = Victim::start("starved");
     let pid = victim.pid().to_string();

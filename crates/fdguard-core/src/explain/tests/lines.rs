@@ -121,7 +121,8 @@ const LINES: &[(&str, &str)] = &[
         "sh: 1: Cannot make pipe for command substitution",
         "pipe-failed",
     ),
-    ("dup: Invalid cross-device link", "dup-failed"),
+    ("dup2() failed, cannot redirect", "dup-failed"),
+    ("sh: 3: dup: no", "dup-complains"),
     (
         "sqlite3.OperationalError: unable to open database file",
         "database-not-opened",
@@ -329,6 +330,9 @@ const INNOCENT: &[&str] = &[
     "listening on 0.0.0.0:8024",
     "fd_counts pid=4101 count=149 highest=148 soft=1024 percent=14.6 pipe=36",
     "{\"schema\":\"fdguard.explanation/1\",\"symptoms\":[{\"example\":\"EMFILE: too many open files\"}]}",
+    "fs.inotify.max_user_watches = 524288",
+    "sysctl: applying fs.inotify.max_user_instances=8192",
+    "CHANGELOG: fixed \"too many open files\" at start",
     "Resource monitor: open_fds=41, pool_engines=2",
     "",
 ];
