@@ -4,12 +4,14 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 mod diff;
 mod duration;
+mod explain;
 mod select;
 mod snap;
 mod top;
 mod watch;
 
 pub use diff::DiffArgs;
+pub use explain::ExplainArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
@@ -48,6 +50,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Is it leaking, which class, how fast, when does it hit which wall?
     Watch(Box<WatchArgs>),
+    /// Which of these log lines are really descriptor exhaustion?
+    Explain(ExplainArgs),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

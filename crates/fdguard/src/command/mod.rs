@@ -6,6 +6,7 @@ use crate::cli::{Cli, Command};
 use crate::exit;
 
 mod diff;
+mod explain;
 mod pick;
 mod settings;
 mod snap;
@@ -20,6 +21,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Snap(args) => snap::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Watch(args) => watch::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),
     };
