@@ -8,12 +8,15 @@ mod app;
 mod ended;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod input;
 mod keys;
 mod list;
 mod order;
 mod run;
 mod terminal;
+mod theme;
 mod view;
+mod wrap;
 
 #[cfg(test)]
 mod tests;
