@@ -16,6 +16,7 @@ mod run;
 mod terminal;
 mod theme;
 mod view;
+pub mod watch;
 mod wrap;
 
 #[cfg(test)]
