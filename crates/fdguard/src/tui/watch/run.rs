@@ -101,13 +101,14 @@ pub(super) fn show<B: Backend>(
             if is_unjudged {
                 let began = Instant::now();
                 let has_time = || began.elapsed() < JUDGING;
-                state.judge(source.watch(), &options.settings, has_time);
+                is_unjudged = !state.judge(source.watch(), &options.settings, has_time);
             }
             terminal
                 .draw(|frame| draw(frame, &state, source.watch()))
                 .map_err(in_words)?;
             drawn = Some(Instant::now());
-            (is_new, is_unjudged) = (false, false);
+            // Whoever was not judged in time is in the next frame.
+            is_new = is_unjudged;
         }
         match source.advance(Instant::now() + STEP)? {
             Progress::Waiting => {}

@@ -92,13 +92,13 @@ impl State {
     }
 
     /// Judges what changed since the last time: the process on the screen always, the others in turn
-    /// for as long as there is time.
+    /// for as long as there is time. Tells whether there was enough for all.
     pub fn judge(
         &mut self,
         watch: &Watch,
         settings: &Settings,
         mut has_time: impl FnMut() -> bool,
-    ) {
+    ) -> bool {
         self.turns += 1;
         self.judged
             .retain(|judged| watch.subjects().any(|subject| subject.id == judged.id));
@@ -113,13 +113,16 @@ impl State {
             })
             .collect();
         due.sort_by_key(|(is_shown, turn, _)| (*is_shown, *turn));
+        let mut is_complete = true;
         for (nth, (_, _, subject)) in due.into_iter().enumerate() {
             if nth > 0 && !has_time() {
+                is_complete = false;
                 break;
             }
             self.judge_one(subject, settings);
         }
         self.follow_selected(watch);
+        is_complete
     }
 
     fn judge_one(&mut self, subject: &Subject, settings: &Settings) {
