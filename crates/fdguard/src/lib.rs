@@ -12,6 +12,7 @@ pub mod cli;
 pub mod command;
 pub mod exit;
 pub mod output;
+pub mod recording;
 pub mod report;
 pub mod terminal;
 pub mod tui;

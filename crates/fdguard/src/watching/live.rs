@@ -280,6 +280,14 @@ impl<'p> Live<'p> {
         Ok(())
     }
 
+    /// Ends the watch before its time.
+    pub fn stop(&mut self, ended: Ended) -> anyhow::Result<()> {
+        if self.watch.ended().is_none() {
+            self.end(ended)?;
+        }
+        Ok(())
+    }
+
     /// One last look at everything, and why there is no other.
     fn end(&mut self, ended: Ended) -> anyhow::Result<Progress> {
         self.look_at_all(true)?;

@@ -16,5 +16,5 @@ mod fixture;
 mod tests;
 
 pub use draw::draw;
-pub use run::{Outcome, Progress, WatchOptions, WatchSource, run};
+pub use run::{Outcome, WatchOptions, WatchSource, run};
 pub use state::State;

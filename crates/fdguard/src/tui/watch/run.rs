@@ -13,6 +13,7 @@ use super::state::State;
 use crate::tui::ended::Ended;
 use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
+use crate::watching::Progress;
 
 /// Who looks, and remembers what was seen.
 pub trait WatchSource {
@@ -22,17 +23,6 @@ pub trait WatchSource {
 
     /// Everything seen so far.
     fn watch(&self) -> &Watch;
-}
-
-/// What happened until the deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// Nothing.
-    Waiting,
-    /// Something was looked at.
-    Looked,
-    /// The watch is over.
-    Ended,
 }
 
 /// How the view behaves.

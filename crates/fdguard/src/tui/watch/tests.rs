@@ -10,8 +10,9 @@ use ratatui::backend::TestBackend;
 
 use super::fixture::{self, Actor, Life};
 use super::run::show;
-use super::{Outcome, Progress, State, WatchSource, draw, run};
+use super::{Outcome, State, WatchSource, draw, run};
 use crate::tui::input::Input;
+use crate::watching::Progress;
 
 fn screen(state: &State, watch: &Watch, width: u16, height: u16) -> TestBackend {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

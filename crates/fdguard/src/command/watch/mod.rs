@@ -1,9 +1,13 @@
 //! `fdguard watch`: is it leaking, which class, how fast, when does it hit which wall?
 
-use std::io::Write as _;
+mod engine;
+mod plan;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::diagnosis::{Diagnosis, Ended};
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
@@ -15,40 +19,96 @@ use fdguard_core::{Pid, Text};
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use super::{pick, settings};
-use crate::cli::{Selection, WatchArgs};
+use engine::Engine;
+
+use super::settings;
+use crate::cli::WatchArgs;
 use crate::exit::{self, Hinted};
 use crate::output::Stream;
-use crate::report::{diagnosis, state_line};
-use crate::terminal;
-use crate::watching::{Live, Plan, Progress};
-
-/// Between two looks when nobody says how long to watch, and by how much that differs.
-const LONG: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(30));
-/// Looks that a watch of known length should have.
-const LOOKS: u32 = 80;
-/// And the shortest time between them.
-const SHORTEST: Duration = Duration::from_millis(250);
+use crate::report::{diagnosis, rules, state_line};
+use crate::tui::watch::{Outcome, WatchOptions};
+use crate::watching::{Live, Progress};
+use crate::{output, recording, terminal, tui};
 
 /// How long to wait at most before looking at the clock again.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
+    if args.list_rules {
+        output::emit(args.output.as_deref(), |out| rules::write(out, args.json))?;
+        return Ok(exit::CLEAN);
+    }
     let settings = settings::settings(&args.settings)?;
+    if let Some(path) = &args.from {
+        return replay(args, path, &settings);
+    }
     let probe = Probe::new()?;
-    let plan = plan(args, &probe)?;
+    let is_shown = is_shown(args);
+    let plan = plan::plan(args, &probe, is_shown)?;
     let mut stream = Stream::open(args.output.as_deref())?;
-    let mut live = Live::begin(&probe, plan)?;
+    let mut engine = Engine::begin(Live::begin(&probe, plan)?, args.record.as_deref())?;
+    if is_shown {
+        show(args, &mut engine, &settings)?;
+    } else {
+        follow(args, &mut engine, &settings, &mut stream)?;
+    }
+    let code = finish(args, engine.live.watch(), &settings, stream);
+    engine.finish();
+    code
+}
+
+/// Whether a person watches.
+fn is_shown(args: &WatchArgs) -> bool {
+    let is_asked = !args.json && !args.plain && args.output.is_none();
+    is_asked && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+}
+
+fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &Settings) -> anyhow::Result<()> {
+    let name = args.select.name.clone();
+    let options = WatchOptions {
+        colour: is_coloured(),
+        settings: settings.clone(),
+        ends_after: args.length.map(|length| length.as_secs_f64()),
+        name: name.unwrap_or_else(|| "process".to_owned()),
+    };
+    let outcome = tui::watch::run(engine, &options)?;
+    if outcome == Outcome::Quit {
+        engine.stop(Ended::Interrupted)?;
+    }
+    Ok(())
+}
+
+/// Lines until the end.
+fn follow(
+    args: &WatchArgs,
+    engine: &mut Engine<'_>,
+    settings: &Settings,
+    stream: &mut Stream,
+) -> anyhow::Result<()> {
     loop {
-        let progress = live.advance(Instant::now() + PATIENCE)?;
-        for entry in live.take_entries() {
-            tell(args, live.watch(), &entry, &settings, &mut stream)?;
+        let (progress, entries) = engine.step(Instant::now() + PATIENCE)?;
+        for entry in &entries {
+            tell(args, engine.live.watch(), entry, settings, stream)?;
         }
         if progress == Progress::Ended {
-            break;
+            return Ok(());
         }
     }
-    finish(args, live.watch(), &settings, stream)
+}
+
+fn replay(args: &WatchArgs, path: &Path, settings: &Settings) -> anyhow::Result<u8> {
+    let mut stream = Stream::open(args.output.as_deref())?;
+    let mut replay = recording::Replay::open(path)?;
+    if args.samples {
+        let mut watch = Watch::new(replay.header().clone());
+        for entry in &mut replay {
+            watch.take(&entry);
+            tell(args, &watch, &entry, settings, &mut stream)?;
+        }
+        replay = recording::Replay::open(path)?;
+    }
+    let (watch, _) = recording::play(replay);
+    finish(args, &watch, settings, stream)
 }
 
 /// A line for each look, where lines were asked for.
@@ -94,8 +154,7 @@ fn finish(
     } else {
         let mut styled = Vec::new();
         diagnosis::write(&mut styled, &found, terminal::width())?;
-        let colours = args.output.is_none() && is_coloured();
-        if colours {
+        if args.output.is_none() && is_coloured() {
             stream.write_all(&styled)?;
         } else {
             stream.write_all(&anstream::adapter::strip_bytes(&styled).into_vec())?;
@@ -128,11 +187,11 @@ struct Sample<'a> {
     schema: &'static str,
     at: f64,
     pid: Pid,
+    comm: &'a Text,
     count: Option<u64>,
     highest: Option<u64>,
     opened: Option<usize>,
     closed: Option<usize>,
-    comm: &'a Text,
 }
 
 impl<'a> Sample<'a> {
@@ -142,49 +201,11 @@ impl<'a> Sample<'a> {
             schema: "fdguard.sample/1",
             at: look.at,
             pid: subject.process.pid,
+            comm: &subject.process.comm,
             count: look.count,
             highest: subject.timeline.highest().map(u64::from),
             opened: table.map(|table| table.opened.len()),
             closed: table.map(|table| table.closed.len()),
-            comm: &subject.process.comm,
         }
     }
-}
-
-/// What to watch and how often.
-fn plan(args: &WatchArgs, probe: &Probe) -> anyhow::Result<Plan> {
-    let Some(Selection::Some { pids, name, tree }) = args.select.selection() else {
-        return Err(Hinted::usage(
-            "no process named",
-            "fdguard watch PID, or --name NAME, --from FILE; `fdguard top` watches all of them",
-        )
-        .into());
-    };
-    // Says at once when nobody has the name.
-    let selection = Selection::Some {
-        pids: Vec::new(),
-        name: name.clone(),
-        tree: false,
-    };
-    if name.is_some() {
-        pick::pick(probe, &selection)?;
-    }
-    let every = match (args.every, args.length) {
-        (Some(every), _) => every,
-        (None, Some(length)) => (length / LOOKS).clamp(SHORTEST, LONG.0),
-        (None, None) => LONG.0,
-    };
-    let tenth = if every >= Duration::from_secs(60) {
-        every / 10
-    } else {
-        Duration::ZERO
-    };
-    Ok(Plan {
-        pids,
-        name,
-        tree,
-        every,
-        jitter: args.jitter.unwrap_or(tenth).min(every),
-        length: args.length,
-    })
 }
