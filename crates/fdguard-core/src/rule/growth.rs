@@ -32,11 +32,10 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
                 finding.severity = severity;
             }
             finding.why = format!(
-                "{} more {} in {}; {}",
+                "{} more {} in {}; whether that ends cannot be told yet",
                 judgement.rise,
                 subject(culprit),
                 duration(judgement.span),
-                judgement.shape.phrase(),
             );
             finding.next_step = format!(
                 "Watch it for longer than {} before you act. {}",

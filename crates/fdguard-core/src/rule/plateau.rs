@@ -54,7 +54,10 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
             };
             let class = finding.class.as_ref();
             let class = class.map_or(String::new(), |class| format!("{class} "));
-            finding.why = format!("{count} {class}{noun}: {}", judgement.shape.phrase());
+            finding.why = format!(
+                "{count} {class}{noun}; the number {}",
+                judgement.shape.phrase()
+            );
             finding.next_step = "Nothing to do: it stays within bounds so far.".to_owned();
             finding.advice = None;
             finding
@@ -88,7 +91,9 @@ mod tests {
             (&Some(Class::Pipe), Some(30))
         );
         assert!(
-            found[0].why.starts_with("30 pipe descriptors: rose"),
+            found[0]
+                .why
+                .starts_with("30 pipe descriptors; the number rose"),
             "{}",
             found[0].why
         );

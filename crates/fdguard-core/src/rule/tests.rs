@@ -2,24 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::RULES;
 use crate::Class;
 use crate::judge::Verdict;
-use crate::lint::{LINTS, Severity};
+use crate::lint::Severity;
 use crate::playbook::Playbook;
 use crate::testing::watched::{ceiling, configured, leak, selects, settings, watched};
-
-#[test]
-fn every_id_is_kebab_case_and_there_only_once_lints_included() {
-    let rules = RULES.iter().map(|rule| rule.id);
-    let ids: Vec<&str> = rules.chain(LINTS.iter().map(|lint| lint.id)).collect();
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
-    for id in ids {
-        let is_letter =
-            |byte: u8| byte.is_ascii_lowercase() || byte == b'-' || byte.is_ascii_digit();
-        assert!(id.bytes().all(is_letter), "{id}");
-    }
-}
 
 #[test]
 fn a_process_that_does_nothing_has_no_findings() {
