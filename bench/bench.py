@@ -159,8 +159,69 @@ def tick():
         goal("percent of a core, leaking two a second", leaking["cpu_percent"], 2.5)
 
 
+def running(pid):
+    """Nanoseconds that a process has run, by the scheduler's own count, all of its threads."""
+    return sum(int(open(f"/proc/{pid}/task/{task}/schedstat").read().split()[0]) for task in os.listdir(f"/proc/{pid}/task"))
+
+
+def share(pid, seconds=30):
+    """Percent of one core that `fdguard watch` takes at one look a second, once it has settled."""
+    child = subprocess.Popen([FDGUARD, "watch", str(pid), "--every", "1s", "--json"], stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(5)
+        before, begin = running(child.pid), time.perf_counter()
+        time.sleep(seconds)
+        after, end = running(child.pid), time.perf_counter()
+        resident = [line for line in open(f"/proc/{child.pid}/status") if line.startswith("VmHWM")][0].split()[1]
+        return 100 * (after - before) / 1e9 / (end - begin), int(resident)
+    finally:
+        child.terminate()
+        child.wait()
+
+
+CHURN = """
+import os, sys, time
+keep = [os.open("/dev/null", os.O_RDONLY) for _ in range(int(sys.argv[1]))]
+print("READY", flush=True)
+while True:
+    for i in range(len(keep)):
+        os.close(keep[i])
+        keep[i] = os.open(f"/proc/self/{('stat', 'status', 'maps', 'limits')[(i + int(time.time() * 4)) % 4]}", os.O_RDONLY)
+"""
+
+
+def watch():
+    """The whole command, watching 10,000 descriptors once a second."""
+    print("\nfdguard watch --every 1s, 10,000 descriptors")
+    with holder("fdzoo", "10000", "--quiet") as pid:
+        percent, kib = share(pid)
+        goal("percent of a core when nothing changes", percent, 0.1)
+        goal("MiB", kib / 1024, 16)
+    with holder("fdzoo", "10000", "--quiet", "--leak-ms", "500") as pid:
+        goal("percent of a core when two a second leak", share(pid)[0], 2.5)
+    churn = subprocess.Popen([sys.executable, "-c", CHURN, "10000"], stdout=subprocess.PIPE, text=True)
+    churn.stdout.readline()
+    listing = statistics.median(once([f"{OUT}/floor", "-lioS", str(churn.pid)])[1] for _ in range(ROUNDS))
+    percent = share(churn.pid)[0]
+    churn.kill()
+    churn.wait()
+    print(f"  one full listing in C takes {listing * 1e3:.1f} ms of CPU")
+    goal("C listings a second when everything churns", percent / 100 / listing, 1)
+
+
+def month():
+    """Peak memory after a month of one look a second, made up and replayed."""
+    print("\na month of one look a second: 10,000 descriptors, two replaced a second, one lost every ten minutes")
+    command = f"target/release/examples/month 30 | /usr/bin/time -f %M {FDGUARD} watch --from - --json"
+    begin = time.perf_counter()
+    run = subprocess.run(command, shell=True, capture_output=True, text=True)
+    said = run.stdout.split('"verdict":')[1].split(",")[0]
+    print(f"  replayed in {time.perf_counter() - begin:.0f} s, verdict {said}")
+    goal("MiB at its peak", int(run.stderr.split()[-1]) / 1024, 16)
+
+
 if __name__ == "__main__":
-    sections = {"one": one, "host": host, "postgres": postgres, "tick": tick}
+    sections = {"one": one, "host": host, "postgres": postgres, "tick": tick, "watch": watch, "month": month}
     for name in sys.argv[1:] or sections:
         sections[name]()
     print(f"\n{len(missed)} goals missed" + "".join(f"\n  {text}" for text in missed))
