@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bstr::ByteSlice as _;
+use serde::{Serialize, Serializer};
 
 /// A pattern over bytes in which `*` stands for any run of bytes, also none; every other byte for itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +44,18 @@ impl Glob {
 impl From<&str> for Glob {
     fn from(pattern: &str) -> Self {
         Self(pattern.into())
+    }
+}
+
+impl From<String> for Glob {
+    fn from(pattern: String) -> Self {
+        Self(pattern.into())
+    }
+}
+
+impl Serialize for Glob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

@@ -11,6 +11,7 @@
 
 pub mod catalog;
 pub mod class;
+pub mod class_pattern;
 pub mod collapse;
 pub mod config;
 pub mod count;

@@ -19,7 +19,10 @@ const TARGETS: u64 = 400;
 fn sighting(fd: Fd, number: u64) -> Sighting {
     let folder = number % TARGETS;
     let letter = |at: u64| char::from(b'a' + u8::try_from(at % 26).unwrap_or(0));
-    let name: String = [folder / 676, folder / 26, folder].map(letter).iter().collect();
+    let name: String = [folder / 676, folder / 26, folder]
+        .map(letter)
+        .iter()
+        .collect();
     Sighting {
         fd,
         class: Class::Regular,
@@ -56,10 +59,15 @@ fn look(second: u32) -> Look {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let days: u32 = std::env::args().nth(1).map_or(Ok(30), |days| days.parse())?;
+    let days: u32 = std::env::args()
+        .nth(1)
+        .map_or(Ok(30), |days| days.parse())?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut write = |value: String| writeln!(out, "{value}");
-    write(serde_json::to_string(&Header::new(Timestamp::UNIX_EPOCH, 1.0))?)?;
+    write(serde_json::to_string(&Header::new(
+        Timestamp::UNIX_EPOCH,
+        1.0,
+    ))?)?;
     let process = Process {
         pid: 4242,
         comm: "month".into(),
@@ -73,7 +81,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         select: None,
         successor_of: None,
     };
-    write(serde_json::to_string(&Entry::Process(Box::new(appearance)))?)?;
+    write(serde_json::to_string(&Entry::Process(Box::new(
+        appearance,
+    )))?)?;
     for second in 0..days * 86_400 {
         let entry = Entry::Look {
             id: 0,

@@ -6,7 +6,6 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-mod class_pattern;
 mod cleared;
 mod error;
 mod expectation;
@@ -14,7 +13,7 @@ mod levels;
 #[cfg(test)]
 mod tests;
 
-pub use class_pattern::{BadClassPattern, ClassPattern};
+pub use crate::class_pattern::{BadClassPattern, ClassPattern};
 pub use cleared::{Cleared, Ledger};
 pub use error::ConfigError;
 pub use expectation::{BadExpectation, Expectation};

@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use toml::Spanned;
 
-use super::{Advice, ClassGlob, Glob, Playbook};
+use super::{Advice, Playbook};
+use crate::class_pattern::ClassPattern;
 use crate::explain::{Certainty, Pattern, Symptom, WallName};
+use crate::glob::Glob;
 
 /// What is wrong with a playbook, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,8 +202,15 @@ fn patterns(texts: &Several) -> Result<Vec<Pattern>, String> {
     texts.0.iter().map(|text| Pattern::parse(text)).collect()
 }
 
-fn classes(names: &Several) -> Result<Vec<ClassGlob>, String> {
-    names.0.iter().map(|name| ClassGlob::parse(name)).collect()
+fn classes(names: &Several) -> Result<Vec<ClassPattern>, String> {
+    names
+        .0
+        .iter()
+        .map(|name| {
+            name.parse::<ClassPattern>()
+                .map_err(|error| error.to_string())
+        })
+        .collect()
 }
 
 /// Finds lines in the text that was read.

@@ -7,18 +7,18 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use crate::Class;
+use crate::class_pattern::ClassPattern;
 use crate::explain::{Pattern, Symptom};
+use crate::glob::Glob;
 use crate::summary::ClassCount;
 
 mod file;
-mod glob;
 #[cfg(test)]
 mod incidents;
 #[cfg(test)]
 mod tests;
 
 pub use file::PlaybookError;
-pub use glob::{ClassGlob, Glob};
 
 /// Schema name of the playbook as it is listed.
 pub const PLAYBOOK_SCHEMA: &str = "fdguard.playbook/1";
@@ -40,11 +40,11 @@ pub struct Advice {
     /// Its name, in kebab-case.
     pub id: String,
     /// The classes it is about; empty where the trouble is none of a class.
-    pub class: Vec<ClassGlob>,
+    pub class: Vec<ClassPattern>,
     /// Speaks only if the target is one of these.
     pub target: Vec<Glob>,
     /// Speaks only if all of these classes are there in numbers, the suspect's own among them.
-    pub with: Vec<ClassGlob>,
+    pub with: Vec<ClassPattern>,
     /// Speaks only of these commands; an executable from `exe` will do as well.
     pub comm: Vec<Glob>,
     /// Speaks only of these executables; a command from `comm` will do as well.
@@ -246,7 +246,11 @@ impl Advice {
     }
 
     fn texts(&self) -> impl Iterator<Item = &str> {
-        let classes = self.class.iter().chain(&self.with).map(ClassGlob::as_str);
+        let classes = self
+            .class
+            .iter()
+            .chain(&self.with)
+            .map(ClassPattern::as_str);
         let globs = self.target.iter().chain(&self.comm).chain(&self.exe);
         let words = self.topic.iter().chain(&self.incidents);
         let sentences = [&self.id, &self.source, &self.confirm, &self.fix];

@@ -3,8 +3,10 @@
 use std::io::Write;
 
 use fdguard_core::Class;
+use fdguard_core::class_pattern::ClassPattern;
 use fdguard_core::explain::{Pattern, Symptom};
-use fdguard_core::playbook::{Advice, ClassGlob, Glob, PLAYBOOK_SCHEMA, Playbook};
+use fdguard_core::glob::Glob;
+use fdguard_core::playbook::{Advice, PLAYBOOK_SCHEMA, Playbook};
 use serde::Serialize;
 
 use super::style::{DIM, HEADING, paint};
@@ -122,8 +124,8 @@ pub(super) fn write_sentences(
 
 /// When an entry speaks, in words.
 fn when(advice: &Advice) -> String {
-    let classes = |list: &[ClassGlob], between: &str| {
-        let names: Vec<&str> = list.iter().map(ClassGlob::as_str).collect();
+    let classes = |list: &[ClassPattern], between: &str| {
+        let names: Vec<&str> = list.iter().map(ClassPattern::as_str).collect();
         names.join(between)
     };
     let globs = |list: &[Glob]| {

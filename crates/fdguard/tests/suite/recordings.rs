@@ -36,6 +36,9 @@ fn r15_real_servers_under_load_raise_nothing() {
             .collect();
         assert!(grave.is_empty(), "{name}: {grave:#?}");
         assert_eq!(output.status.code(), Some(0), "{name}");
-        assert!(found["samples"].as_u64().unwrap() > 100, "{name} was watched");
+        assert!(
+            found["samples"].as_u64().unwrap() > 100,
+            "{name} was watched"
+        );
     }
 }

@@ -3,36 +3,47 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
+
 use crate::Class;
 use crate::class::NAMES;
 
 /// What kind of descriptor is meant: `eventpoll`, or with a star at the end `sqlite-*`, `tcp:*`, `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClassPattern(Pattern);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Pattern {
-    Is(Class),
-    Begins(Box<str>),
-}
+pub struct ClassPattern(Box<str>);
 
 impl ClassPattern {
     /// Whether this class is meant.
     #[must_use]
     pub fn matches(&self, class: &Class) -> bool {
-        match &self.0 {
-            Pattern::Is(one) => one == class,
-            Pattern::Begins(start) => class.to_string().starts_with(&**start),
+        self.exactness(&class.to_string()).is_some()
+    }
+
+    /// How exactly it names the class of this name: `None` if it does not, more for more of the name.
+    #[must_use]
+    pub fn exactness(&self, class: &str) -> Option<usize> {
+        match self.0.strip_suffix('*') {
+            Some(start) => class.starts_with(start).then_some(start.len()),
+            None => (*self.0 == *class).then_some(usize::MAX),
         }
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
 impl fmt::Display for ClassPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Pattern::Is(class) => class.fmt(f),
-            Pattern::Begins(start) => write!(f, "{start}*"),
-        }
+        f.pad(&self.0)
+    }
+}
+
+impl Serialize for ClassPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 
@@ -57,18 +68,20 @@ impl FromStr for ClassPattern {
     type Err = BadClassPattern;
 
     fn from_str(text: &str) -> Result<Self, BadClassPattern> {
-        let bad = || BadClassPattern(text.to_owned());
-        let Some(start) = text.strip_suffix('*') else {
-            let class = text.parse().map(Pattern::Is);
-            return class.map(Self).map_err(|_unknown| bad());
+        let known = match text.strip_suffix('*') {
+            Some(start) => {
+                // Names behind `other:` are the kernel's and not known in advance.
+                let other = start.starts_with("other:") || "other:".starts_with(start);
+                let ours = NAMES.iter().any(|(_, name)| name.starts_with(start));
+                !start.contains('*') && (ours || other)
+            }
+            None => text.parse::<Class>().is_ok(),
         };
-        // Names behind `other:` are the kernel's and not known in advance; a star there is none of ours.
-        let known = NAMES.iter().any(|(_, name)| name.starts_with(start));
-        let other = start.starts_with("other:") || "other:".starts_with(start);
-        if start.contains('*') || !(known || other) {
-            return Err(bad());
+        if known {
+            Ok(Self(text.into()))
+        } else {
+            Err(BadClassPattern(text.to_owned()))
         }
-        Ok(Self(Pattern::Begins(start.into())))
     }
 }
 
@@ -93,11 +106,30 @@ mod tests {
     }
 
     #[test]
+    fn more_of_a_name_is_more_exact() {
+        let exactness = |text: &str, class| pattern(text).exactness(class);
+        assert_eq!(exactness("pipe", "pipe"), Some(usize::MAX));
+        assert_eq!(exactness("tcp:*", "tcp:LISTEN"), Some(4));
+        assert_eq!(exactness("*", "tcp:LISTEN"), Some(0));
+        assert_eq!(exactness("other:*", "other:[landlock]"), Some(6));
+        assert_eq!(exactness("other:net", "other:net"), Some(usize::MAX));
+        assert_eq!(exactness("sqlite-*", "regular"), None);
+    }
+
+    #[test]
     fn what_no_descriptor_can_be_is_refused_with_a_hint() {
         let error = "tcp".parse::<ClassPattern>().unwrap_err();
         let said = "no descriptor class is \"tcp\" (did you mean \"tcp*\"?)";
         assert_eq!(error.to_string(), said);
-        for bad in ["", "sockets", "sql*ite", "zzz*"] {
+        for bad in [
+            "",
+            "sockets",
+            "tcp:close_wait",
+            "*pipe",
+            "t*p*",
+            "sql*ite",
+            "zzz*",
+        ] {
             assert!(bad.parse::<ClassPattern>().is_err(), "{bad}");
         }
     }
