@@ -1,19 +1,33 @@
 //! How often the judgement is wrong: made-up processes of every kind, watched and judged.
 //!
-//! `cargo run --release -p fdguard-core --example accuracy -- [PROCESSES A KIND]`
+//! `cargo run --release -p fdguard-core --example accuracy -- [PROCESSES A KIND [SEED [PART OF A NAME]]]`
 
+mod clean;
+mod leaks;
 mod measure;
+mod random;
 mod scenarios;
 mod simulate;
+mod source;
+mod table;
 
-fn main() {
-    let each = std::env::args()
-        .nth(1)
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(400);
-    let seed = std::env::args()
-        .nth(2)
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1);
-    print!("{}", measure::table(&measure::all(each, seed)));
+use std::io::{self, Write as _};
+
+fn main() -> io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let each = args.next().and_then(|n| n.parse().ok()).unwrap_or(400);
+    let seed = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let name = args.next().unwrap_or_default();
+    let wrong = std::env::var_os("SHOW_WRONG").is_some();
+    let mut outcomes = Vec::new();
+    let kinds = scenarios::kinds().chain([&leaks::CLOCKWORK]);
+    for kind in kinds.filter(|kind| kind.name.contains(&name)) {
+        let mut show = |number, verdict| {
+            if wrong {
+                let _ = writeln!(io::stderr(), "{} {number}: {verdict:?}", kind.name);
+            }
+        };
+        outcomes.push(measure::one(kind, each, seed, &mut show));
+    }
+    io::stdout().write_all(table::kinds(&outcomes).as_bytes())
 }

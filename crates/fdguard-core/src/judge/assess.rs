@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::arrivals::{Arrivals, is_dying_away};
 use super::envelope::Envelope;
 use super::shape::Shape;
 use crate::timeline::{Bucket, OLD, YOUNG};
@@ -40,10 +41,13 @@ const LEAST_RISE_BLIND: u32 = 10;
 /// The tail of a warm-up can look like a leak of a few.
 const LEAST_RISE_LATE: u32 = 8;
 
+/// Standard deviations by which the later half of a rise must exceed what turnover alone does.
+const STRAY: f64 = 2.5;
+
 /// One scale of one track, cut to the same length.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
-    pub(super) times: Vec<f64>,
+pub(super) struct Window<'a> {
+    pub(super) times: &'a [f64],
     pub(super) all: Vec<Bucket>,
     pub(super) young: Vec<Bucket>,
     pub(super) old: Vec<Bucket>,
@@ -51,7 +55,9 @@ pub(super) struct Window {
     pub(super) past_old: Option<u32>,
     pub(super) past_young: Option<u32>,
     /// Since when each descriptor that is open now is held, ascending; absent where nobody could list.
-    pub(super) births: Option<Vec<f64>>,
+    pub(super) births: Option<&'a [f64]>,
+    /// Those past the young age of the next finer scale, with their times; absent at the finest.
+    pub(super) finer: Option<(&'a [f64], Vec<Bucket>)>,
     /// Buckets that are needed to call something a leak.
     pub(super) least: usize,
 }
@@ -74,7 +80,7 @@ pub(super) struct Assessment {
     pub(super) died: u32,
 }
 
-impl Window {
+impl Window<'_> {
     /// Judges it: as a whole, and the later half alone, because a warm-up may hide a leak.
     pub(super) fn assess(&self) -> Assessment {
         let length = self.times.len();
@@ -91,14 +97,33 @@ impl Window {
 
     /// Whether what is opened to stay gets less and less over the whole window.
     fn fades(&self) -> bool {
-        self.deciding(0).is_some_and(|(series, start, _)| {
-            is_dying_away(Envelope::of(&self.times, series, start).quarters())
-        })
+        match self.arrivals(0) {
+            Some(arrivals) => arrivals.fade(),
+            None => self.deciding(0).is_some_and(|(series, start, _)| {
+                is_dying_away(Envelope::of(self.times, series, start).quarters())
+            }),
+        }
+    }
+
+    /// Those that are still there and no longer new, by the time they were opened.
+    fn arrivals(&self, from: usize) -> Option<Arrivals> {
+        let until = self.times.len().saturating_sub(self.newest());
+        let births = self.births?;
+        Some(Arrivals::of(births, self.times, from.min(until)..until))
+    }
+
+    /// How many of the last buckets hold what is too new to count. In the finest scale and in a long window
+    /// those of the young age, else those of the young age of the finer scale, which is half a bucket.
+    fn newest(&self) -> usize {
+        match self.finer {
+            Some(_) => 1,
+            None => bucket_count(YOUNG),
+        }
     }
 
     fn assess_from(&self, from: usize) -> Assessment {
         let length = self.times.len() - from;
-        let all = Envelope::of(&self.times, &self.all, from);
+        let all = Envelope::of(self.times, &self.all, from);
         let quiet = |verdict, shape| Assessment {
             verdict,
             shape,
@@ -127,13 +152,14 @@ impl Window {
     fn deciding(&self, from: usize) -> Option<(&[Bucket], usize, Option<u32>)> {
         let length = self.times.len() - from;
         let (old, young) = (bucket_count(OLD), bucket_count(YOUNG));
+        let is_long = self.times.len() >= self.least;
         if self.births.is_none() {
-            return (length >= self.least).then_some((&self.all[..], from, None));
+            return is_long.then_some((&self.all[..], from, None));
         }
         let begun = |age: usize| from.max(age.min(self.times.len()));
         if length >= 4 * old {
             Some((&self.old, begun(old), self.past_old))
-        } else if length >= self.least {
+        } else if is_long {
             Some((&self.young, begun(young), self.past_young))
         } else {
             None
@@ -145,9 +171,9 @@ impl Window {
         // What was as high before is no news, whatever the climb looks like.
         let before = series[..from].iter().map(|bucket| bucket.max).max();
         let past = past.max(before);
-        let envelope = Envelope::of(&self.times, series, start);
+        let envelope = Envelope::of(self.times, series, start);
         let rise = envelope.rise();
-        let least = match (&self.births, from) {
+        let least = match (self.births, from) {
             (None, _) => LEAST_RISE_BLIND,
             (Some(_), 0) => LEAST_RISE,
             (Some(_), _) => LEAST_RISE_LATE,
@@ -160,11 +186,7 @@ impl Window {
         if !is_clear || !is_new || steps.len() < LEAST_STEPS {
             return None;
         }
-        let quarters = envelope.quarters();
-        let is_spread = quarters.iter().filter(|rise| **rise > 0).count() >= 3
-            && quarters[3] > 0
-            && 4 * (quarters[2] + quarters[3]) >= rise;
-        if !is_spread || is_dying_away(quarters) || !self.goes_on(&envelope, from) {
+        if !self.is_spread(&envelope, from) || !self.goes_on(&envelope, from) {
             return None;
         }
         Some(Assessment {
@@ -179,17 +201,46 @@ impl Window {
         })
     }
 
+    /// Whether it came all over the time, and not less and less.
+    fn is_spread(&self, envelope: &Envelope, from: usize) -> bool {
+        let arrivals = self.arrivals(from);
+        let quarters = match &arrivals {
+            Some(arrivals) => arrivals.quarters(),
+            None => envelope.quarters(),
+        };
+        let all: u32 = quarters.iter().sum();
+        let is_even = quarters.iter().filter(|rise| **rise > 0).count() >= 3
+            && 4 * (quarters[2] + quarters[3]) >= all;
+        let fades = match arrivals {
+            Some(arrivals) if from > 0 => arrivals.get_fewer(),
+            Some(arrivals) => arrivals.fade(),
+            None => is_dying_away(quarters),
+        };
+        is_even && !fades
+    }
+
     /// Whether it has not stopped: neither the envelope of the old, nor that of the young, nor the
     /// births of those that are still there have been silent for longer than they used to be.
     fn goes_on(&self, envelope: &Envelope, from: usize) -> bool {
         let patience = patience(envelope);
-        let young = Envelope::of(&self.times, &self.young, from.max(bucket_count(YOUNG)));
-        let now = self.times.last().copied().unwrap_or(0.0);
-        let births = self.births.as_ref();
-        let last_birth = births.map(|births| births.last().map_or(f64::INFINITY, |at| now - at));
-        envelope.silence() <= patience
-            && (births.is_none() || young.silence() <= patience.max(self::patience(&young)))
-            && last_birth.is_none_or(|silence| silence <= patience)
+        if envelope.silence() > patience {
+            return false;
+        }
+        let Some(arrivals) = self.arrivals(from) else {
+            return true;
+        };
+        let young_goes_on = match &self.finer {
+            Some((times, young)) => {
+                let young = Envelope::of(times, young, bucket_count(YOUNG));
+                young.silence() <= self::patience(&young)
+            }
+            None => {
+                let begin = from.max(bucket_count(YOUNG));
+                let young = Envelope::of(self.times, &self.young, begin);
+                young.silence() <= patience.max(self::patience(&young))
+            }
+        };
+        young_goes_on && !arrivals.have_stopped()
     }
 
     /// Whether the count itself goes up, clearly and until now, without proof that what is opened stays.
@@ -198,24 +249,29 @@ impl Window {
         let quarters = all.quarters();
         let is_clear = rise >= LEAST_RISE + all.fall && all.steps().len() >= LEAST_STEPS;
         let fades = is_dying_away(quarters) && 7 * quarters[3] <= rise;
-        let now = self.times.last().copied().unwrap_or(0.0);
-        let last_birth = self.births.as_ref().and_then(|births| births.last());
+        // A number that turns over strays by its root; what never closes does not stray at all.
+        let stray = f64::from(all.end.min(all.died)).sqrt();
+        let is_late = f64::from(quarters[2] + quarters[3]) >= STRAY * stray;
         let patience = patience(all).min(all.span() * 0.2);
-        let is_alive = last_birth.is_none_or(|at| now - at <= patience);
+        let is_alive = self.arrivals(from).is_none_or(|arrivals| {
+            !arrivals.have_stopped() && !arrivals.fade()
+        });
         is_clear
+            && is_late
             && self.young_rise(from)
             && !fades
             && is_alive
             && quarters[3] > 0
             && all.silence() <= patience
     }
+
     /// Whether those that are no longer new have become more until now. In a short watch nobody is old.
     fn young_rise(&self, from: usize) -> bool {
         let age = bucket_count(YOUNG);
         if self.births.is_none() || self.times.len() < from + 4 * age {
             return true;
         }
-        let young = Envelope::of(&self.times, &self.young, from.max(age));
+        let young = Envelope::of(self.times, &self.young, from.max(age));
         young.quarters()[3] > 0 && young.silence() <= patience(&young)
     }
 }
@@ -235,13 +291,6 @@ fn patience(envelope: &Envelope) -> f64 {
     (3.5 * usual + taken)
         .max(0.15 * span)
         .max((1.5 * longest).min(0.3 * span))
-}
-
-/// Whether the rise gets smaller from quarter to quarter, as when a cache meets fewer and fewer new keys.
-/// A warm-up before a leak does not: there the later quarters are alike.
-fn is_dying_away(quarters: [u32; 4]) -> bool {
-    let [first, second, third, fourth] = quarters;
-    10 * first >= 13 * second && third + fourth <= second && fourth <= third.max(1)
 }
 
 fn confidence(rise: u32, envelope: &Envelope, steps: usize, listed: bool) -> f64 {

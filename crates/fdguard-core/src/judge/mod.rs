@@ -1,5 +1,6 @@
 //! The judgement of a timeline: which of its tracks leak, and how fast.
 
+mod arrivals;
 mod assess;
 mod envelope;
 mod shape;
@@ -39,20 +40,21 @@ pub struct Judgement {
 #[must_use]
 pub fn judge(timeline: &Timeline) -> Vec<Judgement> {
     let births = births_by_group(timeline);
-    let everything = judge_track(timeline, timeline.total(), births.all);
+    let times: Vec<Vec<f64>> = (0..RINGS).map(|ring| timeline.grid().ends(ring)).collect();
+    let listed = timeline.is_listed();
+    let everything = judge_track(&times, timeline.total(), listed.then_some(&births.all));
     let groups = timeline.groups().map(|(index, group)| {
-        let births = births.groups.get(index).cloned().unwrap_or_default();
-        let births = timeline.is_listed().then_some(births);
+        let births = births.groups.get(index).map(Vec::as_slice);
         Judgement {
             group: Some(index),
-            ..judge_track(timeline, &group.track, births)
+            ..judge_track(&times, &group.track, births)
         }
     });
     std::iter::once(everything).chain(groups).collect()
 }
 
 struct Births {
-    all: Option<Vec<f64>>,
+    all: Vec<f64>,
     groups: Vec<Vec<f64>>,
 }
 
@@ -70,23 +72,18 @@ fn births_by_group(timeline: &Timeline) -> Births {
     for births in groups.iter_mut().chain([&mut all]) {
         births.sort_unstable_by(f64::total_cmp);
     }
-    Births {
-        all: timeline.is_listed().then_some(all),
-        groups,
-    }
+    Births { all, groups }
 }
 
 /// The gravest judgement of all scales of time; among equals the finest scale.
-fn judge_track(timeline: &Timeline, track: &Track, births: Option<Vec<f64>>) -> Judgement {
+fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Judgement {
     let mut worst: Option<Assessment> = None;
     for ring in 0..RINGS {
-        let times = timeline.grid().ends(ring);
         // A coarser ring that holds no more than the finer one says nothing new.
-        if ring > 0 && times.len() < 16 {
+        if ring > 0 && times[ring].len() < LEAST_BUCKETS {
             break;
         }
-        let window = window(track, ring, times, births.clone());
-        let found = window.assess();
+        let found = window(track, ring, times, births).assess();
         if worst
             .as_ref()
             .is_none_or(|worst| found.verdict > worst.verdict)
@@ -97,9 +94,32 @@ fn judge_track(timeline: &Timeline, track: &Track, births: Option<Vec<f64>>) -> 
     judgement(worst)
 }
 
-fn window(track: &Track, ring: usize, times: Vec<f64>, births: Option<Vec<f64>>) -> Window {
-    // In the finest ring a bucket is a single look, and every start of a program is a rise.
-    let least = if ring == 0 { 32 } else { 16 };
+/// In the finest ring a bucket is a single look, and every start of a program is a rise.
+const LEAST_LOOKS: usize = 48;
+/// A bucket of a coarser ring has eight of the finer one.
+const LEAST_BUCKETS: usize = 10;
+/// Up to this many buckets the young age is much of the window: the finer ring tells what happened lately.
+const SHORT: usize = 32;
+
+fn window<'a>(
+    track: &Track,
+    ring: usize,
+    times: &'a [Vec<f64>],
+    births: Option<&'a [f64]>,
+) -> Window<'a> {
+    let least = if ring == 0 {
+        LEAST_LOOKS
+    } else {
+        LEAST_BUCKETS
+    };
+    let finer = ring
+        .checked_sub(1)
+        .filter(|_| times[ring].len() <= SHORT)
+        .map(|finer| {
+            let young = track.ring(finer).young.padded(times[finer].len());
+            (times[finer].as_slice(), young)
+        });
+    let times = times[ring].as_slice();
     let ring = track.ring(ring);
     let length = times.len();
     let padded = |series: &Series| series.padded(length);
@@ -111,6 +131,7 @@ fn window(track: &Track, ring: usize, times: Vec<f64>, births: Option<Vec<f64>>)
         past_young: ring.young.past_max,
         times,
         births,
+        finer,
         least,
     }
 }

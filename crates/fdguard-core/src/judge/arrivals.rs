@@ -1,0 +1,162 @@
+//! When those that are still there were opened: what tells a leak from what fills, fades or turns over.
+//!
+//! A leak leaves its descriptors evenly over the whole watch, until now. A pool leaves them at the
+//! beginning, a cache fewer and fewer, a tide only the last few. Counted are those past a young age, each in
+//! the bucket in which it was opened, so a long sleep between two looks is one gap like any other.
+
+use std::ops::Range;
+
+/// How many of those that are still there were opened in each bucket.
+#[derive(Clone, Debug)]
+pub(super) struct Arrivals {
+    counts: Vec<u32>,
+    /// How many come at a time: 1 by chance or by the clock, more in batches.
+    batch: f64,
+}
+
+/// The trend, in standard deviations, below which arrivals get fewer: one leak in a hundred by chance.
+const FEWER: f64 = -2.3;
+/// The same for the later half of a watch, where a few arrivals are all there is to go by.
+const FEWER_LATE: f64 = -1.9;
+/// How badly the curve of a cache may fit what was seen: one cache in a hundred by chance (chi square with two
+/// degrees of freedom).
+const MISFIT: f64 = 9.2;
+/// A silence in which this many should have come says that none come any more: e^-4.6 is one in a hundred.
+const OVERDUE: f64 = 4.6;
+
+impl Arrivals {
+    /// Of the births, ascending, in the buckets of this range; `times` are the ends of all buckets.
+    pub(super) fn of(births: &[f64], times: &[f64], range: Range<usize>) -> Self {
+        let mut counts = vec![0_u32; range.len()];
+        let begin = match range.start.checked_sub(1) {
+            Some(before) => births.partition_point(|birth| *birth <= times[before]),
+            None => 0,
+        };
+        let mut births = births[begin..].iter().peekable();
+        for (count, end) in counts.iter_mut().zip(&times[range]) {
+            while births.next_if(|birth| **birth <= *end).is_some() {
+                *count += 1;
+            }
+        }
+        // Of the later half: the end of a warm-up is no batch.
+        let batch = batch(&counts[counts.len() / 2..]);
+        Self { counts, batch }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.counts.iter().sum()
+    }
+
+    /// How many in each quarter.
+    pub(super) fn quarters(&self) -> [u32; 4] {
+        let mut quarters = [0; 4];
+        for (index, count) in self.counts.iter().enumerate() {
+            quarters[4 * index / self.counts.len()] += count;
+        }
+        quarters
+    }
+
+    /// Whether they come more and more often or less and less, in standard deviations (the test of Laplace).
+    pub(super) fn trend(&self) -> f64 {
+        let number = f64::from(self.number());
+        let length = self.counts.len() as f64;
+        if number == 0.0 {
+            return 0.0;
+        }
+        let places = self.counts.iter().enumerate();
+        let sum: f64 = places
+            .map(|(index, count)| f64::from(*count) * ((index as f64 + 0.5) / length - 0.5))
+            .sum();
+        sum / (number * self.batch / 12.0).sqrt()
+    }
+
+    /// Whether they get fewer as they do while a cache meets all its keys.
+    pub(super) fn fade(&self) -> bool {
+        self.trend() < FEWER && (self.fits_a_cache() || is_dying_away(self.quarters()))
+    }
+
+    /// Whether they get fewer, judged in the later half of a watch.
+    pub(super) fn get_fewer(&self) -> bool {
+        self.trend() < FEWER_LATE
+    }
+
+    /// Whether an exponential decline describes them. A warm-up before a leak it does not: there the
+    /// second quarter is too small for the first, or the last too large for the second.
+    fn fits_a_cache(&self) -> bool {
+        let number = f64::from(self.number());
+        let places = self.counts.iter().enumerate();
+        let sum: f64 = places
+            .map(|(index, count)| f64::from(*count) * (index as f64 + 0.5))
+            .sum();
+        let mean = sum / (number * self.counts.len() as f64);
+        let share = decline(mean);
+        let all: f64 = (0..4).map(|quarter| share.powi(quarter)).sum();
+        let seen = self.quarters();
+        let misfit: f64 = (0..4)
+            .zip(seen)
+            .map(|(quarter, seen)| {
+                let expected = (number * share.powi(quarter) / all).max(0.5);
+                (f64::from(seen) - expected).powi(2) / (expected * self.batch)
+            })
+            .sum();
+        misfit <= MISFIT
+    }
+
+    /// Whether none have come for longer than chance or their usual pauses explain.
+    pub(super) fn have_stopped(&self) -> bool {
+        let length = self.counts.len();
+        let Some(last) = self.counts.iter().rposition(|count| *count > 0) else {
+            return true;
+        };
+        let silence = (length - 1 - last) as f64;
+        let often = f64::from(self.number()) / (self.batch * (last as f64 + 1.0));
+        let pause = (1.5 * self.longest_pause() as f64).min(0.3 * length as f64);
+        silence > (OVERDUE / often).max(pause).max(0.1 * length as f64)
+    }
+
+    fn longest_pause(&self) -> usize {
+        let mut longest = 0;
+        let mut last = None;
+        for (index, count) in self.counts.iter().enumerate() {
+            if *count > 0 {
+                longest = longest.max(last.map_or(0, |last| index - last));
+                last = Some(index);
+            }
+        }
+        longest
+    }
+}
+
+/// How many come at a time. Neighbours are compared, so that a slow change of pace does not count.
+fn batch(counts: &[u32]) -> f64 {
+    let number: u32 = counts.iter().sum();
+    let jumps: f64 = counts
+        .windows(2)
+        .map(|pair| f64::from(pair[1].abs_diff(pair[0])).powi(2))
+        .sum();
+    (jumps / (2.0 * f64::from(number.max(1)))).max(1.0)
+}
+
+/// By how much each quarter is smaller than the one before, in an exponential decline with this mean time (as
+/// a share of the whole).
+fn decline(mean: f64) -> f64 {
+    let (mut low, mut high) = (0.001_f64, 100.0_f64);
+    // The mean of a truncated exponential falls as its rate rises: halving finds the rate.
+    for _ in 0..40 {
+        let rate = f64::midpoint(low, high);
+        let guess = 1.0 / rate - 1.0 / rate.exp_m1();
+        if guess > mean {
+            low = rate;
+        } else {
+            high = rate;
+        }
+    }
+    (-low / 4.0).exp()
+}
+
+/// Whether the rise gets smaller from quarter to quarter, as when a cache meets fewer and fewer new keys.
+/// A warm-up before a leak does not: there the later quarters are alike.
+pub(super) fn is_dying_away(quarters: [u32; 4]) -> bool {
+    let [first, second, third, fourth] = quarters;
+    10 * first >= 13 * second && third + fourth <= second && fourth <= third.max(1)
+}
