@@ -18,20 +18,21 @@ pub(super) struct Arrivals {
 const FEWER: f64 = -2.3;
 /// The same for the later half of a watch, where a few arrivals are all there is to go by.
 const FEWER_LATE: f64 = -1.9;
-/// How badly the curve of a cache may fit what was seen: one cache in a hundred by chance (chi square with two
-/// degrees of freedom).
-const MISFIT: f64 = 9.2;
+/// How much better a warm-up before a steady drip must explain what was seen than a cache does (logarithm
+/// of the likelihoods' ratio).
+const BETTER: f64 = 1.5;
+/// The same where each quarter brought less than the one before.
+const MUCH_BETTER: f64 = 4.0;
 /// A silence in which this many should have come says that none come any more: e^-4.6 is one in a hundred.
 const OVERDUE: f64 = 4.6;
 
 impl Arrivals {
     /// Of the births, ascending, in the buckets of this range; `times` are the ends of all buckets.
     pub(super) fn of(births: &[f64], times: &[f64], range: Range<usize>) -> Self {
+        // Of what was opened before the first bucket ended nobody knows when.
+        let range = range.start.max(1)..range.end.max(1);
         let mut counts = vec![0_u32; range.len()];
-        let begin = match range.start.checked_sub(1) {
-            Some(before) => births.partition_point(|birth| *birth <= times[before]),
-            None => 0,
-        };
+        let begin = births.partition_point(|birth| *birth <= times[range.start - 1]);
         let mut births = births[begin..].iter().peekable();
         for (count, end) in counts.iter_mut().zip(&times[range]) {
             while births.next_if(|birth| **birth <= *end).is_some() {
@@ -72,7 +73,15 @@ impl Arrivals {
 
     /// Whether they get fewer as they do while a cache meets all its keys.
     pub(super) fn fade(&self) -> bool {
-        self.trend() < FEWER && (self.fits_a_cache() || is_dying_away(self.quarters()))
+        if self.trend() >= FEWER {
+            return false;
+        }
+        let needed = if is_dying_away(self.quarters()) {
+            MUCH_BETTER
+        } else {
+            BETTER
+        };
+        self.favours_a_warm_up() < needed
     }
 
     /// Whether they get fewer, judged in the later half of a watch.
@@ -80,26 +89,28 @@ impl Arrivals {
         self.trend() < FEWER_LATE
     }
 
-    /// Whether an exponential decline describes them. A warm-up before a leak it does not: there the
-    /// second quarter is too small for the first, or the last too large for the second.
-    fn fits_a_cache(&self) -> bool {
+    /// How much better a warm-up in the first quarter with a steady drip ever after explains what was seen
+    /// than the exponential decline of a cache does. Both have one number to fit.
+    fn favours_a_warm_up(&self) -> f64 {
         let number = f64::from(self.number());
         let places = self.counts.iter().enumerate();
         let sum: f64 = places
             .map(|(index, count)| f64::from(*count) * (index as f64 + 0.5))
             .sum();
-        let mean = sum / (number * self.counts.len() as f64);
-        let share = decline(mean);
-        let all: f64 = (0..4).map(|quarter| share.powi(quarter)).sum();
-        let seen = self.quarters();
-        let misfit: f64 = (0..4)
-            .zip(seen)
-            .map(|(quarter, seen)| {
-                let expected = (number * share.powi(quarter) / all).max(0.5);
-                (f64::from(seen) - expected).powi(2) / (expected * self.batch)
+        let decline = decline(sum / (number * self.counts.len() as f64));
+        let all: f64 = (0..4).map(|quarter| decline.powi(quarter)).sum();
+        let seen = self.quarters().map(f64::from);
+        let later = (number - seen[0]) / 3.0;
+        let warm_up = [seen[0], later, later, later];
+        let pairs = seen.into_iter().zip(warm_up).zip(0..4);
+        let ratio: f64 = pairs
+            .filter(|((seen, _), _)| *seen > 0.0)
+            .map(|((seen, warm_up), quarter)| {
+                let cache = number * decline.powi(quarter) / all;
+                seen * (warm_up / cache).ln()
             })
             .sum();
-        misfit <= MISFIT
+        ratio / self.batch
     }
 
     /// Whether none have come for longer than chance or their usual pauses explain.
