@@ -23,6 +23,9 @@ const FEWER_LATE: f64 = -1.9;
 const BETTER: f64 = 1.5;
 /// The same where each quarter brought less than the one before.
 const MUCH_BETTER: f64 = 4.0;
+/// Of what comes slower than this, from quarter to quarter, nobody can tell that it will end: its time
+/// constant is more than half of the watch.
+const SLOWEST: f64 = 0.6;
 /// A silence in which this many should have come says that none come any more: e^-4.6 is one in a hundred.
 const OVERDUE: f64 = 4.6;
 
@@ -73,7 +76,7 @@ impl Arrivals {
 
     /// Whether they get fewer as they do while a cache meets all its keys.
     pub(super) fn fade(&self) -> bool {
-        if self.trend() >= FEWER {
+        if self.trend() >= FEWER || self.decline() > SLOWEST {
             return false;
         }
         let needed = if is_dying_away(self.quarters()) {
@@ -89,15 +92,20 @@ impl Arrivals {
         self.trend() < FEWER_LATE
     }
 
-    /// How much better a warm-up in the first quarter with a steady drip ever after explains what was seen
-    /// than the exponential decline of a cache does. Both have one number to fit.
-    fn favours_a_warm_up(&self) -> f64 {
-        let number = f64::from(self.number());
+    /// By how much each quarter is smaller than the one before, if they are those of a cache.
+    fn decline(&self) -> f64 {
         let places = self.counts.iter().enumerate();
         let sum: f64 = places
             .map(|(index, count)| f64::from(*count) * (index as f64 + 0.5))
             .sum();
-        let decline = decline(sum / (number * self.counts.len() as f64));
+        decline(sum / (f64::from(self.number()) * self.counts.len() as f64))
+    }
+
+    /// How much better a warm-up in the first quarter with a steady drip ever after explains what was seen
+    /// than the exponential decline of a cache does. Both have one number to fit.
+    fn favours_a_warm_up(&self) -> f64 {
+        let number = f64::from(self.number());
+        let decline = self.decline();
         let all: f64 = (0..4).map(|quarter| decline.powi(quarter)).sum();
         let seen = self.quarters().map(f64::from);
         let later = (number - seen[0]) / 3.0;

@@ -96,7 +96,7 @@ impl Window<'_> {
     }
 
     /// Whether what is opened to stay gets less and less over the whole window.
-    fn fades(&self) -> bool {
+    pub(super) fn fades(&self) -> bool {
         match self.arrivals(0) {
             Some(arrivals) => arrivals.fade(),
             None => self.deciding(0).is_some_and(|(series, start, _)| {
@@ -122,9 +122,31 @@ impl Window<'_> {
     }
 
     fn assess_from(&self, from: usize) -> Assessment {
-        let length = self.times.len() - from;
+        if self.times.len() - from < LEAST_LOOKS {
+            return self.quiet(from, Verdict::Unknown, Shape::Unseen);
+        }
+        if let Some(proven) = self.proven(from) {
+            return proven;
+        }
+        if self.still_rises(from) {
+            return self.quiet(from, Verdict::Growing, Shape::Rise);
+        }
         let all = Envelope::of(self.times, &self.all, from);
-        let quiet = |verdict, shape| Assessment {
+        let (verdict, shape) = Shape::of(&self.all[from..], &all);
+        self.quiet(from, verdict, shape)
+    }
+
+    /// What it looks like, when it is known that it does not rise for good.
+    pub(super) fn describe(&self) -> Assessment {
+        let all = Envelope::of(self.times, &self.all, 0);
+        let (verdict, shape) = Shape::of(&self.all, &all);
+        self.quiet(0, verdict, shape)
+    }
+
+    /// An assessment that is no proof.
+    fn quiet(&self, from: usize, verdict: Verdict, shape: Shape) -> Assessment {
+        let all = Envelope::of(self.times, &self.all, from);
+        Assessment {
             verdict,
             shape,
             rise: all.rise(),
@@ -133,18 +155,7 @@ impl Window<'_> {
             points: all.points(),
             steps: all.steps().len(),
             died: all.died,
-        };
-        if length < LEAST_LOOKS {
-            return quiet(Verdict::Unknown, Shape::Unseen);
         }
-        if let Some(proven) = self.proven(from) {
-            return proven;
-        }
-        if self.still_rises(from, &all) {
-            return quiet(Verdict::Growing, Shape::Rise);
-        }
-        let (verdict, shape) = Shape::of(&self.all[from..], &all);
-        quiet(verdict, shape)
     }
 
     /// The series to judge by, and where it begins to mean something: nothing that was opened during the
@@ -244,7 +255,12 @@ impl Window<'_> {
     }
 
     /// Whether the count itself goes up, clearly and until now, without proof that what is opened stays.
-    fn still_rises(&self, from: usize, all: &Envelope) -> bool {
+    fn still_rises(&self, from: usize) -> bool {
+        // The finer scale has seen the same time, and better.
+        if self.finer.is_some() {
+            return false;
+        }
+        let all = Envelope::of(self.times, &self.all, from);
         let rise = all.rise();
         let quarters = all.quarters();
         let is_clear = rise >= LEAST_RISE + all.fall && all.steps().len() >= LEAST_STEPS;
@@ -252,7 +268,7 @@ impl Window<'_> {
         // A number that turns over strays by its root; what never closes does not stray at all.
         let stray = f64::from(all.end.min(all.died)).sqrt();
         let is_late = f64::from(quarters[2] + quarters[3]) >= STRAY * stray;
-        let patience = patience(all).min(all.span() * 0.2);
+        let patience = patience(&all).min(all.span() * 0.2);
         let is_alive = self.arrivals(from).is_none_or(|arrivals| {
             !arrivals.have_stopped() && !arrivals.fade()
         });

@@ -11,7 +11,7 @@ pub use shape::Shape;
 use assess::{Assessment, Window};
 
 use crate::slope::{self, Slope};
-use crate::timeline::{RINGS, Series, Timeline, Track};
+use crate::timeline::{BUCKETS, RINGS, Series, Timeline, Track};
 
 /// What is said of one track.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,13 +77,18 @@ fn births_by_group(timeline: &Timeline) -> Births {
 
 /// The gravest judgement of all scales of time; among equals the finest scale.
 fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Judgement {
+    // A coarser ring that holds no more than the finer one says nothing new.
+    let rings = times.iter().skip(1);
+    let rings = 1 + rings.take_while(|times| times.len() >= LEAST_BUCKETS).count();
+    let windows: Vec<Window<'_>> = (0..rings)
+        .map(|ring| window(track, ring, times, births))
+        .collect();
     let mut worst: Option<Assessment> = None;
-    for ring in 0..RINGS {
-        // A coarser ring that holds no more than the finer one says nothing new.
-        if ring > 0 && times[ring].len() < LEAST_BUCKETS {
-            break;
+    for (ring, window) in windows.iter().enumerate() {
+        let mut found = window.assess();
+        if found.verdict >= Verdict::Growing && fades_beyond(&windows, ring) {
+            found = window.describe();
         }
-        let found = window(track, ring, times, births).assess();
         if worst
             .as_ref()
             .is_none_or(|worst| found.verdict > worst.verdict)
@@ -92,6 +97,18 @@ fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Jud
         }
     }
     judgement(worst)
+}
+
+/// Whether a scale that sees at least as much tells that this rise is the last of a fading one. The tail of a
+/// cache that fills looks like a drip to those who did not see its beginning.
+fn fades_beyond(windows: &[Window<'_>], ring: usize) -> bool {
+    let before = ring
+        .checked_sub(1)
+        .filter(|finer| windows[*finer].times.len() < BUCKETS);
+    let coarser = windows.iter().skip(ring + 1);
+    coarser
+        .chain(before.map(|finer| &windows[finer]))
+        .any(Window::fades)
 }
 
 /// In the finest ring a bucket is a single look, and every start of a program is a rise.
