@@ -1,8 +1,10 @@
 //! How often the judgement is wrong: made-up processes of every kind, watched and judged.
 //!
 //! `cargo run --release -p fdguard-core --example accuracy -- [PROCESSES A KIND [SEED [PART OF A NAME]]]`
+//! prints the tables of docs/accuracy.md, and with `cost` instead what a simulated month costs.
 
 mod clean;
+mod cost;
 mod leaks;
 mod measure;
 mod random;
@@ -14,6 +16,9 @@ mod table;
 use std::io::{self, Write as _};
 
 fn main() -> io::Result<()> {
+    if std::env::args().nth(1).is_some_and(|first| first == "cost") {
+        return io::stdout().write_all(cost::month().as_bytes());
+    }
     let mut args = std::env::args().skip(1);
     let each = args.next().and_then(|n| n.parse().ok()).unwrap_or(400);
     let seed = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);

@@ -20,9 +20,9 @@ const FEWER: f64 = -2.3;
 const FEWER_LATE: f64 = -1.9;
 /// How much better a warm-up before a steady drip must explain what was seen than a cache does (logarithm
 /// of the likelihoods' ratio).
-const BETTER: f64 = 1.5;
+const BETTER: f64 = 1.0;
 /// The same where each quarter brought less than the one before.
-const MUCH_BETTER: f64 = 4.0;
+const MUCH_BETTER: f64 = 2.5;
 /// Of what comes slower than this, from quarter to quarter, nobody can tell that it will end: its time
 /// constant is more than half of the watch.
 const SLOWEST: f64 = 0.6;
@@ -53,11 +53,16 @@ impl Arrivals {
 
     /// How many in each quarter.
     pub(super) fn quarters(&self) -> [u32; 4] {
-        let mut quarters = [0; 4];
+        self.parts()
+    }
+
+    /// How many in each of so many equal parts of the time.
+    fn parts<const PARTS: usize>(&self) -> [u32; PARTS] {
+        let mut parts = [0; PARTS];
         for (index, count) in self.counts.iter().enumerate() {
-            quarters[4 * index / self.counts.len()] += count;
+            parts[PARTS * index / self.counts.len()] += count;
         }
-        quarters
+        parts
     }
 
     /// Whether they come more and more often or less and less, in standard deviations (the test of Laplace).
@@ -102,23 +107,23 @@ impl Arrivals {
     }
 
     /// How much better a warm-up in the first quarter with a steady drip ever after explains what was seen
-    /// than the exponential decline of a cache does. Both have one number to fit.
+    /// than the exponential decline of a cache does.
     fn favours_a_warm_up(&self) -> f64 {
         let number = f64::from(self.number());
-        let decline = self.decline();
-        let all: f64 = (0..4).map(|quarter| decline.powi(quarter)).sum();
-        let seen = self.quarters().map(f64::from);
-        let later = (number - seen[0]) / 3.0;
-        let warm_up = [seen[0], later, later, later];
-        let pairs = seen.into_iter().zip(warm_up).zip(0..4);
+        let decline = self.decline().sqrt();
+        let all: f64 = (0..8).map(|eighth| decline.powi(eighth)).sum();
+        let seen = self.parts::<8>().map(f64::from);
+        let later = (number - seen[0] - seen[1]) / 6.0;
+        let pairs = (0..8).zip(seen).filter(|(_, seen)| *seen > 0.0);
         let ratio: f64 = pairs
-            .filter(|((seen, _), _)| *seen > 0.0)
-            .map(|((seen, warm_up), quarter)| {
-                let cache = number * decline.powi(quarter) / all;
+            .map(|(eighth, seen)| {
+                let cache = number * decline.powi(eighth) / all;
+                let warm_up = if eighth < 2 { seen } else { later };
                 seen * (warm_up / cache).ln()
             })
             .sum();
-        ratio / self.batch
+        // The warm-up has one number more to fit, which is worth one.
+        ratio / self.batch - 1.0
     }
 
     /// Whether none have come for longer than chance or their usual pauses explain.

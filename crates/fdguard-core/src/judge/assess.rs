@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::{Arrivals, is_dying_away};
-use super::envelope::Envelope;
+use super::envelope::{Envelope, highest_rise};
 use super::shape::Shape;
 use crate::timeline::{Bucket, OLD, YOUNG};
 
@@ -40,6 +40,9 @@ const LEAST_RISE_BLIND: u32 = 10;
 
 /// The tail of a warm-up can look like a leak of a few.
 const LEAST_RISE_LATE: u32 = 8;
+
+/// A half of fewer buckets than this would leave too little to judge.
+const LEAST_TO_HALVE: usize = 64;
 
 /// Standard deviations by which the later half of a rise must exceed what turnover alone does.
 const STRAY: f64 = 2.5;
@@ -83,16 +86,15 @@ pub(super) struct Assessment {
 impl Window<'_> {
     /// Judges it: as a whole, and the later half alone, because a warm-up may hide a leak.
     pub(super) fn assess(&self) -> Assessment {
-        let length = self.times.len();
         let whole = self.assess_from(0);
-        if whole.verdict == Verdict::Leaking || length < 64 || self.fades() {
+        let length = self.times.len();
+        if whole.verdict == Verdict::Leaking || length < LEAST_TO_HALVE {
             return whole;
         }
-        let half = self.assess_from(length / 2);
-        if half.verdict == Verdict::Leaking {
-            return half;
+        match self.proven(length / 2) {
+            Some(half) if !self.fades() => half,
+            _ => whole,
         }
-        whole
     }
 
     /// Whether what is opened to stay gets less and less over the whole window.
@@ -122,40 +124,25 @@ impl Window<'_> {
     }
 
     fn assess_from(&self, from: usize) -> Assessment {
+        let all = Envelope::of(self.times, &self.all, from);
         if self.times.len() - from < LEAST_LOOKS {
-            return self.quiet(from, Verdict::Unknown, Shape::Unseen);
+            return quiet(&all, Verdict::Unknown, Shape::Unseen);
         }
         if let Some(proven) = self.proven(from) {
             return proven;
         }
-        if self.still_rises(from) {
-            return self.quiet(from, Verdict::Growing, Shape::Rise);
+        if self.still_rises(from, &all) {
+            return quiet(&all, Verdict::Growing, Shape::Rise);
         }
-        let all = Envelope::of(self.times, &self.all, from);
         let (verdict, shape) = Shape::of(&self.all[from..], &all);
-        self.quiet(from, verdict, shape)
+        quiet(&all, verdict, shape)
     }
 
     /// What it looks like, when it is known that it does not rise for good.
     pub(super) fn describe(&self) -> Assessment {
         let all = Envelope::of(self.times, &self.all, 0);
         let (verdict, shape) = Shape::of(&self.all, &all);
-        self.quiet(0, verdict, shape)
-    }
-
-    /// An assessment that is no proof.
-    fn quiet(&self, from: usize, verdict: Verdict, shape: Shape) -> Assessment {
-        let all = Envelope::of(self.times, &self.all, from);
-        Assessment {
-            verdict,
-            shape,
-            rise: all.rise(),
-            span: all.span(),
-            confidence: 0.5,
-            points: all.points(),
-            steps: all.steps().len(),
-            died: all.died,
-        }
+        quiet(&all, verdict, shape)
     }
 
     /// The series to judge by, and where it begins to mean something: nothing that was opened during the
@@ -179,16 +166,19 @@ impl Window<'_> {
 
     fn proven(&self, from: usize) -> Option<Assessment> {
         let (series, start, past) = self.deciding(from)?;
-        // What was as high before is no news, whatever the climb looks like.
-        let before = series[..from].iter().map(|bucket| bucket.max).max();
-        let past = past.max(before);
-        let envelope = Envelope::of(self.times, series, start);
-        let rise = envelope.rise();
         let least = match (self.births, from) {
             (None, _) => LEAST_RISE_BLIND,
             (Some(_), 0) => LEAST_RISE,
             (Some(_), _) => LEAST_RISE_LATE,
         };
+        if highest_rise(&series[start.min(series.len())..]) < least {
+            return None;
+        }
+        // What was as high before is no news, whatever the climb looks like.
+        let before = series[..from].iter().map(|bucket| bucket.max).max();
+        let past = past.max(before);
+        let envelope = Envelope::of(self.times, series, start);
+        let rise = envelope.rise();
         let steps = envelope.steps();
         // Where descriptors of this age come and go, their number wanders by chance alone.
         let chance = 3.0 * f64::from(2 * envelope.died).sqrt();
@@ -255,20 +245,22 @@ impl Window<'_> {
     }
 
     /// Whether the count itself goes up, clearly and until now, without proof that what is opened stays.
-    fn still_rises(&self, from: usize) -> bool {
+    fn still_rises(&self, from: usize, all: &Envelope) -> bool {
         // The finer scale has seen the same time, and better.
         if self.finer.is_some() {
             return false;
         }
-        let all = Envelope::of(self.times, &self.all, from);
         let rise = all.rise();
+        if rise < LEAST_RISE {
+            return false;
+        }
         let quarters = all.quarters();
         let is_clear = rise >= LEAST_RISE + all.fall && all.steps().len() >= LEAST_STEPS;
         let fades = is_dying_away(quarters) && 7 * quarters[3] <= rise;
         // A number that turns over strays by its root; what never closes does not stray at all.
         let stray = f64::from(all.end.min(all.died)).sqrt();
         let is_late = f64::from(quarters[2] + quarters[3]) >= STRAY * stray;
-        let patience = patience(&all).min(all.span() * 0.2);
+        let patience = patience(all).min(all.span() * 0.2);
         let is_alive = self.arrivals(from).is_none_or(|arrivals| {
             !arrivals.have_stopped() && !arrivals.fade()
         });
@@ -289,6 +281,20 @@ impl Window<'_> {
         }
         let young = Envelope::of(self.times, &self.young, from.max(age));
         young.quarters()[3] > 0 && young.silence() <= patience(&young)
+    }
+}
+
+/// An assessment that is no proof.
+fn quiet(all: &Envelope, verdict: Verdict, shape: Shape) -> Assessment {
+    Assessment {
+        verdict,
+        shape,
+        rise: all.rise(),
+        span: all.span(),
+        confidence: 0.5,
+        points: all.points(),
+        steps: all.steps().len(),
+        died: all.died,
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) struct Envelope {
     /// End of each bucket, in seconds.
     times: Vec<f64>,
     floor: Vec<u32>,
+    steps: Vec<Step>,
     /// The deepest fall from a height to a later low.
     pub(super) fall: u32,
     /// The height at the end.
@@ -45,8 +46,10 @@ impl Envelope {
             (Some(first), Some(last)) => last.died.saturating_sub(first.died),
             _ => 0,
         };
+        let times = &times[start.min(times.len())..];
         Self {
-            times: times[start.min(times.len())..].to_vec(),
+            steps: steps(times, &floor),
+            times: times.to_vec(),
             floor,
             fall,
             end,
@@ -79,15 +82,8 @@ impl Envelope {
     }
 
     /// Its steps.
-    pub(super) fn steps(&self) -> Vec<Step> {
-        let pairs = self.floor.windows(2).zip(self.times.iter().skip(1));
-        pairs
-            .filter(|(pair, _)| pair[1] > pair[0])
-            .map(|(pair, at)| Step {
-                at: *at,
-                by: pair[1] - pair[0],
-            })
-            .collect()
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     /// How much it rose in each quarter of its time.
@@ -114,6 +110,24 @@ impl Envelope {
         let floor = self.floor.iter().map(|value| f64::from(*value));
         self.times.iter().copied().zip(floor).collect()
     }
+}
+
+fn steps(times: &[f64], floor: &[u32]) -> Vec<Step> {
+    let pairs = floor.windows(2).zip(times.iter().skip(1));
+    pairs
+        .filter(|(pair, _)| pair[1] > pair[0])
+        .map(|(pair, at)| Step {
+            at: *at,
+            by: pair[1] - pair[0],
+        })
+        .collect()
+}
+
+/// The most that the envelope of these buckets can have risen, found without making it.
+pub(super) fn highest_rise(buckets: &[Bucket]) -> u32 {
+    let low = buckets.iter().map(|bucket| bucket.min).min();
+    let end = buckets.last().map_or(0, |bucket| bucket.min);
+    end - low.unwrap_or(end)
 }
 
 /// The deepest fall from the height of an earlier bucket. Within one bucket nobody knows what came
