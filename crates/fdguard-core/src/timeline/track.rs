@@ -52,6 +52,11 @@ impl Series {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.buckets.len()
+    }
+
     /// The last `length` buckets; what lies before its first one is zero.
     #[must_use]
     pub fn padded(&self, length: usize) -> Vec<Bucket> {
