@@ -19,7 +19,7 @@ const DATABASE: &str = "*->10.0.0.7:5432";
 const SEGMENT: &str = "/srv/segment-*";
 const VISITORS: &str = "0.0.0.0:80<-*";
 
-pub const KINDS: &[Kind] = &[
+pub(crate) const KINDS: &[Kind] = &[
     bounded("log rotation", |random| {
         let files = random.whole(1, 6);
         let rotations = (0..files).map(|file| {

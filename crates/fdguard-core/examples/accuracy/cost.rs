@@ -11,7 +11,7 @@ const TARGETS: u32 = 128;
 const MONTH: u32 = 30 * 24 * 3600;
 
 /// Watches a month at one look a second: ten thousand descriptors, two of them replaced each second.
-pub fn month() -> String {
+pub(crate) fn month() -> String {
     let before = resident();
     let mut timeline = Timeline::new();
     timeline.observe(&look(0, (0..HELD).map(sighting).collect(), Vec::new()));

@@ -15,7 +15,7 @@ const fn leak(name: &'static str, make: fn(&mut Random) -> Scenario) -> Kind {
     }
 }
 
-pub const KINDS: &[Kind] = &[
+pub(crate) const KINDS: &[Kind] = &[
     leak("drip alone", |random| {
         let rate = random.magnitude(0.5, 50.0);
         leaking(random, rate, Vec::new())
@@ -106,7 +106,7 @@ pub const KINDS: &[Kind] = &[
 ];
 
 /// Those that leak by the clock, 2 to 20 a second, in 80 looks of 250 ms: none of these may be missed.
-pub const CLOCKWORK: Kind = leak("by the clock, 2 to 20 a second, 20 s", |random| {
+pub(crate) const CLOCKWORK: Kind = leak("by the clock, 2 to 20 a second, 20 s", |random| {
     let rate = random.magnitude(2.0, 20.0);
     let beside = match random.whole(0, 3) {
         0 => Vec::new(),

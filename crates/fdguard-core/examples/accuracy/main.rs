@@ -15,6 +15,9 @@ mod table;
 
 use std::io::{self, Write as _};
 
+/// How often a watch is judged on its way.
+const JUDGED: u32 = 40;
+
 fn main() -> io::Result<()> {
     if std::env::args().nth(1).is_some_and(|first| first == "cost") {
         return io::stdout().write_all(cost::month().as_bytes());
@@ -32,7 +35,17 @@ fn main() -> io::Result<()> {
                 let _ = writeln!(io::stderr(), "{} {number}: {verdict:?}", kind.name);
             }
         };
-        outcomes.push(measure::one(kind, each, seed, &mut show));
+        let effort = measure::Effort {
+            each,
+            seed,
+            judged: JUDGED,
+        };
+        outcomes.push(measure::one(kind, effort, &mut show));
     }
-    io::stdout().write_all(table::kinds(&outcomes).as_bytes())
+    io::stdout().write_all(table::kinds(&outcomes).as_bytes())?;
+    if name.is_empty() {
+        let text = table::detection(u64::from(each.min(50)), seed);
+        io::stdout().write_all(format!("\n{text}").as_bytes())?;
+    }
+    Ok(())
 }

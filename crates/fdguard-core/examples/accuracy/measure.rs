@@ -4,31 +4,28 @@ use fdguard_core::Timeline;
 use fdguard_core::judge::{self, Verdict};
 
 use super::random::Random;
-use super::scenarios::{Kind, Scenario, Truth};
+use super::scenarios::{Kind, Scenario, Truth, drip_under_a_dozen};
 
 /// A leak that lost fewer than this by the end of the watch is not held against the judgement.
 const LEAST_LOST: usize = 10;
-/// How often a watch is judged on its way.
-const JUDGED: u32 = 40;
-
 /// What was said of one kind.
 #[derive(Debug)]
-pub struct Outcome {
-    pub kind: &'static Kind,
-    pub processes: u32,
+pub(crate) struct Outcome {
+    pub(crate) kind: &'static Kind,
+    pub(crate) processes: u32,
     /// Said to be leaking at the end.
-    pub leaking: u32,
+    pub(crate) leaking: u32,
     /// Said to be growing at the end.
-    pub growing: u32,
+    pub(crate) growing: u32,
     /// Said to be leaking at some time.
-    pub ever: u32,
+    pub(crate) ever: u32,
     /// For each that was ever called leaking: when, as a share of the watch, and how many were lost.
-    pub first: Vec<(f64, f64)>,
+    pub(crate) first: Vec<(f64, f64)>,
 }
 
 impl Outcome {
     /// How many were judged wrong at the end.
-    pub fn wrong(&self) -> u32 {
+    pub(crate) fn wrong(&self) -> u32 {
         match self.kind.truth {
             Truth::Leaks => self.processes - self.leaking,
             Truth::Bounded => self.leaking + self.growing,
@@ -37,8 +34,20 @@ impl Outcome {
     }
 }
 
-/// Runs `each` processes of a kind. `show` is told of each that is judged wrong.
-pub fn one(kind: &'static Kind, each: u32, seed: u64, show: &mut dyn FnMut(u64, Verdict)) -> Outcome {
+/// How many processes of a kind are watched, from which seed, and how often each is judged on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    pub(crate) each: u32,
+    pub(crate) seed: u64,
+    pub(crate) judged: u32,
+}
+
+/// Watches processes of a kind. `show` is told of each that is judged wrong.
+pub(crate) fn one(
+    kind: &'static Kind,
+    effort: Effort,
+    show: &mut dyn FnMut(u64, Verdict),
+) -> Outcome {
     let mut outcome = Outcome {
         kind,
         processes: 0,
@@ -48,11 +57,11 @@ pub fn one(kind: &'static Kind, each: u32, seed: u64, show: &mut dyn FnMut(u64, 
         first: Vec::new(),
     };
     // Each process has its own seed, so that one can be looked at alone.
-    let mut number = seed.wrapping_mul(1_000_003);
-    while outcome.processes < each {
+    let mut number = effort.seed.wrapping_mul(1_000_003);
+    while outcome.processes < effort.each {
         number += 1;
         let mut scenario = (kind.make)(&mut Random::new(number));
-        let (last, first) = watch(&mut scenario);
+        let (last, first) = watch(&mut scenario, effort.judged);
         if kind.truth == Truth::Leaks && scenario.process.lost() < LEAST_LOST {
             continue;
         }
@@ -66,19 +75,21 @@ pub fn one(kind: &'static Kind, each: u32, seed: u64, show: &mut dyn FnMut(u64, 
             show(number, last);
         }
     }
-    outcome.first.sort_by(|one, other| one.0.total_cmp(&other.0));
+    outcome
+        .first
+        .sort_by(|one, other| one.0.total_cmp(&other.0));
     outcome
 }
 
 /// The verdict at the end, and when it was first "leaking".
-pub fn watch(scenario: &mut Scenario) -> (Verdict, Option<(f64, f64)>) {
+pub(crate) fn watch(scenario: &mut Scenario, judged: u32) -> (Verdict, Option<(f64, f64)>) {
     let mut timeline = Timeline::new();
     let mut first = None;
     let mut last = Verdict::Unknown;
     for number in 1..=scenario.looks {
         timeline.observe(&scenario.look());
         // Judging each look costs much and says little more.
-        if number.is_multiple_of((scenario.looks / JUDGED).max(2)) || number == scenario.looks {
+        if number.is_multiple_of((scenario.looks / judged).max(2)) || number == scenario.looks {
             last = worst(&timeline);
             if last == Verdict::Leaking && first.is_none() {
                 let share = f64::from(number) / f64::from(scenario.looks);
@@ -90,8 +101,18 @@ pub fn watch(scenario: &mut Scenario) -> (Verdict, Option<(f64, f64)>) {
 }
 
 /// The gravest verdict on any track.
-pub fn worst(timeline: &Timeline) -> Verdict {
+pub(crate) fn worst(timeline: &Timeline) -> Verdict {
     let judged = judge::judge(timeline);
     let verdicts = judged.iter().map(|found| found.verdict);
     verdicts.max().unwrap_or_default()
+}
+
+/// Seconds until a drip of `rate` a second is called a leak, under a tide of a dozen descriptors of the same
+/// class that live for half a second; none where it is not within the watch.
+pub(crate) fn seconds_to_detection(rate: f64, every: f64, seed: u64) -> Option<f64> {
+    let seconds = (30.0 / rate).max(60.0);
+    let mut scenario = drip_under_a_dozen(rate, every, (seconds, 0.5), seed);
+    let judged = scenario.looks / 2;
+    let (_, first) = watch(&mut scenario, judged);
+    first.map(|(share, _)| share * seconds)
 }

@@ -8,11 +8,11 @@ use super::source::{Pace, Source};
 use super::{clean, leaks};
 
 /// Units of time in a watch: the sources are told in these.
-pub const UNITS: f64 = 20.0;
+pub(crate) const UNITS: f64 = 20.0;
 
 /// What is right to say of a process at the end of the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Truth {
+pub(crate) enum Truth {
     /// It leaks.
     Leaks,
     /// Neither leaking nor growing.
@@ -23,39 +23,39 @@ pub enum Truth {
 
 /// One made-up process, and how it is watched.
 #[derive(Debug)]
-pub struct Scenario {
-    pub process: Process,
+pub(crate) struct Scenario {
+    pub(crate) process: Process,
     /// Seconds between two looks.
-    pub every: f64,
-    pub looks: u32,
+    pub(crate) every: f64,
+    pub(crate) looks: u32,
 }
 
 /// A kind of process.
 #[derive(Debug)]
-pub struct Kind {
-    pub name: &'static str,
-    pub truth: Truth,
-    pub make: fn(&mut Random) -> Scenario,
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) truth: Truth,
+    pub(crate) make: fn(&mut Random) -> Scenario,
 }
 
 /// Every kind: those that leak, and those that only look like it.
-pub fn kinds() -> impl Iterator<Item = &'static Kind> {
+pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
     leaks::KINDS.iter().chain(clean::KINDS)
 }
 
-pub const TCP: Class = Class::Tcp(TcpState::Established);
-pub const SPOOL: &str = "/srv/spool/a";
+pub(crate) const TCP: Class = Class::Tcp(TcpState::Established);
+pub(crate) const SPOOL: &str = "/srv/spool/a";
 
 /// Looks and the seconds between two: 20 s, a minute, five minutes, two days.
 const WATCHES: [(u32, f64); 5] = [(80, 0.25), (80, 0.25), (120, 0.5), (300, 1.0), (576, 300.0)];
 
 /// A source of descriptors of one class and target.
-pub fn of(source: Source, class: Class, target: &str) -> (Source, Class, String) {
+pub(crate) fn of(source: Source, class: Class, target: &str) -> (Source, Class, String) {
     (source, class, target.to_owned())
 }
 
 /// A leak of `rate` a unit that goes on to the end.
-pub fn drip(random: &mut Random, rate: f64) -> Source {
+pub(crate) fn drip(random: &mut Random, rate: f64) -> Source {
     let pace = if random.chance() {
         Pace::Regular
     } else {
@@ -71,13 +71,18 @@ pub fn drip(random: &mut Random, rate: f64) -> Source {
 }
 
 /// A process with these sources, in a watch of any length.
-pub fn watched(random: &mut Random, sources: Sources) -> Scenario {
+pub(crate) fn watched(random: &mut Random, sources: Sources) -> Scenario {
     let watch = random.whole(0, 4) as usize;
     let (looks, every) = WATCHES[watch];
     watched_for(random, sources, looks, every)
 }
 
-pub fn watched_for(random: &mut Random, mut sources: Sources, looks: u32, every: f64) -> Scenario {
+pub(crate) fn watched_for(
+    random: &mut Random,
+    mut sources: Sources,
+    looks: u32,
+    every: f64,
+) -> Scenario {
     let stdio = Source::Pool {
         cap: 3,
         fill: 0.01,
@@ -93,9 +98,33 @@ pub fn watched_for(random: &mut Random, mut sources: Sources, looks: u32, every:
     }
 }
 
+/// A drip by the clock, of `rate` a second, under twelve of the same class with lives of `life` seconds.
+pub(crate) fn drip_under_a_dozen(
+    rate: f64,
+    every: f64,
+    (seconds, life): (f64, f64),
+    seed: u64,
+) -> Scenario {
+    let unit = seconds / UNITS;
+    let leak = Source::Leak {
+        rate: rate * unit,
+        batch: 1,
+        from: 0.0,
+        until: f64::INFINITY,
+        pace: Pace::Regular,
+    };
+    let tide = Source::Tide {
+        level: 12.0,
+        life: life / unit,
+    };
+    let sources = [leak, tide].map(|source| of(source, Class::Regular, SPOOL));
+    let looks = (seconds / every).round() as u32;
+    watched_for(&mut Random::new(seed), sources.into(), looks, every)
+}
+
 impl Scenario {
     /// The next look.
-    pub fn look(&mut self) -> fdguard_core::timeline::Look {
+    pub(crate) fn look(&mut self) -> fdguard_core::timeline::Look {
         let units = UNITS / f64::from(self.looks);
         self.process.look(units, self.every / units)
     }

@@ -7,11 +7,11 @@ use super::random::Random;
 use super::source::{Running, Source, Table, number};
 
 /// Sources with the class and the target of what they open.
-pub type Sources = Vec<(Source, Class, String)>;
+pub(crate) type Sources = Vec<(Source, Class, String)>;
 
 /// The process. It lives in units of time, of which a watch has twenty.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     random: Random,
     sources: Vec<Running>,
     table: Table,
@@ -24,7 +24,7 @@ pub struct Process {
 const PARTS: u32 = 3;
 
 impl Process {
-    pub fn new(seed: u64, sources: Sources) -> Self {
+    pub(crate) fn new(seed: u64, sources: Sources) -> Self {
         let sources = sources.into_iter().enumerate();
         Self {
             random: Random::new(seed),
@@ -36,14 +36,14 @@ impl Process {
     }
 
     /// Lets the process run for a while before anybody looks.
-    pub fn run_unseen(&mut self, units: f64) {
+    pub(crate) fn run_unseen(&mut self, units: f64) {
         for _ in 0..20 {
             self.step(units / 20.0);
         }
     }
 
     /// Runs for `units` and looks. A unit is so many seconds.
-    pub fn look(&mut self, units: f64, seconds: f64) -> Look {
+    pub(crate) fn look(&mut self, units: f64, seconds: f64) -> Look {
         for _ in 0..PARTS {
             self.step(units / f64::from(PARTS));
         }
@@ -57,7 +57,7 @@ impl Process {
     }
 
     /// How many were leaked so far.
-    pub fn lost(&self) -> usize {
+    pub(crate) fn lost(&self) -> usize {
         self.sources.iter().map(Running::lost).sum()
     }
 

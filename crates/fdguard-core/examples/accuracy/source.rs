@@ -9,7 +9,7 @@ use super::random::Random;
 
 /// When a leak happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// By the clock.
     Regular,
     /// By chance.
@@ -20,7 +20,7 @@ pub enum Pace {
 
 /// Something that opens descriptors, and closes them or does not.
 #[derive(Clone, Copy, Debug)]
-pub enum Source {
+pub(crate) enum Source {
     /// Opens `batch` at a time, `rate` descriptors a unit, from `from` until `until`, and never closes.
     Leak {
         rate: f64,
@@ -64,9 +64,9 @@ pub enum Source {
 
 /// Descriptors of the process, as its sources see them.
 #[derive(Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     /// By number: the serial number of what it is, and the source that opened it.
-    pub open: Vec<Option<(u64, usize)>>,
+    pub(crate) open: Vec<Option<(u64, usize)>>,
     free: BTreeSet<usize>,
     serial: u64,
 }
@@ -87,22 +87,22 @@ impl Table {
         self.free.insert(fd);
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.open.len() - self.free.len()
     }
 }
 
 /// A number as the kernel gives it.
-pub fn number(fd: usize) -> Fd {
+pub(crate) fn number(fd: usize) -> Fd {
     Fd::try_from(fd).unwrap_or_default()
 }
 
 /// Where a source stands.
 #[derive(Debug)]
-pub struct Running {
-    pub source: Source,
-    pub class: Class,
-    pub target: String,
+pub(crate) struct Running {
+    pub(crate) source: Source,
+    pub(crate) class: Class,
+    pub(crate) target: String,
     index: usize,
     /// What it holds, oldest first, and when that is closed or was last needed.
     held: VecDeque<(f64, usize)>,
@@ -112,7 +112,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn new(index: usize, (source, class, target): (Source, Class, String)) -> Self {
+    pub(crate) fn new(index: usize, (source, class, target): (Source, Class, String)) -> Self {
         Self {
             source,
             class,
@@ -126,7 +126,7 @@ impl Running {
     }
 
     /// What it leaked.
-    pub fn lost(&self) -> usize {
+    pub(crate) fn lost(&self) -> usize {
         match self.source {
             Source::Leak { .. } => self.held.len(),
             _ => 0,
@@ -134,7 +134,7 @@ impl Running {
     }
 
     /// Lets it run for `dt` until `now`.
-    pub fn advance(&mut self, table: &mut Table, random: &mut Random, now: f64, dt: f64) {
+    pub(crate) fn advance(&mut self, table: &mut Table, random: &mut Random, now: f64, dt: f64) {
         match self.source {
             Source::Leak {
                 rate,
@@ -230,7 +230,12 @@ impl Running {
                 period,
             } => {
                 let demand = f64::from(max) * wave(now, period) * random.between(0.9, 1.1);
-                self.serve(table, (demand as usize, max as usize, min as usize), now, idle);
+                self.serve(
+                    table,
+                    (demand as usize, max as usize, min as usize),
+                    now,
+                    idle,
+                );
             }
             _ => {}
         }
@@ -268,7 +273,14 @@ impl Running {
         });
     }
 
-    fn arrive(&mut self, table: &mut Table, random: &mut Random, level: f64, life: f64, at: (f64, f64)) {
+    fn arrive(
+        &mut self,
+        table: &mut Table,
+        random: &mut Random,
+        level: f64,
+        life: f64,
+        at: (f64, f64),
+    ) {
         let (now, dt) = at;
         self.end_due(table, now);
         for _ in 0..random.poisson(level * dt / life) {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::measure::Outcome;
+use super::measure::{Outcome, seconds_to_detection};
 use super::scenarios::Truth;
 
 /// What was said of each kind, and of all together.
-pub fn kinds(outcomes: &[Outcome]) -> String {
+pub(crate) fn kinds(outcomes: &[Outcome]) -> String {
     let mut text = String::from(
         "| process | wrong at the end | leaking | growing | leaking at some time | share of the watch until found, median / 95 % | lost until found, median / 95 % |\n| --- | --- | --- | --- | --- | --- | --- |\n",
     );
@@ -29,20 +29,56 @@ pub fn kinds(outcomes: &[Outcome]) -> String {
     }
     let missed = rate(outcomes, true);
     let alarms = rate(outcomes, false);
-    let _ = writeln!(text, "\nLeaks missed: {missed:.2} %. False alarms: {alarms:.2} %.");
+    let _ = writeln!(
+        text,
+        "\nLeaks missed: {missed:.2} %. False alarms: {alarms:.2} %."
+    );
+    text
+}
+
+/// Seconds until a drip under a tide is found, by its rate and by the time between two looks.
+pub(crate) fn detection(each: u64, seed: u64) -> String {
+    let mut text = String::from(
+        "| descriptors a second | every 250 ms | every 500 ms | every second |\n| --- | --- | --- | --- |\n",
+    );
+    for rate in [0.05, 0.2, 0.5, 2.0, 10.0, 50.0] {
+        let cells = [0.25, 0.5, 1.0].map(|every| {
+            let seeds = seed..seed + each;
+            let mut found: Vec<f64> = seeds
+                .filter_map(|seed| seconds_to_detection(rate, every, seed))
+                .collect();
+            found.sort_by(f64::total_cmp);
+            let missed = each - found.len() as u64;
+            let cell = format!("{:.0} / {:.0} s", at(&found, 0.5), at(&found, 0.95));
+            if missed > 0 {
+                format!("{cell}, {missed} of {each} missed")
+            } else {
+                cell
+            }
+        });
+        let _ = writeln!(text, "| {rate} | {} |", cells.join(" | "));
+    }
     text
 }
 
 /// Per cent that were judged wrong, of those that leak or of those that do not.
-pub fn rate(outcomes: &[Outcome], leaks: bool) -> f64 {
-    let chosen = || outcomes.iter().filter(|it| (it.kind.truth == Truth::Leaks) == leaks);
+pub(crate) fn rate(outcomes: &[Outcome], leaks: bool) -> f64 {
+    let chosen = || {
+        outcomes
+            .iter()
+            .filter(|it| (it.kind.truth == Truth::Leaks) == leaks)
+    };
     let wrong: u32 = chosen().map(Outcome::wrong).sum();
     let all: u32 = chosen().map(|outcome| outcome.processes).sum();
     100.0 * f64::from(wrong) / f64::from(all.max(1))
 }
 
 fn found(outcome: &Outcome) -> String {
-    let shares: Vec<f64> = outcome.first.iter().map(|(share, _)| 100.0 * share).collect();
+    let shares: Vec<f64> = outcome
+        .first
+        .iter()
+        .map(|(share, _)| 100.0 * share)
+        .collect();
     let mut lost: Vec<f64> = outcome.first.iter().map(|(_, lost)| *lost).collect();
     lost.sort_by(f64::total_cmp);
     format!(
@@ -55,7 +91,7 @@ fn found(outcome: &Outcome) -> String {
 }
 
 /// The value that so large a share lies below.
-pub fn at(sorted: &[f64], share: f64) -> f64 {
+pub(crate) fn at(sorted: &[f64], share: f64) -> f64 {
     let index = (sorted.len() as f64 * share) as usize;
     let index = index.min(sorted.len().saturating_sub(1));
     sorted.get(index).copied().unwrap_or(f64::NAN)

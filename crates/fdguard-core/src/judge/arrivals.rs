@@ -135,7 +135,20 @@ impl Arrivals {
         let silence = (length - 1 - last) as f64;
         let often = f64::from(self.number()) / (self.batch * (last as f64 + 1.0));
         let pause = (1.5 * self.longest_pause() as f64).min(0.3 * length as f64);
-        silence > (OVERDUE / often).max(pause).max(0.1 * length as f64)
+        silence > (OVERDUE / often).max(pause).max(0.1 * length as f64) || self.have_dropped()
+    }
+
+    /// Whether the last quarter brought so much less than those before that only something else still comes:
+    /// a pool is full, and a few of the tide around it are just old enough to count.
+    fn have_dropped(&self) -> bool {
+        let mut before = self.quarters().map(f64::from);
+        let fourth = before[3];
+        // A warm-up in one of the three shall not count: the middle one is usual.
+        before[..3].sort_unstable_by(f64::total_cmp);
+        let usual = before[1];
+        // The variance of the last quarter, and about that of the usual one.
+        let variance = self.batch * usual * 4.0 / 3.0;
+        2.0 * fourth < usual && fourth - usual < FEWER * variance.sqrt()
     }
 
     fn longest_pause(&self) -> usize {
@@ -183,4 +196,75 @@ fn decline(mean: f64) -> f64 {
 pub(super) fn is_dying_away(quarters: [u32; 4]) -> bool {
     let [first, second, third, fourth] = quarters;
     10 * first >= 13 * second && third + fourth <= second && fourth <= third.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arrivals, decline};
+
+    /// So many in each bucket.
+    fn of(counts: impl IntoIterator<Item = u32>) -> Arrivals {
+        let counts: Vec<u32> = counts.into_iter().collect();
+        let times: Vec<f64> = (0..=counts.len()).map(|at| at as f64).collect();
+        let births: Vec<f64> = (1..)
+            .map(f64::from)
+            .zip(&counts)
+            .flat_map(|(at, count)| std::iter::repeat_n(at, *count as usize))
+            .collect();
+        Arrivals::of(&births, &times, 0..times.len())
+    }
+
+    #[test]
+    fn a_drip_neither_fades_nor_stops() {
+        let drip = of((0..80).map(|at| u32::from(at % 4 == 0)));
+        assert_eq!(drip.quarters(), [5, 5, 5, 5]);
+        assert!(!drip.fade() && !drip.get_fewer() && !drip.have_stopped());
+    }
+
+    #[test]
+    fn a_cache_fades_and_a_warm_up_before_a_drip_does_not() {
+        // Halved every twelve buckets.
+        let cache = of((0..80).map(|at| 12 >> (at / 12)));
+        assert!(cache.fade(), "{:?}", cache.quarters());
+        let warm_up = of((0..80).map(|at| if at < 15 { 6 } else { u32::from(at % 4 == 0) }));
+        assert!(!warm_up.fade(), "{:?}", warm_up.quarters());
+        assert!(!warm_up.have_stopped());
+    }
+
+    #[test]
+    fn a_pool_that_is_full_has_stopped_even_in_a_tide() {
+        let pool = of((0..80).map(|at| u32::from(at < 60)));
+        assert!(pool.have_stopped());
+        let tide = of((0..80).map(|at| u32::from(!(60..78).contains(&at))));
+        assert!(tide.have_stopped());
+    }
+
+    #[test]
+    fn a_pause_like_those_before_is_no_end() {
+        let pauses = of((0..80).map(|at| u32::from(at % 16 < 8)));
+        assert!(!pauses.have_stopped());
+    }
+
+    #[test]
+    fn batches_are_told_from_single_ones() {
+        assert!((of([1; 40]).batch - 1.0).abs() < 1e-9);
+        let batches = of((0..80).map(|at| if at % 10 == 0 { 8 } else { 0 }));
+        assert!(batches.batch > 6.0, "{}", batches.batch);
+    }
+
+    #[test]
+    fn nothing_arrived_is_no_trend_and_no_panic() {
+        for length in [0, 1, 3] {
+            let nothing = of(vec![0; length]);
+            assert!(!nothing.fade() && nothing.have_stopped());
+        }
+        assert_eq!(of(Vec::new()).quarters(), [0; 4]);
+    }
+
+    #[test]
+    fn a_decline_is_found_from_its_mean() {
+        // A rate of four over the whole: each quarter has 1/e of the one before.
+        let mean = 1.0 / 4.0 - 1.0 / 4.0_f64.exp_m1();
+        assert!((decline(mean) - (-1.0_f64).exp()).abs() < 1e-6);
+    }
 }

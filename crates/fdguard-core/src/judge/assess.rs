@@ -65,6 +65,16 @@ pub(super) struct Window<'a> {
     pub(super) least: usize,
 }
 
+/// A series that can prove a leak.
+#[derive(Clone, Copy, Debug)]
+struct Deciding<'a> {
+    series: &'a [Bucket],
+    /// The first bucket that counts.
+    start: usize,
+    /// The most that there ever was before the window.
+    past: Option<u32>,
+}
+
 /// What was found out about one window.
 #[derive(Clone, Debug)]
 pub(super) struct Assessment {
@@ -101,9 +111,7 @@ impl Window<'_> {
     pub(super) fn fades(&self) -> bool {
         match self.arrivals(0) {
             Some(arrivals) => arrivals.fade(),
-            None => self.deciding(0).is_some_and(|(series, start, _)| {
-                is_dying_away(Envelope::of(self.times, series, start).quarters())
-            }),
+            None => is_dying_away(Envelope::of(self.times, &self.all, 0).quarters()),
         }
     }
 
@@ -145,27 +153,44 @@ impl Window<'_> {
         quiet(&all, verdict, shape)
     }
 
-    /// The series to judge by, and where it begins to mean something: nothing that was opened during the
-    /// watch can be old before that.
-    fn deciding(&self, from: usize) -> Option<(&[Bucket], usize, Option<u32>)> {
-        let length = self.times.len() - from;
+    /// The series to judge by, the surest first, each with the bucket where it begins to mean something: nothing
+    /// that was opened during the watch can be old before that.
+    fn deciding(&self, from: usize) -> Vec<Deciding<'_>> {
+        let length = self.times.len();
         let (old, young) = (bucket_count(OLD), bucket_count(YOUNG));
-        let is_long = self.times.len() >= self.least;
-        if self.births.is_none() {
-            return is_long.then_some((&self.all[..], from, None));
+        if length < self.least {
+            return Vec::new();
         }
-        let begun = |age: usize| from.max(age.min(self.times.len()));
-        if length >= 4 * old {
-            Some((&self.old, begun(old), self.past_old))
-        } else if is_long {
-            Some((&self.young, begun(young), self.past_young))
-        } else {
-            None
+        let begin = |age: usize| from.max(age.min(length));
+        let deciding = |series, start, past| Deciding {
+            series,
+            start,
+            past,
+        };
+        if self.births.is_none() {
+            return vec![deciding(&self.all, from, None)];
+        }
+        let the_old = deciding(&self.old, begin(old), self.past_old);
+        let the_young = deciding(&self.young, begin(young), self.past_young);
+        match length - from {
+            long if long >= 4 * old => vec![the_old],
+            // Where the young turn over, the old may still tell.
+            short if short >= 2 * old && from == 0 => vec![the_young, the_old],
+            _ => vec![the_young],
         }
     }
 
     fn proven(&self, from: usize) -> Option<Assessment> {
-        let (series, start, past) = self.deciding(from)?;
+        let deciding = self.deciding(from);
+        deciding.iter().find_map(|by| self.proven_by(by, from))
+    }
+
+    fn proven_by(&self, by: &Deciding<'_>, from: usize) -> Option<Assessment> {
+        let Deciding {
+            series,
+            start,
+            past,
+        } = *by;
         let least = match (self.births, from) {
             (None, _) => LEAST_RISE_BLIND,
             (Some(_), 0) => LEAST_RISE,
@@ -261,9 +286,9 @@ impl Window<'_> {
         let stray = f64::from(all.end.min(all.died)).sqrt();
         let is_late = f64::from(quarters[2] + quarters[3]) >= STRAY * stray;
         let patience = patience(all).min(all.span() * 0.2);
-        let is_alive = self.arrivals(from).is_none_or(|arrivals| {
-            !arrivals.have_stopped() && !arrivals.fade()
-        });
+        let is_alive = self
+            .arrivals(from)
+            .is_none_or(|arrivals| !arrivals.have_stopped() && !arrivals.fade());
         is_clear
             && is_late
             && self.young_rise(from)

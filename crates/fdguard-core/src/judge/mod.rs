@@ -79,7 +79,9 @@ fn births_by_group(timeline: &Timeline) -> Births {
 fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Judgement {
     // A coarser ring that holds no more than the finer one says nothing new.
     let rings = times.iter().skip(1);
-    let rings = 1 + rings.take_while(|times| times.len() >= LEAST_BUCKETS).count();
+    let rings = 1 + rings
+        .take_while(|times| times.len() >= LEAST_BUCKETS)
+        .count();
     let windows: Vec<Window<'_>> = (0..rings)
         .map(|ring| window(track, ring, times, births))
         .collect();

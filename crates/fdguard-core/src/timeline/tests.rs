@@ -70,7 +70,13 @@ impl Watch {
     }
 
     fn group(&self, target: &str) -> &Group {
-        let is_it = |group: &&Group| group.key.target.as_ref().is_some_and(|it| *it == target.into());
+        let is_it = |group: &&Group| {
+            group
+                .key
+                .target
+                .as_ref()
+                .is_some_and(|it| *it == target.into())
+        };
         let mut groups = self.timeline.groups().map(|(_, group)| group);
         groups.find(is_it).expect("a group of this target")
     }
@@ -162,7 +168,10 @@ fn what_is_very_young_may_have_been_seen_half_made() {
 #[test]
 fn listening_sockets_are_no_connections() {
     let listen = Class::Tcp(TcpState::Listen);
-    let found = vec![seen(3, listen, "0.0.0.0:80"), seen(4, ESTABLISHED, "0.0.0.0:80<-*")];
+    let found = vec![
+        seen(3, listen, "0.0.0.0:80"),
+        seen(4, ESTABLISHED, "0.0.0.0:80<-*"),
+    ];
     let watch = Watch::of(found);
     assert_eq!(watch.family(&ESTABLISHED).track.count(), 1);
 }
@@ -217,7 +226,11 @@ fn a_target_that_nobody_holds_gives_its_place_to_a_new_one() {
     assert_eq!(watch.timeline.groups().count(), 1 + 128);
     let new = watch.group("/srv/new");
     assert_eq!((ages(new), new.track.closed()), ([1, 0, 0], 0));
-    assert_eq!(new.track.ring(0).all.padded(3)[0].max, 0, "no past of the former");
+    assert_eq!(
+        new.track.ring(0).all.padded(3)[0].max,
+        0,
+        "no past of the former"
+    );
 }
 
 #[test]
@@ -246,7 +259,10 @@ fn without_a_list_the_count_is_all_there_is() {
     assert_eq!(timeline.total().count(), 7);
     assert_eq!((timeline.baseline(), timeline.count()), (Some(5), Some(7)));
     let heights = timeline.total().ring(0).all.padded(3);
-    assert_eq!(heights.iter().map(|it| it.max).collect::<Vec<_>>(), [5, 9, 7]);
+    assert_eq!(
+        heights.iter().map(|it| it.max).collect::<Vec<_>>(),
+        [5, 9, 7]
+    );
 }
 
 #[test]
@@ -307,5 +323,9 @@ fn memory_is_bounded_for_as_long_as_one_likes() {
 fn a_bucket_and_a_waiting_descriptor_stay_small() {
     // Six rings of three series of 128 buckets for each of 160 groups: 12 bytes are 4 MiB.
     assert_eq!(size_of::<super::Bucket>(), 12);
-    assert!(size_of::<super::Held>() <= 96, "{}", size_of::<super::Held>());
+    assert!(
+        size_of::<super::Held>() <= 96,
+        "{}",
+        size_of::<super::Held>()
+    );
 }
