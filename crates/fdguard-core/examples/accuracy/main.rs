@@ -5,6 +5,7 @@
 
 mod clean;
 mod cost;
+mod detection;
 mod leaks;
 mod measure;
 mod random;
@@ -32,7 +33,8 @@ fn main() -> io::Result<()> {
     for kind in kinds.filter(|kind| kind.name.contains(&name)) {
         let mut show = |number, verdict| {
             if wrong {
-                let _ = writeln!(io::stderr(), "{} {number}: {verdict:?}", kind.name);
+                let line = format!("{} {number}: {verdict:?}\n", kind.name);
+                drop(io::stderr().write_all(line.as_bytes()));
             }
         };
         let effort = measure::Effort {
@@ -44,7 +46,7 @@ fn main() -> io::Result<()> {
     }
     io::stdout().write_all(table::kinds(&outcomes).as_bytes())?;
     if name.is_empty() {
-        let text = table::detection(u64::from(each.min(50)), seed);
+        let text = detection::table(u64::from(each.min(50)), seed);
         io::stdout().write_all(format!("\n{text}").as_bytes())?;
     }
     Ok(())

@@ -56,3 +56,13 @@ impl Random {
         }
     }
 }
+
+/// The whole part of what is not negative.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers of descriptors and looks are small and not negative"
+)]
+pub(crate) fn floor(value: f64) -> u32 {
+    value as u32
+}

@@ -2,7 +2,7 @@
 
 use fdguard_core::{Class, TcpState};
 
-use super::random::Random;
+use super::random::{Random, floor};
 use super::simulate::{Process, Sources};
 use super::source::{Pace, Source};
 use super::{clean, leaks};
@@ -118,7 +118,7 @@ pub(crate) fn drip_under_a_dozen(
         life: life / unit,
     };
     let sources = [leak, tide].map(|source| of(source, Class::Regular, SPOOL));
-    let looks = (seconds / every).round() as u32;
+    let looks = floor(seconds / every);
     watched_for(&mut Random::new(seed), sources.into(), looks, every)
 }
 

@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 
 use fdguard_core::{Class, Fd};
 
-use super::random::Random;
+use super::random::{Random, floor};
 
 /// When a leak happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -189,7 +189,10 @@ impl Running {
                 if now >= drop && now - dt < drop {
                     self.shrink(table, 0);
                 }
-                self.grow(table, (f64::from(cap) * (since / fill).min(1.0)) as usize);
+                self.grow(
+                    table,
+                    floor(f64::from(cap) * (since / fill).min(1.0)) as usize,
+                );
             }
             Source::SawTooth { rate, period } => {
                 if now >= self.next {
@@ -209,12 +212,10 @@ impl Running {
                 self.grow(table, want as usize);
                 self.shrink(table, want as usize);
             }
-            Source::Rotation { period } => {
-                if now >= self.next {
-                    self.next = now + period;
-                    self.shrink(table, 0);
-                    self.grow(table, 1);
-                }
+            Source::Rotation { period } if now >= self.next => {
+                self.next = now + period;
+                self.shrink(table, 0);
+                self.grow(table, 1);
             }
             Source::KeepAlive { level, life } => {
                 self.end_due(table, now);
@@ -232,7 +233,7 @@ impl Running {
                 let demand = f64::from(max) * wave(now, period) * random.between(0.9, 1.1);
                 self.serve(
                     table,
-                    (demand as usize, max as usize, min as usize),
+                    (floor(demand) as usize, max as usize, min as usize),
                     now,
                     idle,
                 );

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::measure::{Outcome, seconds_to_detection};
+use super::measure::Outcome;
+use super::random::floor;
 use super::scenarios::Truth;
 
 /// What was said of each kind, and of all together.
@@ -33,31 +34,6 @@ pub(crate) fn kinds(outcomes: &[Outcome]) -> String {
         text,
         "\nLeaks missed: {missed:.2} %. False alarms: {alarms:.2} %."
     );
-    text
-}
-
-/// Seconds until a drip under a tide is found, by its rate and by the time between two looks.
-pub(crate) fn detection(each: u64, seed: u64) -> String {
-    let mut text = String::from(
-        "| descriptors a second | every 250 ms | every 500 ms | every second |\n| --- | --- | --- | --- |\n",
-    );
-    for rate in [0.05, 0.2, 0.5, 2.0, 10.0, 50.0] {
-        let cells = [0.25, 0.5, 1.0].map(|every| {
-            let seeds = seed..seed + each;
-            let mut found: Vec<f64> = seeds
-                .filter_map(|seed| seconds_to_detection(rate, every, seed))
-                .collect();
-            found.sort_by(f64::total_cmp);
-            let missed = each - found.len() as u64;
-            let cell = format!("{:.0} / {:.0} s", at(&found, 0.5), at(&found, 0.95));
-            if missed > 0 {
-                format!("{cell}, {missed} of {each} missed")
-            } else {
-                cell
-            }
-        });
-        let _ = writeln!(text, "| {rate} | {} |", cells.join(" | "));
-    }
     text
 }
 
@@ -92,7 +68,7 @@ fn found(outcome: &Outcome) -> String {
 
 /// The value that so large a share lies below.
 pub(crate) fn at(sorted: &[f64], share: f64) -> f64 {
-    let index = (sorted.len() as f64 * share) as usize;
+    let index = floor(sorted.len() as f64 * share) as usize;
     let index = index.min(sorted.len().saturating_sub(1));
     sorted.get(index).copied().unwrap_or(f64::NAN)
 }

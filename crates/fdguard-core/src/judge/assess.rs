@@ -206,7 +206,7 @@ impl Window<'_> {
         let rise = envelope.rise();
         let steps = envelope.steps();
         // Where descriptors of this age come and go, their number wanders by chance alone.
-        let chance = 3.0 * f64::from(2 * envelope.died).sqrt();
+        let chance = 3.0 * (2.0 * f64::from(envelope.died)).sqrt();
         let is_clear = rise >= least && f64::from(rise) >= chance;
         let is_new = past.is_none_or(|past| envelope.end > past);
         if !is_clear || !is_new || steps.len() < LEAST_STEPS {
@@ -343,7 +343,7 @@ fn patience(envelope: &Envelope) -> f64 {
 fn confidence(rise: u32, envelope: &Envelope, steps: usize, listed: bool) -> f64 {
     let clear = f64::from(rise) / 20.0;
     let often = steps as f64 / 12.0;
-    let stays = f64::from(rise) / f64::from(rise + envelope.died);
+    let stays = f64::from(rise) / (f64::from(rise) + f64::from(envelope.died));
     let sum = clear.min(1.0) + often.min(1.0) + stays;
     let most = if listed { 0.99 } else { 0.8 };
     (0.5 + sum / 6.0).min(most)

@@ -7,6 +7,10 @@ use super::grid::{AGES, BUCKETS, RINGS};
 /// Levels of age: everybody, then one for each age of the grid.
 pub(super) const LEVELS: usize = AGES + 1;
 
+/// A count above this is taken for this. No kernel allows so many, and it leaves room to reckon with small
+/// multiples.
+const MOST: u32 = u32::MAX / 32;
+
 /// A stretch of time in one series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
@@ -146,7 +150,7 @@ impl Track {
 
     /// Only a count is known.
     pub(super) fn set(&mut self, count: u64) {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let count = u32::try_from(count).map_or(MOST, |count| count.min(MOST));
         self.dirty |= self.now[0] != count;
         self.now[0] = count;
     }
