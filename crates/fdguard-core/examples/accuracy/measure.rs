@@ -6,8 +6,8 @@ use fdguard_core::judge::{self, Verdict};
 use super::random::Random;
 use super::scenarios::{Kind, Scenario, Truth, drip_under_a_dozen};
 
-/// A leak that lost fewer than this by the end of the watch is not held against the judgement.
-const LEAST_LOST: usize = 10;
+/// What leaked fewer times than this by the end of the watch is not held against the judgement.
+const LEAST_LEAKS: usize = 10;
 /// What was said of one kind.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -62,7 +62,7 @@ pub(crate) fn one(
         number += 1;
         let mut scenario = (kind.make)(&mut Random::new(number));
         let (last, first) = watch(&mut scenario, effort.judged);
-        if kind.truth == Truth::Leaks && scenario.process.lost() < LEAST_LOST {
+        if kind.truth == Truth::Leaks && scenario.process.leaks() < LEAST_LEAKS {
             continue;
         }
         let right = outcome.processes - outcome.wrong();

@@ -58,7 +58,12 @@ impl Process {
 
     /// How many were leaked so far.
     pub(crate) fn lost(&self) -> usize {
-        self.sources.iter().map(Running::lost).sum()
+        self.sources.iter().map(|source| source.lost().0).sum()
+    }
+
+    /// How many times it leaked so far.
+    pub(crate) fn leaks(&self) -> usize {
+        self.sources.iter().map(|source| source.lost().1).sum()
     }
 
     fn change(&mut self) -> Change {

@@ -125,11 +125,11 @@ impl Running {
         }
     }
 
-    /// What it leaked.
-    pub(crate) fn lost(&self) -> usize {
+    /// What it leaked, and how many times.
+    pub(crate) fn lost(&self) -> (usize, usize) {
         match self.source {
-            Source::Leak { .. } => self.held.len(),
-            _ => 0,
+            Source::Leak { batch, .. } => (self.held.len(), self.held.len() / batch as usize),
+            _ => (0, 0),
         }
     }
 

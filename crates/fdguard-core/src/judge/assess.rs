@@ -54,7 +54,8 @@ pub(super) struct Window<'a> {
     pub(super) all: Vec<Bucket>,
     pub(super) young: Vec<Bucket>,
     pub(super) old: Vec<Bucket>,
-    /// The most that was old before the window began.
+    /// The height before the window began that is no news, of everybody, of the old and of the young.
+    pub(super) past_all: Option<u32>,
     pub(super) past_old: Option<u32>,
     pub(super) past_young: Option<u32>,
     /// Since when each descriptor that is open now is held, ascending; absent where nobody could list.
@@ -290,6 +291,7 @@ impl Window<'_> {
             .arrivals(from)
             .is_none_or(|arrivals| !arrivals.have_stopped() && !arrivals.fade());
         is_clear
+            && self.past_all.is_none_or(|past| all.end > past)
             && is_late
             && self.young_rise(from)
             && !fades

@@ -11,7 +11,7 @@ pub use shape::Shape;
 use assess::{Assessment, Window};
 
 use crate::slope::{self, Slope};
-use crate::timeline::{BUCKETS, RINGS, Series, Timeline, Track};
+use crate::timeline::{BUCKETS, Past, RINGS, Series, Timeline, Track};
 
 /// What is said of one track.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,8 +146,9 @@ fn window<'a>(
         all: padded(&ring.all),
         young: padded(&ring.young),
         old: padded(&ring.old),
-        past_old: ring.old.past_max,
-        past_young: ring.young.past_max,
+        past_all: ring.all.past().map(Past::usual_max),
+        past_old: ring.old.past().map(Past::usual_max),
+        past_young: ring.young.past().map(Past::usual_max),
         times,
         births,
         finer,

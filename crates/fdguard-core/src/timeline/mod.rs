@@ -14,7 +14,7 @@ pub use grid::{BUCKETS, Grid, OLD, RINGS, YOUNG};
 pub use groups::{Group, GroupKey};
 pub use held::{Held, Live};
 pub use look::{Change, Family, Look, Sighting};
-pub use track::{Bucket, Ring, Series, Track};
+pub use track::{Bucket, Past, Ring, Series, Track};
 
 use groups::Groups;
 use held::Place;
