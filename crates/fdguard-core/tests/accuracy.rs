@@ -79,6 +79,18 @@ fn one_every_two_seconds_under_a_dozen_is_found_within_a_minute() {
     }
 }
 
+#[test]
+fn the_page_has_a_row_for_each_kind() {
+    let page = include_str!("../../../docs/accuracy.md");
+    for kind in scenarios::kinds().chain([&leaks::CLOCKWORK]) {
+        let row = format!("| {} |", kind.name);
+        assert!(
+            page.contains(&row),
+            "{row} is missing: print the table anew"
+        );
+    }
+}
+
 /// What fills or collects, and has been level for half of the watch.
 fn level() -> impl Strategy<Value = Source> {
     let drop = f64::INFINITY;

@@ -91,6 +91,15 @@ pub(crate) const KINDS: &[Kind] = &[
         };
         watched(random, vec![of(cache, Class::Regular, SEGMENT)])
     }),
+    // Each key is asked for ten to a hundred times in the watch, on average; the last ones hardly ever.
+    bounded("cache of keys by popularity", |random| {
+        let keys = random.whole(20, 220);
+        let cache = Source::Popular {
+            keys,
+            rate: f64::from(keys) * random.magnitude(0.5, 5.0),
+        };
+        watched(random, vec![of(cache, Class::Regular, SEGMENT)])
+    }),
     bounded("collector's saw-tooth", |random| {
         let saw = Source::SawTooth {
             rate: random.magnitude(0.5, 30.0),

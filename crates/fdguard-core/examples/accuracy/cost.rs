@@ -32,12 +32,14 @@ pub(crate) fn month() -> String {
         }
         10_000
     }) / 10_000;
-    let slowest = judged.iter().max().copied().unwrap_or_default();
+    judged.sort();
+    let usual = judged.get(judged.len() / 2).copied().unwrap_or_default();
+    let slowest = judged.last().copied().unwrap_or_default();
     let grown = resident().zip(before).map(|(after, before)| after - before);
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "a look with two closed and opened: {busy:?}; a quiet look: {quiet:?}; a judgement of {} groups: {slowest:?} at most; memory: {} KiB more than at the start",
+        "a look with two closed and opened: {busy:?}; a quiet look: {quiet:?}; a judgement of {} groups: {usual:?}, {slowest:?} at most; memory: {} KiB more than at the start",
         timeline.groups().count(),
         grown.map_or_else(|| "unknown".to_owned(), |bytes| (bytes / 1024).to_string()),
     );

@@ -50,6 +50,8 @@ pub(crate) enum Source {
     Lru { cap: u32, rate: f64 },
     /// Opens one for each of `keys` when it is first asked for, at random.
     Cache { keys: u32, rate: f64 },
+    /// The same with keys that are the less asked for the higher they are (Zipf).
+    Popular { keys: u32, rate: f64 },
     /// Opens and closes nothing until a collection every `period` closes them all.
     SawTooth { rate: f64, period: f64 },
     /// `size` more from `from` to `until`.
@@ -174,6 +176,13 @@ impl Running {
             Source::Cache { keys, rate } => {
                 for _ in 0..random.poisson(rate * dt) {
                     self.keys.insert(random.whole(1, keys));
+                }
+                self.grow(table, self.keys.len());
+            }
+            Source::Popular { keys, rate } => {
+                for _ in 0..random.poisson(rate * dt) {
+                    let key = f64::from(keys).powf(random.unit());
+                    self.keys.insert(floor(key));
                 }
                 self.grow(table, self.keys.len());
             }

@@ -1,9 +1,10 @@
-//! The judgement of one track: does it leak, grow, or hold its level?
+//! The judgement of one track at one scale: does it leak, grow, or hold its level?
 //!
 //! A leak is what is opened again and again and stays. So the test is not on the count but on those that
 //! have grown old, and it asks: has their lower envelope risen by more than it ever fell, in many
-//! steps, all over the time, and does it go on until now? A pool or a cache that fills stops rising; a
-//! collector's saw-tooth falls as deep as it climbed; a tide never grows old.
+//! steps, and were those that are still there opened all over the time, until now? A pool that fills
+//! stops; a cache fades; a collector's saw-tooth falls as deep as it climbed; a tide never grows old.
+//! docs/accuracy.md says it in more words, and how often it is wrong.
 
 use serde::{Deserialize, Serialize};
 
@@ -229,7 +230,7 @@ impl Window<'_> {
     }
 
     /// Whether it came all over the time, and not less and less.
-    fn is_spread(&self, envelope: &Envelope, from: usize) -> bool {
+    fn is_spread(&self, envelope: &Envelope<'_>, from: usize) -> bool {
         let arrivals = self.arrivals(from);
         let quarters = match &arrivals {
             Some(arrivals) => arrivals.quarters(),
@@ -248,7 +249,7 @@ impl Window<'_> {
 
     /// Whether it has not stopped: neither the envelope of the old, nor that of the young, nor the
     /// births of those that are still there have been silent for longer than they used to be.
-    fn goes_on(&self, envelope: &Envelope, from: usize) -> bool {
+    fn goes_on(&self, envelope: &Envelope<'_>, from: usize) -> bool {
         let patience = patience(envelope);
         if envelope.silence() > patience {
             return false;
@@ -271,7 +272,7 @@ impl Window<'_> {
     }
 
     /// Whether the count itself goes up, clearly and until now, without proof that what is opened stays.
-    fn still_rises(&self, from: usize, all: &Envelope) -> bool {
+    fn still_rises(&self, from: usize, all: &Envelope<'_>) -> bool {
         // The finer scale has seen the same time, and better.
         if self.finer.is_some() {
             return false;
@@ -312,14 +313,19 @@ impl Window<'_> {
 }
 
 /// An assessment that is no proof.
-fn quiet(all: &Envelope, verdict: Verdict, shape: Shape) -> Assessment {
+fn quiet(all: &Envelope<'_>, verdict: Verdict, shape: Shape) -> Assessment {
     Assessment {
         verdict,
         shape,
         rise: all.rise(),
         span: all.span(),
         confidence: 0.5,
-        points: all.points(),
+        // Only of what rises the slope is told.
+        points: if verdict == Verdict::Growing {
+            all.points()
+        } else {
+            Vec::new()
+        },
         steps: all.steps().len(),
         died: all.died,
     }
@@ -327,7 +333,7 @@ fn quiet(all: &Envelope, verdict: Verdict, shape: Shape) -> Assessment {
 
 /// How long a silence says nothing yet: some of the usual gaps between two steps, or a pause such as
 /// there was before.
-fn patience(envelope: &Envelope) -> f64 {
+fn patience(envelope: &Envelope<'_>) -> f64 {
     let steps = envelope.steps();
     let span = envelope.span();
     let usual = span / (steps.len().max(1) as f64);
@@ -342,7 +348,7 @@ fn patience(envelope: &Envelope) -> f64 {
         .max((1.5 * longest).min(0.3 * span))
 }
 
-fn confidence(rise: u32, envelope: &Envelope, steps: usize, listed: bool) -> f64 {
+fn confidence(rise: u32, envelope: &Envelope<'_>, steps: usize, listed: bool) -> f64 {
     let clear = f64::from(rise) / 20.0;
     let often = steps as f64 / 12.0;
     let stays = f64::from(rise) / (f64::from(rise) + f64::from(envelope.died));

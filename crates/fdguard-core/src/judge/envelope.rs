@@ -8,9 +8,9 @@ use crate::timeline::Bucket;
 /// trace in it; what rose and stayed is a step. Of the height at the end as much is taken off as the
 /// series ever fell: it may fall so again.
 #[derive(Clone, Debug)]
-pub(super) struct Envelope {
+pub(super) struct Envelope<'a> {
     /// End of each bucket, in seconds.
-    times: Vec<f64>,
+    times: &'a [f64],
     floor: Vec<u32>,
     steps: Vec<Step>,
     /// The deepest fall from a height to a later low.
@@ -28,9 +28,9 @@ pub(super) struct Step {
     pub(super) by: u32,
 }
 
-impl Envelope {
+impl<'a> Envelope<'a> {
     /// Of the buckets from `start` on.
-    pub(super) fn of(times: &[f64], buckets: &[Bucket], start: usize) -> Self {
+    pub(super) fn of(times: &'a [f64], buckets: &[Bucket], start: usize) -> Self {
         let buckets = &buckets[start.min(buckets.len())..];
         let mut floor: Vec<u32> = buckets.iter().map(|bucket| bucket.min).collect();
         for index in (1..floor.len()).rev() {
@@ -49,7 +49,7 @@ impl Envelope {
         let times = &times[start.min(times.len())..];
         Self {
             steps: steps(times, &floor),
-            times: times.to_vec(),
+            times,
             floor,
             fall,
             end,
@@ -147,7 +147,9 @@ mod tests {
     use super::{Envelope, Step};
     use crate::timeline::Bucket;
 
-    fn of(values: &[u32]) -> Envelope {
+    static TIMES: [f64; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
+
+    fn of(values: &[u32]) -> Envelope<'static> {
         let buckets: Vec<_> = values
             .iter()
             .map(|value| Bucket {
@@ -156,8 +158,7 @@ mod tests {
                 died: 0,
             })
             .collect();
-        let times: Vec<f64> = (0..buckets.len()).map(|at| at as f64).collect();
-        Envelope::of(&times, &buckets, 0)
+        Envelope::of(&TIMES[..buckets.len()], &buckets, 0)
     }
 
     #[test]
