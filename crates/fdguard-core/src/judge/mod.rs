@@ -179,9 +179,18 @@ fn judgement(found: Option<Assessment>) -> Judgement {
         span: found.span,
         died: found.died.into(),
         steps: found.steps,
-        slope: rises.then(|| slope::theil_sen(&found.points)).flatten(),
+        slope: rises.then(|| slope_of(&found.points)).flatten(),
         confidence: found.confidence,
     }
+}
+
+/// Points that a slope is reckoned from: every pair is looked at, and a hundred groups may rise at once.
+const POINTS: usize = 48;
+
+fn slope_of(points: &[(f64, f64)]) -> Option<Slope> {
+    let step = points.len().div_ceil(POINTS).max(1);
+    let some: Vec<(f64, f64)> = points.iter().rev().step_by(step).copied().collect();
+    slope::theil_sen(&some)
 }
 
 #[cfg(test)]
