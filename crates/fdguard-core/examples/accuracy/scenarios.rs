@@ -2,279 +2,130 @@
 
 use fdguard_core::{Class, TcpState};
 
-use super::simulate::{Process, Random, Source};
+use super::random::{Random, floor};
+use super::simulate::{Process, Sources};
+use super::source::{Pace, Source};
+use super::{clean, leaks};
+
+/// Units of time in a watch: the sources are told in these.
+pub(crate) const UNITS: f64 = 20.0;
+
+/// What is right to say of a process at the end of the watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Truth {
+    /// It leaks.
+    Leaks,
+    /// Neither leaking nor growing.
+    Bounded,
+    /// It grew until the end, by load: growing is right, leaking is not.
+    MayGrow,
+}
 
 /// One made-up process, and how it is watched.
 #[derive(Debug)]
-pub struct Scenario {
-    pub process: Process,
-    pub every: f64,
-    pub looks: u32,
-    /// Descriptors a second that are lost; none where it does not leak.
-    pub leak: Option<f64>,
+pub(crate) struct Scenario {
+    pub(crate) process: Process,
+    /// Seconds between two looks.
+    pub(crate) every: f64,
+    pub(crate) looks: u32,
 }
 
 /// A kind of process.
 #[derive(Debug)]
-pub struct Kind {
-    pub name: &'static str,
-    pub leaks: bool,
-    pub make: fn(&mut Random) -> Scenario,
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) truth: Truth,
+    pub(crate) make: fn(&mut Random) -> Scenario,
 }
 
-const TCP: Class = Class::Tcp(TcpState::Established);
-
 /// Every kind: those that leak, and those that only look like it.
-pub const KINDS: &[Kind] = &[
-    Kind {
-        name: "drip alone",
-        leaks: true,
-        make: |random| {
-            let rate = random.magnitude(0.5, 50.0);
-            leaking(random, rate, Vec::new())
-        },
-    },
-    Kind {
-        name: "drip under a tide of its own class",
-        leaks: true,
-        make: |random| {
-            let (rate, level) = (random.magnitude(0.5, 20.0), random.between(3.0, 30.0));
-            let life = random.magnitude(0.05, 2.0);
-            let tide = (Source::Tide { level, life }, Class::Regular, "/srv/spool/a");
-            leaking(random, rate, vec![tide])
-        },
-    },
-    Kind {
-        name: "drip beside a saw-tooth",
-        leaks: true,
-        make: |random| {
-            let rate = random.magnitude(0.5, 10.0);
-            let saw = Source::SawTooth {
-                rate: random.between(1.0, 10.0),
-                period: random.between(2.0, 6.0),
-            };
-            leaking(random, rate, vec![(saw, TCP, "*->10.0.0.7:443")])
-        },
-    },
-    Kind {
-        name: "drip after a warm-up",
-        leaks: true,
-        make: |random| {
-            let rate = random.magnitude(1.0, 10.0);
-            let pool = Source::Pool {
-                cap: 20 + random.below(80) as u32,
-                fill: random.between(1.0, 5.0),
-            };
-            leaking(random, rate, vec![(pool, Class::Regular, "/srv/spool/a")])
-        },
-    },
-    Kind {
-        name: "drip of batches",
-        leaks: true,
-        make: |random| {
-            let batch = 2 + random.below(6) as u32;
-            let source = Source::Leak {
-                rate: random.magnitude(1.0, 20.0),
-                batch,
-                from: 1.0,
-                regular: random.unit() < 0.5,
-            };
-            let rate = match source {
-                Source::Leak { rate, .. } => rate.max(0.5 * f64::from(batch)),
-                _ => 1.0,
-            };
-            let source = Source::Leak {
-                rate,
-                batch,
-                from: 1.0,
-                regular: random.unit() < 0.5,
-            };
-            watched(
-                random,
-                vec![(source, Class::Pipe, "pipe:[*]")],
-                Some(rate),
-                20.0,
-            )
-        },
-    },
-    Kind {
-        name: "slow drip under a tide",
-        leaks: true,
-        make: |random| {
-            let rate = random.magnitude(0.05, 0.5);
-            let tide = Source::Tide {
-                level: random.between(5.0, 15.0),
-                life: random.magnitude(0.05, 2.0),
-            };
-            let sources = vec![
-                (drip(random, rate), Class::Regular, "/srv/spool/a"),
-                (tide, Class::Regular, "/srv/spool/a"),
-            ];
-            let seconds = (30.0 / rate).max(60.0);
-            watched(random, sources, Some(rate), seconds)
-        },
-    },
-    Kind {
-        name: "steady",
-        leaks: false,
-        make: |random| {
-            let rotation = Source::Rotation {
-                period: random.between(0.5, 10.0),
-            };
-            quiet(random, vec![(rotation, Class::Regular, "/var/log/app.log")])
-        },
-    },
-    Kind {
-        name: "high churn",
-        leaks: false,
-        make: |random| {
-            let tide = Source::Tide {
-                level: random.magnitude(3.0, 200.0),
-                life: random.magnitude(0.01, 3.0),
-            };
-            quiet(random, vec![(tide, Class::Regular, "/srv/spool/a")])
-        },
-    },
-    Kind {
-        name: "keep-alive connections",
-        leaks: false,
-        make: |random| {
-            let source = Source::KeepAlive {
-                level: 5 + random.below(60) as u32,
-                life: random.magnitude(1.0, 60.0),
-            };
-            quiet(random, vec![(source, TCP, "0.0.0.0:80<-*")])
-        },
-    },
-    Kind {
-        name: "pool that fills",
-        leaks: false,
-        make: |random| {
-            let fill = random.between(1.0, 11.0);
-            let pool = Source::Pool {
-                cap: 10 + random.below(300) as u32,
-                fill,
-            };
-            let tide = Source::Tide {
-                level: random.between(0.0, 10.0),
-                life: random.magnitude(0.05, 1.0),
-            };
-            quiet(
-                random,
-                vec![
-                    (pool, TCP, "*->10.0.0.7:5432"),
-                    (tide, TCP, "*->10.0.0.7:5432"),
-                ],
-            )
-        },
-    },
-    Kind {
-        name: "LRU that fills to its cap",
-        leaks: false,
-        make: |random| {
-            let fill = random.between(1.0, 11.0);
-            let cap = 10 + random.below(300);
-            let lru = Source::Lru {
-                cap,
-                rate: cap as f64 / fill,
-            };
-            quiet(random, vec![(lru, Class::Regular, "/srv/segment-*")])
-        },
-    },
-    Kind {
-        name: "cache of random keys",
-        leaks: false,
-        make: |random| {
-            let keys = 20 + random.below(200);
-            let seconds = random.between(1.5, 5.0);
-            let cache = Source::Cache {
-                keys,
-                rate: keys as f64 / seconds,
-            };
-            quiet(random, vec![(cache, Class::Regular, "/srv/segment-*")])
-        },
-    },
-    Kind {
-        name: "collector's saw-tooth",
-        leaks: false,
-        make: |random| {
-            let saw = Source::SawTooth {
-                rate: random.magnitude(0.5, 30.0),
-                period: random.between(1.0, 7.0),
-            };
-            quiet(random, vec![(saw, TCP, "*->10.0.0.7:443")])
-        },
-    },
-    Kind {
-        name: "burst of work",
-        leaks: false,
-        make: |random| {
-            let from = random.between(0.5, 12.0);
-            let burst = Source::Burst {
-                size: 5 + random.below(100) as u32,
-                from,
-                until: from + random.between(1.0, 6.0),
-            };
-            quiet(random, vec![(burst, Class::Pipe, "pipe:[*]")])
-        },
-    },
-    Kind {
-        name: "step",
-        leaks: false,
-        make: |random| {
-            let burst = Source::Burst {
-                size: 5 + random.below(100) as u32,
-                from: random.between(0.5, 18.0),
-                until: f64::INFINITY,
-            };
-            quiet(random, vec![(burst, Class::Regular, "/srv/model")])
-        },
-    },
-    Kind {
-        name: "load in waves",
-        leaks: false,
-        make: |random| {
-            let wave = Source::Wave {
-                level: random.between(5.0, 100.0),
-                life: random.magnitude(0.05, 1.0),
-                period: random.between(2.0, 8.0),
-            };
-            quiet(random, vec![(wave, TCP, "0.0.0.0:80<-*")])
-        },
-    },
-];
+pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
+    leaks::KINDS.iter().chain(clean::KINDS)
+}
 
-fn drip(random: &mut Random, rate: f64) -> Source {
+pub(crate) const TCP: Class = Class::Tcp(TcpState::Established);
+pub(crate) const SPOOL: &str = "/srv/spool/a";
+
+/// Looks and the seconds between two: 20 s, a minute, five minutes, two days.
+const WATCHES: [(u32, f64); 5] = [(80, 0.25), (80, 0.25), (120, 0.5), (300, 1.0), (576, 300.0)];
+
+/// A source of descriptors of one class and target.
+pub(crate) fn of(source: Source, class: Class, target: &str) -> (Source, Class, String) {
+    (source, class, target.to_owned())
+}
+
+/// A leak of `rate` a unit that goes on to the end.
+pub(crate) fn drip(random: &mut Random, rate: f64) -> Source {
+    let pace = if random.chance() {
+        Pace::Regular
+    } else {
+        Pace::Poisson
+    };
     Source::Leak {
         rate,
         batch: 1,
         from: 1.0,
-        regular: random.unit() < 0.5,
+        until: f64::INFINITY,
+        pace,
     }
 }
 
-type Sources = Vec<(Source, Class, &'static str)>;
-
-fn leaking(random: &mut Random, rate: f64, mut sources: Sources) -> Scenario {
-    sources.push((drip(random, rate), Class::Regular, "/srv/spool/a"));
-    let seconds = if rate < 1.0 { 60.0 } else { 20.0 };
-    watched(random, sources, Some(rate), seconds)
+/// A process with these sources, in a watch of any length.
+pub(crate) fn watched(random: &mut Random, sources: Sources) -> Scenario {
+    let watch = random.whole(0, 4) as usize;
+    let (looks, every) = WATCHES[watch];
+    watched_for(random, sources, looks, every)
 }
 
-fn quiet(random: &mut Random, sources: Sources) -> Scenario {
-    watched(random, sources, None, 20.0)
-}
-
-fn watched(random: &mut Random, mut sources: Sources, leak: Option<f64>, seconds: f64) -> Scenario {
-    let stdio = Source::Pool { cap: 3, fill: 0.01 };
-    sources.push((stdio, Class::Tty, "/dev/pts/*"));
+pub(crate) fn watched_for(
+    random: &mut Random,
+    mut sources: Sources,
+    looks: u32,
+    every: f64,
+) -> Scenario {
+    let stdio = Source::Pool {
+        cap: 3,
+        fill: 0.01,
+        drop: f64::INFINITY,
+    };
+    sources.push(of(stdio, Class::Tty, "/dev/pts/*"));
     let mut process = Process::new(random.next(), sources);
     process.run_unseen(random.between(0.1, 0.6));
-    let every = 0.25;
     Scenario {
         process,
         every,
-        looks: (seconds / every) as u32,
-        leak,
+        looks,
+    }
+}
+
+/// A drip by the clock, of `rate` a second, under twelve of the same class with lives of `life` seconds.
+pub(crate) fn drip_under_a_dozen(
+    rate: f64,
+    every: f64,
+    (seconds, life): (f64, f64),
+    seed: u64,
+) -> Scenario {
+    let unit = seconds / UNITS;
+    let leak = Source::Leak {
+        rate: rate * unit,
+        batch: 1,
+        from: 0.0,
+        until: f64::INFINITY,
+        pace: Pace::Regular,
+    };
+    let tide = Source::Tide {
+        level: 12.0,
+        life: life / unit,
+    };
+    let sources = [leak, tide].map(|source| of(source, Class::Regular, SPOOL));
+    let looks = floor(seconds / every);
+    watched_for(&mut Random::new(seed), sources.into(), looks, every)
+}
+
+impl Scenario {
+    /// The next look.
+    pub(crate) fn look(&mut self) -> fdguard_core::timeline::Look {
+        let units = UNITS / f64::from(self.looks);
+        self.process.look(units, self.every / units)
     }
 }

@@ -1,13 +1,15 @@
-//! The judgement of one track: does it leak, grow, or hold its level?
+//! The judgement of one track at one scale: does it leak, grow, or hold its level?
 //!
 //! A leak is what is opened again and again and stays. So the test is not on the count but on those that
 //! have grown old, and it asks: has their lower envelope risen by more than it ever fell, in many
-//! steps, all over the time, and does it go on until now? A pool or a cache that fills stops rising; a
-//! collector's saw-tooth falls as deep as it climbed; a tide never grows old.
+//! steps, and were those that are still there opened all over the time, until now? A pool that fills
+//! stops; a cache fades; a collector's saw-tooth falls as deep as it climbed; a tide never grows old.
+//! docs/accuracy.md says it in more words, and how often it is wrong.
 
 use serde::{Deserialize, Serialize};
 
-use super::envelope::Envelope;
+use super::arrivals::{Arrivals, is_dying_away};
+use super::envelope::{Envelope, highest_rise};
 use super::shape::Shape;
 use crate::timeline::{Bucket, OLD, YOUNG};
 
@@ -40,20 +42,39 @@ const LEAST_RISE_BLIND: u32 = 10;
 /// The tail of a warm-up can look like a leak of a few.
 const LEAST_RISE_LATE: u32 = 8;
 
+/// A half of fewer buckets than this would leave too little to judge.
+const LEAST_TO_HALVE: usize = 64;
+
+/// Standard deviations by which the later half of a rise must exceed what turnover alone does.
+const STRAY: f64 = 2.5;
+
 /// One scale of one track, cut to the same length.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
-    pub(super) times: Vec<f64>,
+pub(super) struct Window<'a> {
+    pub(super) times: &'a [f64],
     pub(super) all: Vec<Bucket>,
     pub(super) young: Vec<Bucket>,
     pub(super) old: Vec<Bucket>,
-    /// The most that was old before the window began.
+    /// The height before the window began that is no news, of everybody, of the old and of the young.
+    pub(super) past_all: Option<u32>,
     pub(super) past_old: Option<u32>,
     pub(super) past_young: Option<u32>,
     /// Since when each descriptor that is open now is held, ascending; absent where nobody could list.
-    pub(super) births: Option<Vec<f64>>,
+    pub(super) births: Option<&'a [f64]>,
+    /// Those past the young age of the next finer scale, with their times; absent at the finest.
+    pub(super) finer: Option<(&'a [f64], Vec<Bucket>)>,
     /// Buckets that are needed to call something a leak.
     pub(super) least: usize,
+}
+
+/// A series that can prove a leak.
+#[derive(Clone, Copy, Debug)]
+struct Deciding<'a> {
+    series: &'a [Bucket],
+    /// The first bucket that counts.
+    start: usize,
+    /// The most that there ever was before the window.
+    past: Option<u32>,
 }
 
 /// What was found out about one window.
@@ -74,97 +95,126 @@ pub(super) struct Assessment {
     pub(super) died: u32,
 }
 
-impl Window {
+impl Window<'_> {
     /// Judges it: as a whole, and the later half alone, because a warm-up may hide a leak.
     pub(super) fn assess(&self) -> Assessment {
-        let length = self.times.len();
         let whole = self.assess_from(0);
-        if whole.verdict == Verdict::Leaking || length < 64 || self.fades() {
+        let length = self.times.len();
+        if whole.verdict == Verdict::Leaking || length < LEAST_TO_HALVE {
             return whole;
         }
-        let half = self.assess_from(length / 2);
-        if half.verdict == Verdict::Leaking {
-            return half;
+        match self.proven(length / 2) {
+            Some(half) if !self.fades() => half,
+            _ => whole,
         }
-        whole
     }
 
     /// Whether what is opened to stay gets less and less over the whole window.
-    fn fades(&self) -> bool {
-        self.deciding(0).is_some_and(|(series, start, _)| {
-            is_dying_away(Envelope::of(&self.times, series, start).quarters())
-        })
+    pub(super) fn fades(&self) -> bool {
+        match self.arrivals(0) {
+            Some(arrivals) => arrivals.fade(),
+            None => is_dying_away(Envelope::of(self.times, &self.all, 0).quarters()),
+        }
+    }
+
+    /// Those that are still there and no longer new, by the time they were opened.
+    fn arrivals(&self, from: usize) -> Option<Arrivals> {
+        let until = self.times.len().saturating_sub(self.newest());
+        let births = self.births?;
+        Some(Arrivals::of(births, self.times, from.min(until)..until))
+    }
+
+    /// How many of the last buckets hold what is too new to count. In the finest scale and in a long window
+    /// those of the young age, else those of the young age of the finer scale, which is half a bucket.
+    fn newest(&self) -> usize {
+        match self.finer {
+            Some(_) => 1,
+            None => bucket_count(YOUNG),
+        }
     }
 
     fn assess_from(&self, from: usize) -> Assessment {
-        let length = self.times.len() - from;
-        let all = Envelope::of(&self.times, &self.all, from);
-        let quiet = |verdict, shape| Assessment {
-            verdict,
-            shape,
-            rise: all.rise(),
-            span: all.span(),
-            confidence: 0.5,
-            points: all.points(),
-            steps: all.steps().len(),
-            died: all.died,
-        };
-        if length < LEAST_LOOKS {
-            return quiet(Verdict::Unknown, Shape::Unseen);
+        let all = Envelope::of(self.times, &self.all, from);
+        if self.times.len() - from < LEAST_LOOKS {
+            return quiet(&all, Verdict::Unknown, Shape::Unseen);
         }
         if let Some(proven) = self.proven(from) {
             return proven;
         }
         if self.still_rises(from, &all) {
-            return quiet(Verdict::Growing, Shape::Rise);
+            return quiet(&all, Verdict::Growing, Shape::Rise);
         }
         let (verdict, shape) = Shape::of(&self.all[from..], &all);
-        quiet(verdict, shape)
+        quiet(&all, verdict, shape)
     }
 
-    /// The series to judge by, and where it begins to mean something: nothing that was opened during the
-    /// watch can be old before that.
-    fn deciding(&self, from: usize) -> Option<(&[Bucket], usize, Option<u32>)> {
-        let length = self.times.len() - from;
+    /// What it looks like, when it is known that it does not rise for good.
+    pub(super) fn describe(&self) -> Assessment {
+        let all = Envelope::of(self.times, &self.all, 0);
+        let (verdict, shape) = Shape::of(&self.all, &all);
+        quiet(&all, verdict, shape)
+    }
+
+    /// The series to judge by, the surest first, each with the bucket where it begins to mean something: nothing
+    /// that was opened during the watch can be old before that.
+    fn deciding(&self, from: usize) -> Vec<Deciding<'_>> {
+        let length = self.times.len();
         let (old, young) = (bucket_count(OLD), bucket_count(YOUNG));
-        if self.births.is_none() {
-            return (length >= self.least).then_some((&self.all[..], from, None));
+        if length < self.least {
+            return Vec::new();
         }
-        let begun = |age: usize| from.max(age.min(self.times.len()));
-        if length >= 4 * old {
-            Some((&self.old, begun(old), self.past_old))
-        } else if length >= self.least {
-            Some((&self.young, begun(young), self.past_young))
-        } else {
-            None
+        let begin = |age: usize| from.max(age.min(length));
+        let deciding = |series, start, past| Deciding {
+            series,
+            start,
+            past,
+        };
+        if self.births.is_none() {
+            return vec![deciding(&self.all, from, None)];
+        }
+        let the_old = deciding(&self.old, begin(old), self.past_old);
+        let the_young = deciding(&self.young, begin(young), self.past_young);
+        match length - from {
+            long if long >= 4 * old => vec![the_old],
+            // Where the young turn over, the old may still tell.
+            short if short >= 2 * old && from == 0 => vec![the_young, the_old],
+            _ => vec![the_young],
         }
     }
 
     fn proven(&self, from: usize) -> Option<Assessment> {
-        let (series, start, past) = self.deciding(from)?;
-        // What was as high before is no news, whatever the climb looks like.
-        let before = series[..from].iter().map(|bucket| bucket.max).max();
-        let past = past.max(before);
-        let envelope = Envelope::of(&self.times, series, start);
-        let rise = envelope.rise();
-        let least = match (&self.births, from) {
+        let deciding = self.deciding(from);
+        deciding.iter().find_map(|by| self.proven_by(by, from))
+    }
+
+    fn proven_by(&self, by: &Deciding<'_>, from: usize) -> Option<Assessment> {
+        let Deciding {
+            series,
+            start,
+            past,
+        } = *by;
+        let least = match (self.births, from) {
             (None, _) => LEAST_RISE_BLIND,
             (Some(_), 0) => LEAST_RISE,
             (Some(_), _) => LEAST_RISE_LATE,
         };
+        if highest_rise(&series[start.min(series.len())..]) < least {
+            return None;
+        }
+        // What was as high before is no news, whatever the climb looks like.
+        let before = series[..from].iter().map(|bucket| bucket.max).max();
+        let past = past.max(before);
+        let envelope = Envelope::of(self.times, series, start);
+        let rise = envelope.rise();
         let steps = envelope.steps();
         // Where descriptors of this age come and go, their number wanders by chance alone.
-        let chance = 3.0 * f64::from(2 * envelope.died).sqrt();
+        let chance = 3.0 * (2.0 * f64::from(envelope.died)).sqrt();
         let is_clear = rise >= least && f64::from(rise) >= chance;
         let is_new = past.is_none_or(|past| envelope.end > past);
         if !is_clear || !is_new || steps.len() < LEAST_STEPS {
             return None;
         }
-        let quarters = envelope.quarters();
-        let is_spread = quarters.iter().filter(|rise| **rise > 0).count() >= 3
-            && quarters[3] > 0
-            && 4 * (quarters[2] + quarters[3]) >= rise;
-        if !is_spread || is_dying_away(quarters) || !self.goes_on(&envelope, from) {
+        if !self.is_spread(&envelope, from) || !self.goes_on(&envelope, from) {
             return None;
         }
         Some(Assessment {
@@ -179,50 +229,111 @@ impl Window {
         })
     }
 
+    /// Whether it came all over the time, and not less and less.
+    fn is_spread(&self, envelope: &Envelope<'_>, from: usize) -> bool {
+        let arrivals = self.arrivals(from);
+        let quarters = match &arrivals {
+            Some(arrivals) => arrivals.quarters(),
+            None => envelope.quarters(),
+        };
+        let all: u32 = quarters.iter().sum();
+        let is_even = quarters.iter().filter(|rise| **rise > 0).count() >= 3
+            && 4 * (quarters[2] + quarters[3]) >= all;
+        let fades = match arrivals {
+            Some(arrivals) if from > 0 => arrivals.get_fewer(),
+            Some(arrivals) => arrivals.fade(),
+            None => is_dying_away(quarters),
+        };
+        is_even && !fades
+    }
+
     /// Whether it has not stopped: neither the envelope of the old, nor that of the young, nor the
     /// births of those that are still there have been silent for longer than they used to be.
-    fn goes_on(&self, envelope: &Envelope, from: usize) -> bool {
+    fn goes_on(&self, envelope: &Envelope<'_>, from: usize) -> bool {
         let patience = patience(envelope);
-        let young = Envelope::of(&self.times, &self.young, from.max(bucket_count(YOUNG)));
-        let now = self.times.last().copied().unwrap_or(0.0);
-        let births = self.births.as_ref();
-        let last_birth = births.map(|births| births.last().map_or(f64::INFINITY, |at| now - at));
-        envelope.silence() <= patience
-            && (births.is_none() || young.silence() <= patience.max(self::patience(&young)))
-            && last_birth.is_none_or(|silence| silence <= patience)
+        if envelope.silence() > patience {
+            return false;
+        }
+        let Some(arrivals) = self.arrivals(from) else {
+            return true;
+        };
+        let young_goes_on = match &self.finer {
+            Some((times, young)) => {
+                let young = Envelope::of(times, young, bucket_count(YOUNG));
+                young.silence() <= self::patience(&young)
+            }
+            None => {
+                let begin = from.max(bucket_count(YOUNG));
+                let young = Envelope::of(self.times, &self.young, begin);
+                young.silence() <= patience.max(self::patience(&young))
+            }
+        };
+        young_goes_on && !arrivals.have_stopped()
     }
 
     /// Whether the count itself goes up, clearly and until now, without proof that what is opened stays.
-    fn still_rises(&self, from: usize, all: &Envelope) -> bool {
+    fn still_rises(&self, from: usize, all: &Envelope<'_>) -> bool {
+        // The finer scale has seen the same time, and better.
+        if self.finer.is_some() {
+            return false;
+        }
         let rise = all.rise();
+        if rise < LEAST_RISE {
+            return false;
+        }
         let quarters = all.quarters();
         let is_clear = rise >= LEAST_RISE + all.fall && all.steps().len() >= LEAST_STEPS;
         let fades = is_dying_away(quarters) && 7 * quarters[3] <= rise;
-        let now = self.times.last().copied().unwrap_or(0.0);
-        let last_birth = self.births.as_ref().and_then(|births| births.last());
+        // A number that turns over strays by its root; what never closes does not stray at all.
+        let stray = f64::from(all.end.min(all.died)).sqrt();
+        let is_late = f64::from(quarters[2] + quarters[3]) >= STRAY * stray;
         let patience = patience(all).min(all.span() * 0.2);
-        let is_alive = last_birth.is_none_or(|at| now - at <= patience);
+        let is_alive = self
+            .arrivals(from)
+            .is_none_or(|arrivals| !arrivals.have_stopped() && !arrivals.fade());
         is_clear
+            && self.past_all.is_none_or(|past| all.end > past)
+            && is_late
             && self.young_rise(from)
             && !fades
             && is_alive
             && quarters[3] > 0
             && all.silence() <= patience
     }
+
     /// Whether those that are no longer new have become more until now. In a short watch nobody is old.
     fn young_rise(&self, from: usize) -> bool {
         let age = bucket_count(YOUNG);
         if self.births.is_none() || self.times.len() < from + 4 * age {
             return true;
         }
-        let young = Envelope::of(&self.times, &self.young, from.max(age));
+        let young = Envelope::of(self.times, &self.young, from.max(age));
         young.quarters()[3] > 0 && young.silence() <= patience(&young)
+    }
+}
+
+/// An assessment that is no proof.
+fn quiet(all: &Envelope<'_>, verdict: Verdict, shape: Shape) -> Assessment {
+    Assessment {
+        verdict,
+        shape,
+        rise: all.rise(),
+        span: all.span(),
+        confidence: 0.5,
+        // Only of what rises the slope is told.
+        points: if verdict == Verdict::Growing {
+            all.points()
+        } else {
+            Vec::new()
+        },
+        steps: all.steps().len(),
+        died: all.died,
     }
 }
 
 /// How long a silence says nothing yet: some of the usual gaps between two steps, or a pause such as
 /// there was before.
-fn patience(envelope: &Envelope) -> f64 {
+fn patience(envelope: &Envelope<'_>) -> f64 {
     let steps = envelope.steps();
     let span = envelope.span();
     let usual = span / (steps.len().max(1) as f64);
@@ -237,17 +348,10 @@ fn patience(envelope: &Envelope) -> f64 {
         .max((1.5 * longest).min(0.3 * span))
 }
 
-/// Whether the rise gets smaller from quarter to quarter, as when a cache meets fewer and fewer new keys.
-/// A warm-up before a leak does not: there the later quarters are alike.
-fn is_dying_away(quarters: [u32; 4]) -> bool {
-    let [first, second, third, fourth] = quarters;
-    10 * first >= 13 * second && third + fourth <= second && fourth <= third.max(1)
-}
-
-fn confidence(rise: u32, envelope: &Envelope, steps: usize, listed: bool) -> f64 {
+fn confidence(rise: u32, envelope: &Envelope<'_>, steps: usize, listed: bool) -> f64 {
     let clear = f64::from(rise) / 20.0;
     let often = steps as f64 / 12.0;
-    let stays = f64::from(rise) / f64::from(rise + envelope.died);
+    let stays = f64::from(rise) / (f64::from(rise) + f64::from(envelope.died));
     let sum = clear.min(1.0) + often.min(1.0) + stays;
     let most = if listed { 0.99 } else { 0.8 };
     (0.5 + sum / 6.0).min(most)

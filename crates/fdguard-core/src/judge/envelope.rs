@@ -8,10 +8,11 @@ use crate::timeline::Bucket;
 /// trace in it; what rose and stayed is a step. Of the height at the end as much is taken off as the
 /// series ever fell: it may fall so again.
 #[derive(Clone, Debug)]
-pub(super) struct Envelope {
+pub(super) struct Envelope<'a> {
     /// End of each bucket, in seconds.
-    times: Vec<f64>,
+    times: &'a [f64],
     floor: Vec<u32>,
+    steps: Vec<Step>,
     /// The deepest fall from a height to a later low.
     pub(super) fall: u32,
     /// The height at the end.
@@ -27,9 +28,9 @@ pub(super) struct Step {
     pub(super) by: u32,
 }
 
-impl Envelope {
+impl<'a> Envelope<'a> {
     /// Of the buckets from `start` on.
-    pub(super) fn of(times: &[f64], buckets: &[Bucket], start: usize) -> Self {
+    pub(super) fn of(times: &'a [f64], buckets: &[Bucket], start: usize) -> Self {
         let buckets = &buckets[start.min(buckets.len())..];
         let mut floor: Vec<u32> = buckets.iter().map(|bucket| bucket.min).collect();
         for index in (1..floor.len()).rev() {
@@ -45,8 +46,10 @@ impl Envelope {
             (Some(first), Some(last)) => last.died.saturating_sub(first.died),
             _ => 0,
         };
+        let times = &times[start.min(times.len())..];
         Self {
-            times: times[start.min(times.len())..].to_vec(),
+            steps: steps(times, &floor),
+            times,
             floor,
             fall,
             end,
@@ -79,15 +82,8 @@ impl Envelope {
     }
 
     /// Its steps.
-    pub(super) fn steps(&self) -> Vec<Step> {
-        let pairs = self.floor.windows(2).zip(self.times.iter().skip(1));
-        pairs
-            .filter(|(pair, _)| pair[1] > pair[0])
-            .map(|(pair, at)| Step {
-                at: *at,
-                by: pair[1] - pair[0],
-            })
-            .collect()
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     /// How much it rose in each quarter of its time.
@@ -116,6 +112,24 @@ impl Envelope {
     }
 }
 
+fn steps(times: &[f64], floor: &[u32]) -> Vec<Step> {
+    let pairs = floor.windows(2).zip(times.iter().skip(1));
+    pairs
+        .filter(|(pair, _)| pair[1] > pair[0])
+        .map(|(pair, at)| Step {
+            at: *at,
+            by: pair[1] - pair[0],
+        })
+        .collect()
+}
+
+/// The most that the envelope of these buckets can have risen, found without making it.
+pub(super) fn highest_rise(buckets: &[Bucket]) -> u32 {
+    let low = buckets.iter().map(|bucket| bucket.min).min();
+    let end = buckets.last().map_or(0, |bucket| bucket.min);
+    end - low.unwrap_or(end)
+}
+
 /// The deepest fall from the height of an earlier bucket. Within one bucket nobody knows what came
 /// first.
 fn deepest_fall(buckets: &[Bucket]) -> u32 {
@@ -133,7 +147,9 @@ mod tests {
     use super::{Envelope, Step};
     use crate::timeline::Bucket;
 
-    fn of(values: &[u32]) -> Envelope {
+    static TIMES: [f64; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
+
+    fn of(values: &[u32]) -> Envelope<'static> {
         let buckets: Vec<_> = values
             .iter()
             .map(|value| Bucket {
@@ -142,8 +158,7 @@ mod tests {
                 died: 0,
             })
             .collect();
-        let times: Vec<f64> = (0..buckets.len()).map(|at| at as f64).collect();
-        Envelope::of(&times, &buckets, 0)
+        Envelope::of(&TIMES[..buckets.len()], &buckets, 0)
     }
 
     #[test]

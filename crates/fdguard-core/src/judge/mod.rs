@@ -1,5 +1,6 @@
 //! The judgement of a timeline: which of its tracks leak, and how fast.
 
+mod arrivals;
 mod assess;
 mod envelope;
 mod shape;
@@ -10,7 +11,7 @@ pub use shape::Shape;
 use assess::{Assessment, Window};
 
 use crate::slope::{self, Slope};
-use crate::timeline::{RINGS, Series, Timeline, Track};
+use crate::timeline::{BUCKETS, Past, RINGS, Series, Timeline, Track};
 
 /// What is said of one track.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,20 +40,21 @@ pub struct Judgement {
 #[must_use]
 pub fn judge(timeline: &Timeline) -> Vec<Judgement> {
     let births = births_by_group(timeline);
-    let everything = judge_track(timeline, timeline.total(), births.all);
+    let times: Vec<Vec<f64>> = (0..RINGS).map(|ring| timeline.grid().ends(ring)).collect();
+    let listed = timeline.is_listed();
+    let everything = judge_track(&times, timeline.total(), listed.then_some(&births.all));
     let groups = timeline.groups().map(|(index, group)| {
-        let births = births.groups.get(index).cloned().unwrap_or_default();
-        let births = timeline.is_listed().then_some(births);
+        let births = births.groups.get(index).map(Vec::as_slice);
         Judgement {
             group: Some(index),
-            ..judge_track(timeline, &group.track, births)
+            ..judge_track(&times, &group.track, births)
         }
     });
     std::iter::once(everything).chain(groups).collect()
 }
 
 struct Births {
-    all: Option<Vec<f64>>,
+    all: Vec<f64>,
     groups: Vec<Vec<f64>>,
 }
 
@@ -70,23 +72,25 @@ fn births_by_group(timeline: &Timeline) -> Births {
     for births in groups.iter_mut().chain([&mut all]) {
         births.sort_unstable_by(f64::total_cmp);
     }
-    Births {
-        all: timeline.is_listed().then_some(all),
-        groups,
-    }
+    Births { all, groups }
 }
 
 /// The gravest judgement of all scales of time; among equals the finest scale.
-fn judge_track(timeline: &Timeline, track: &Track, births: Option<Vec<f64>>) -> Judgement {
+fn judge_track(times: &[Vec<f64>], track: &Track, births: Option<&[f64]>) -> Judgement {
+    // A coarser ring that holds no more than the finer one says nothing new.
+    let rings = times.iter().skip(1);
+    let rings = 1 + rings
+        .take_while(|times| times.len() >= LEAST_BUCKETS)
+        .count();
+    let windows: Vec<Window<'_>> = (0..rings)
+        .map(|ring| window(track, ring, times, births))
+        .collect();
     let mut worst: Option<Assessment> = None;
-    for ring in 0..RINGS {
-        let times = timeline.grid().ends(ring);
-        // A coarser ring that holds no more than the finer one says nothing new.
-        if ring > 0 && times.len() < 16 {
-            break;
+    for (ring, window) in windows.iter().enumerate() {
+        let mut found = window.assess();
+        if found.verdict >= Verdict::Growing && fades_beyond(&windows, ring) {
+            found = window.describe();
         }
-        let window = window(track, ring, times, births.clone());
-        let found = window.assess();
         if worst
             .as_ref()
             .is_none_or(|worst| found.verdict > worst.verdict)
@@ -97,9 +101,44 @@ fn judge_track(timeline: &Timeline, track: &Track, births: Option<Vec<f64>>) -> 
     judgement(worst)
 }
 
-fn window(track: &Track, ring: usize, times: Vec<f64>, births: Option<Vec<f64>>) -> Window {
-    // In the finest ring a bucket is a single look, and every start of a program is a rise.
-    let least = if ring == 0 { 32 } else { 16 };
+/// Whether a scale that sees at least as much tells that this rise is the last of a fading one. The tail of a
+/// cache that fills looks like a drip to those who did not see its beginning.
+fn fades_beyond(windows: &[Window<'_>], ring: usize) -> bool {
+    let before = ring
+        .checked_sub(1)
+        .filter(|finer| windows[*finer].times.len() < BUCKETS);
+    let coarser = windows.iter().skip(ring + 1);
+    coarser
+        .chain(before.map(|finer| &windows[finer]))
+        .any(Window::fades)
+}
+
+/// In the finest ring a bucket is a single look, and every start of a program is a rise.
+const LEAST_LOOKS: usize = 48;
+/// A bucket of a coarser ring has eight of the finer one.
+const LEAST_BUCKETS: usize = 10;
+/// Up to this many buckets the young age is much of the window: the finer ring tells what happened lately.
+const SHORT: usize = 32;
+
+fn window<'a>(
+    track: &Track,
+    ring: usize,
+    times: &'a [Vec<f64>],
+    births: Option<&'a [f64]>,
+) -> Window<'a> {
+    let least = if ring == 0 {
+        LEAST_LOOKS
+    } else {
+        LEAST_BUCKETS
+    };
+    let finer = ring
+        .checked_sub(1)
+        .filter(|_| times[ring].len() <= SHORT)
+        .map(|finer| {
+            let young = track.ring(finer).young.padded(times[finer].len());
+            (times[finer].as_slice(), young)
+        });
+    let times = times[ring].as_slice();
     let ring = track.ring(ring);
     let length = times.len();
     let padded = |series: &Series| series.padded(length);
@@ -107,10 +146,12 @@ fn window(track: &Track, ring: usize, times: Vec<f64>, births: Option<Vec<f64>>)
         all: padded(&ring.all),
         young: padded(&ring.young),
         old: padded(&ring.old),
-        past_old: ring.old.past_max,
-        past_young: ring.young.past_max,
+        past_all: ring.all.past().map(Past::usual_max),
+        past_old: ring.old.past().map(Past::usual_max),
+        past_young: ring.young.past().map(Past::usual_max),
         times,
         births,
+        finer,
         least,
     }
 }
@@ -138,9 +179,18 @@ fn judgement(found: Option<Assessment>) -> Judgement {
         span: found.span,
         died: found.died.into(),
         steps: found.steps,
-        slope: rises.then(|| slope::theil_sen(&found.points)).flatten(),
+        slope: rises.then(|| slope_of(&found.points)).flatten(),
         confidence: found.confidence,
     }
+}
+
+/// Points that a slope is reckoned from: every pair is looked at, and a hundred groups may rise at once.
+const POINTS: usize = 48;
+
+fn slope_of(points: &[(f64, f64)]) -> Option<Slope> {
+    let step = points.len().div_ceil(POINTS).max(1);
+    let some: Vec<(f64, f64)> = points.iter().rev().step_by(step).copied().collect();
+    slope::theil_sen(&some)
 }
 
 #[cfg(test)]

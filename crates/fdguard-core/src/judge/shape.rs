@@ -36,7 +36,7 @@ pub enum Shape {
 
 impl Shape {
     /// Names what is neither leaking nor growing.
-    pub(super) fn of(all: &[Bucket], envelope: &Envelope) -> (Verdict, Self) {
+    pub(super) fn of(all: &[Bucket], envelope: &Envelope<'_>) -> (Verdict, Self) {
         let low = all.iter().map(|bucket| bucket.min).min().unwrap_or(0);
         let high = all.iter().map(|bucket| bucket.max).max().unwrap_or(0);
         let range = high - low;
@@ -81,7 +81,7 @@ impl Shape {
     }
 }
 
-fn risen(envelope: &Envelope) -> Shape {
+fn risen(envelope: &Envelope<'_>) -> Shape {
     let steps = envelope.steps();
     let largest = steps.iter().map(|step| step.by).max().unwrap_or(0);
     let [first, second, third, fourth] = envelope.quarters();

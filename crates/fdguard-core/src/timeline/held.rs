@@ -77,6 +77,12 @@ impl Live {
         self.table.last_key_value().map(|(fd, _)| *fd)
     }
 
+    /// How many wait for an age, the dead that were not yet found out among them.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
     pub(super) fn get_mut(&mut self, fd: Fd) -> Option<&mut Held> {
         self.table.get_mut(&fd)
     }

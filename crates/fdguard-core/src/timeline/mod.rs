@@ -14,7 +14,7 @@ pub use grid::{BUCKETS, Grid, OLD, RINGS, YOUNG};
 pub use groups::{Group, GroupKey};
 pub use held::{Held, Live};
 pub use look::{Change, Family, Look, Sighting};
-pub use track::{Bucket, Ring, Series, Track};
+pub use track::{Bucket, Past, Ring, Series, Track};
 
 use groups::Groups;
 use held::Place;
@@ -47,8 +47,12 @@ impl Timeline {
         Self::default()
     }
 
-    /// Takes in one look.
+    /// Takes in one look. One that saw neither the count nor the table is no tick: time in which nobody could
+    /// look is no time in which nothing happened.
     pub fn observe(&mut self, look: &Look) {
+        if look.count.is_none() && look.table.is_none() {
+            return self.note_surroundings(look);
+        }
         self.began.get_or_insert(look.at);
         self.at = look.at;
         let rolled = self.grid.tick(look.at);
@@ -90,6 +94,10 @@ impl Timeline {
             self.close(*fd);
         }
         let tick = self.grid.ticks();
+        if !self.listed {
+            // Now they are counted one by one.
+            self.total.set(0);
+        }
         // The first list shows what was there before: nobody knows since when.
         let born = self.listed.then_some((tick, at));
         for sighting in &change.opened {

@@ -7,6 +7,10 @@ use super::grid::{AGES, BUCKETS, RINGS};
 /// Levels of age: everybody, then one for each age of the grid.
 pub(super) const LEVELS: usize = AGES + 1;
 
+/// A count above this is taken for this. No kernel allows so many, and it leaves room to reckon with small
+/// multiples.
+const MOST: u32 = u32::MAX / 32;
+
 /// A stretch of time in one series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
@@ -22,8 +26,44 @@ pub struct Bucket {
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     buckets: VecDeque<Bucket>,
-    /// The highest value of the time before the oldest bucket; absent while nothing fell out.
-    pub past_max: Option<u32>,
+    past: Option<Past>,
+}
+
+/// What is remembered of the buckets that fell out of a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// The highest value.
+    pub max: u32,
+    /// The deepest fall.
+    pub fall: u32,
+    /// How often it fell by at least half of that, as far as was known by then.
+    pub falls: u32,
+    /// The height since the last fall.
+    height: u32,
+}
+
+impl Past {
+    fn take(&mut self, bucket: Bucket) {
+        let fall = self.height.saturating_sub(bucket.min);
+        if fall > 0 && fall >= self.fall.div_ceil(2) {
+            self.fall = self.fall.max(fall);
+            self.falls = self.falls.saturating_add(1);
+            self.height = bucket.min;
+        }
+        self.height = self.height.max(bucket.max);
+        self.max = self.max.max(bucket.max);
+    }
+
+    /// The height that is no news. Where it rose and fell again and again, the next time may be somewhat
+    /// higher than all before.
+    #[must_use]
+    pub fn usual_max(self) -> u32 {
+        if self.falls >= 2 {
+            self.max + self.fall / 2
+        } else {
+            self.max
+        }
+    }
 }
 
 impl Series {
@@ -31,7 +71,7 @@ impl Series {
         if self.buckets.len() == BUCKETS
             && let Some(oldest) = self.buckets.pop_front()
         {
-            self.past_max = Some(self.past_max.unwrap_or(0).max(oldest.max));
+            self.past.get_or_insert_default().take(oldest);
         }
         self.buckets.push_back(bucket);
     }
@@ -50,6 +90,17 @@ impl Series {
                 died,
             }),
         }
+    }
+
+    /// What was before the oldest bucket; absent while nothing fell out.
+    #[must_use]
+    pub fn past(&self) -> Option<Past> {
+        self.past
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.buckets.len()
     }
 
     /// The last `length` buckets; what lies before its first one is zero.
@@ -141,7 +192,7 @@ impl Track {
 
     /// Only a count is known.
     pub(super) fn set(&mut self, count: u64) {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let count = u32::try_from(count).map_or(MOST, |count| count.min(MOST));
         self.dirty |= self.now[0] != count;
         self.now[0] = count;
     }
