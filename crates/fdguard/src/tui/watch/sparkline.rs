@@ -18,7 +18,7 @@ impl History {
     /// The history of a track, from the finest ring that reaches back to the start. All tracks of a
     /// timeline are shown from the same one, so that what happened together stands in one column.
     pub(super) fn of(timeline: &Timeline, track: &Track) -> Self {
-        let covers = |ring: &usize| timeline.total().ring(*ring).all.past_max.is_none();
+        let covers = |ring: &usize| timeline.total().ring(*ring).all.past().is_none();
         let ring = (0..RINGS).find(covers).unwrap_or(RINGS - 1);
         let length = timeline.grid().ends(ring).len();
         let buckets = track.ring(ring).all.padded(length);
