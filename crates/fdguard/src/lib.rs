@@ -10,6 +10,7 @@ use clap::Parser as _;
 
 pub mod cli;
 pub mod command;
+pub mod doctor;
 pub mod exit;
 pub mod output;
 pub mod report;

@@ -3,11 +3,14 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 mod diff;
+mod doctor;
 mod select;
 mod snap;
+mod span;
 mod top;
 
 pub use diff::DiffArgs;
+pub use doctor::DoctorArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
@@ -43,6 +46,8 @@ pub enum Command {
     Snap(SnapArgs),
     /// What changed between two snapshots?
     Diff(DiffArgs),
+    /// What is wrong with this process? The whole playbook in one go, and the evidence for an issue.
+    Doctor(DoctorArgs),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

@@ -3,7 +3,9 @@
 pub mod counts;
 pub mod detail;
 pub mod difference;
+pub mod doctor;
 pub mod host;
+pub mod html;
 pub mod human;
 pub mod json;
 pub mod lsof_fields;
