@@ -1,6 +1,7 @@
 //! Addresses: the host becomes a token, the port stays where it names a service.
 
-use std::net::{IpAddr, SocketAddr};
+// Addresses alone: what opens sockets is in the standard library's module of that name.
+use core::net::{IpAddr, SocketAddr};
 
 use super::{Redactor, words};
 
