@@ -106,6 +106,19 @@ fn every_class_has_its_row_in_the_guide() {
 }
 
 #[test]
+fn every_playbook_of_the_guide_can_be_read() {
+    let page = crate::root().unwrap().join("docs/guide/playbook.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let blocks = text.split("```toml\n").skip(1);
+    let blocks: Vec<&str> = blocks.filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let read = fdguard_core::playbook::Playbook::parse(block);
+        assert!(read.is_ok(), "{read:?}");
+    }
+}
+
+#[test]
 fn every_link_of_a_page_leads_somewhere() {
     let root = crate::root().unwrap();
     let mut linked = pages();

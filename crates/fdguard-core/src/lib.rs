@@ -3,7 +3,8 @@
 //! Everything here is a plain value or a pure function: nothing opens a file, asks the clock or
 //! prints. A [`Snapshot`] is what was seen of one process; a [`Summary`] is what it means; a
 //! [`Lint`](lint::Lint) is one rule over a snapshot; a [`Delta`] is what changed between two; a
-//! [`Playbook`](playbook::Playbook) knows who usually makes what.
+//! [`Playbook`](playbook::Playbook) knows who usually makes what; an
+//! [`Explanation`](explain::Explanation) says which lines of a log mean that a wall was hit.
 //! What could not be seen is a [`Gap`], never a zero.
 
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod diagnosis;
 pub mod document;
 pub mod entry;
 pub mod evidence;
+pub mod explain;
 pub mod finding;
 pub mod forecast;
 pub mod gap;

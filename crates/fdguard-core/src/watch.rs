@@ -194,7 +194,8 @@ impl Watch {
     }
 
     /// The time of the latest entry by the clock of the beginning: nobody wrote down another.
-    fn wall_time(&self) -> Timestamp {
+    #[must_use]
+    pub fn wall_time(&self) -> Timestamp {
         let passed = SignedDuration::try_from_secs_f64(self.at).unwrap_or_default();
         let started = self.header.started_at;
         started.checked_add(passed).unwrap_or(started)

@@ -79,6 +79,11 @@ pub fn report(error: &anyhow::Error) -> u8 {
     code
 }
 
+/// Says what went wrong beside the work, which goes on.
+pub fn warn(error: &anyhow::Error) {
+    say(&format!("{error:#}"), None);
+}
+
 fn say(text: &str, hint: Option<&str>) {
     let mut stderr = anstream::stderr().lock();
     // Names of files and commands come from outside. Nobody is left to tell when stderr is gone.

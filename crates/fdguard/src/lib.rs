@@ -12,10 +12,13 @@ pub mod cli;
 pub mod command;
 pub mod doctor;
 pub mod exit;
+mod log;
 pub mod output;
+pub mod recording;
 pub mod report;
 pub mod terminal;
 pub mod tui;
+pub mod watching;
 
 /// Runs the command with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -52,6 +52,75 @@ pub fn emit(
     }
 }
 
+/// A result that comes bit by bit: to stdout at once, or to a file that gets its name at the end.
+pub struct Stream {
+    out: Box<dyn Write>,
+    /// Where it is written, and where it belongs.
+    file: Option<(PathBuf, PathBuf)>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Opens it; fails before any work is done for nothing.
+    pub fn open(file: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = file else {
+            let out = Box::new(BufWriter::new(PlainStdout));
+            return Ok(Self { out, file: None });
+        };
+        let is_special = path.metadata().is_ok_and(|meta| !meta.is_file());
+        let part = if is_special {
+            path.to_owned()
+        } else {
+            beside(path)
+        };
+        let options = std::fs::OpenOptions::new()
+            .write(true)
+            .create(!is_special)
+            .truncate(!is_special)
+            .open(&part);
+        let out = options.with_context(|| path.display().to_string())?;
+        Ok(Self {
+            out: Box::new(BufWriter::new(out)),
+            file: (!is_special).then(|| (part, path.to_owned())),
+        })
+    }
+
+    /// Gives the file its name.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        self.out.flush()?;
+        if let Some((part, path)) = self.file.take() {
+            std::fs::rename(part, path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some((part, _)) = &self.file {
+            // Half a result is none.
+            drop(std::fs::remove_file(part));
+        }
+    }
+}
+
 /// Readers of the file never see half of it: it is written beside and renamed. What is no regular
 /// file (`/dev/stderr`, a pipe) is written to as it is.
 fn write_file(

@@ -9,6 +9,7 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use toml::Spanned;
 
 use super::{Advice, ClassGlob, Glob, Playbook};
+use crate::explain::{Certainty, Pattern, Symptom, WallName};
 
 /// What is wrong with a playbook, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,11 @@ impl std::error::Error for PlaybookError {}
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
+    ignore: Several,
+    #[serde(default)]
     advice: Vec<AdviceEntry>,
+    #[serde(default)]
+    symptom: Vec<SymptomEntry>,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +68,21 @@ struct AdviceEntry {
     fix: String,
     #[serde(default)]
     incidents: Several,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SymptomEntry {
+    id: Spanned<String>,
+    patterns: Several,
+    #[serde(default)]
+    unless: Several,
+    wall: WallName,
+    certainty: Certainty,
+    #[serde(default)]
+    at_least: Option<u64>,
+    meaning: String,
+    next: String,
 }
 
 /// One string, or a list of them: people write `class = "pipe"`.
@@ -101,29 +121,39 @@ impl<'de> Visitor<'de> for SeveralVisitor {
 pub(super) fn read(text: &str) -> Result<Playbook, PlaybookError> {
     let file: File = toml::from_str(text).map_err(|error| from_toml(text, &error))?;
     let place = Place { text };
+    let ignore = patterns(&file.ignore).map_err(|message| PlaybookError {
+        line: None,
+        entry: None,
+        message: format!("ignore: {message}"),
+    })?;
     let mut seen = HashSet::new();
     let mut advice = Vec::with_capacity(file.advice.len());
     for entry in file.advice {
         place.check_id(&entry.id, &mut seen)?;
         let id = entry.id.clone();
-        advice.push(finish(entry).map_err(|message| place.complain(&id, message))?);
+        advice.push(to_advice(entry).map_err(|message| place.complain(&id, message))?);
     }
-    Ok(Playbook { advice })
+    seen.clear();
+    let mut symptoms = Vec::with_capacity(file.symptom.len());
+    for entry in file.symptom {
+        place.check_id(&entry.id, &mut seen)?;
+        let id = entry.id.clone();
+        symptoms.push(to_symptom(entry).map_err(|message| place.complain(&id, message))?);
+    }
+    Ok(Playbook {
+        advice,
+        symptoms,
+        ignore,
+    })
 }
 
-fn finish(entry: AdviceEntry) -> Result<Advice, String> {
+fn to_advice(entry: AdviceEntry) -> Result<Advice, String> {
     if entry.class.0.is_empty() && entry.topic.0.is_empty() {
         return Err("has neither class nor topic, so nothing would ever find it".to_owned());
     }
-    for (name, sentence) in [
-        ("source", &entry.source),
-        ("confirm", &entry.confirm),
-        ("fix", &entry.fix),
-    ] {
-        if sentence.trim().is_empty() {
-            return Err(format!("{name} is empty"));
-        }
-    }
+    not_empty("source", &entry.source)?;
+    not_empty("confirm", &entry.confirm)?;
+    not_empty("fix", &entry.fix)?;
     let globs = |list: Several| list.0.into_iter().map(Glob::from).collect();
     Ok(Advice {
         id: entry.id.into_inner(),
@@ -139,6 +169,35 @@ fn finish(entry: AdviceEntry) -> Result<Advice, String> {
         incidents: entry.incidents.0,
         layer: 0,
     })
+}
+
+fn to_symptom(entry: SymptomEntry) -> Result<Symptom, String> {
+    not_empty("meaning", &entry.meaning)?;
+    not_empty("next", &entry.next)?;
+    if entry.patterns.0.is_empty() {
+        return Err("has no patterns".to_owned());
+    }
+    Ok(Symptom {
+        id: entry.id.into_inner(),
+        patterns: patterns(&entry.patterns)?,
+        unless: patterns(&entry.unless)?,
+        wall: entry.wall,
+        certainty: entry.certainty,
+        at_least: entry.at_least.unwrap_or(1).max(1),
+        meaning: entry.meaning,
+        next: entry.next,
+    })
+}
+
+fn not_empty(name: &str, sentence: &str) -> Result<(), String> {
+    if sentence.trim().is_empty() {
+        return Err(format!("{name} is empty"));
+    }
+    Ok(())
+}
+
+fn patterns(texts: &Several) -> Result<Vec<Pattern>, String> {
+    texts.0.iter().map(|text| Pattern::parse(text)).collect()
 }
 
 fn classes(names: &Several) -> Result<Vec<ClassGlob>, String> {

@@ -1,11 +1,13 @@
 //! The playbook: from a class of descriptors to who usually leaves them open, how to make sure, and
-//! what to change. It is data (`data/playbook.toml`), and a user may put a file of the same form before it.
+//! what to change; and from a line of a log to the wall that it speaks of. Both are data (`data/*.toml`), and
+//! a user may put a file of the same form before them.
 
 use std::cmp::Reverse;
 
 use serde::Serialize;
 
 use crate::Class;
+use crate::explain::{Pattern, Symptom};
 use crate::summary::ClassCount;
 
 mod file;
@@ -22,11 +24,14 @@ pub use glob::{ClassGlob, Glob};
 pub const PLAYBOOK_SCHEMA: &str = "fdguard.playbook/1";
 
 const ADVICE: &str = include_str!("../../data/playbook.toml");
+const SYMPTOMS: &str = include_str!("../../data/symptoms.toml");
 
 /// Everything known, in the order in which it was written down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Playbook {
     advice: Vec<Advice>,
+    symptoms: Vec<Symptom>,
+    ignore: Vec<Pattern>,
 }
 
 /// One entry: under which conditions it speaks, and what it says.
@@ -84,9 +89,14 @@ impl Playbook {
     ///
     /// Never: what is built in was read by a test.
     #[must_use]
-    #[expect(clippy::expect_used, reason = "a test reads the same text")]
+    #[expect(clippy::expect_used, reason = "a test reads the same texts")]
     pub fn embedded() -> Self {
-        Self::parse(ADVICE).expect("our own playbook can be read")
+        let advice = Self::parse(ADVICE).expect("our own advice can be read");
+        let symptoms = Self::parse(SYMPTOMS).expect("our own symptoms can be read");
+        Self {
+            advice: advice.advice,
+            ..symptoms
+        }
     }
 
     /// Reads a file.
@@ -111,13 +121,22 @@ impl Playbook {
         for entry in &mut advice {
             entry.layer += above;
         }
-        let kept: Vec<Advice> = self
-            .advice
-            .into_iter()
-            .filter(|ours| advice.iter().all(|theirs| theirs.id != ours.id))
-            .collect();
-        advice.extend(kept);
-        Self { advice }
+        for ours in self.advice {
+            if advice.iter().all(|theirs| theirs.id != ours.id) {
+                advice.push(ours);
+            }
+        }
+        let mut symptoms = user.symptoms;
+        for ours in self.symptoms {
+            if symptoms.iter().all(|theirs| theirs.id != ours.id) {
+                symptoms.push(ours);
+            }
+        }
+        Self {
+            advice,
+            symptoms,
+            ignore: [user.ignore, self.ignore].concat(),
+        }
     }
 
     /// The entry that fits best: a user's before ours; then one that names the target, what else is
@@ -138,6 +157,18 @@ impl Playbook {
         &self.advice
     }
 
+    /// Every symptom, in the order in which they are tried.
+    #[must_use]
+    pub fn symptoms(&self) -> &[Symptom] {
+        &self.symptoms
+    }
+
+    /// Lines that are never a symptom.
+    #[must_use]
+    pub fn ignore(&self) -> &[Pattern] {
+        &self.ignore
+    }
+
     /// Every entry that may speak about a class: first what holds when nothing more is known, then
     /// what holds under conditions.
     #[must_use]
@@ -152,6 +183,10 @@ impl Playbook {
             let (layer, _, _, _, exactness) = *fit;
             (advice.is_conditional(), Reverse(layer), Reverse(exactness))
         });
+        // A second general answer would never be given.
+        let general = found.iter().filter(|(_, advice)| !advice.is_conditional());
+        let never_given = 1..general.count().max(1);
+        found.drain(never_given);
         found.into_iter().map(|(_, advice)| advice).collect()
     }
 

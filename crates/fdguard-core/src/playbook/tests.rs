@@ -162,12 +162,7 @@ fn a_class_lists_its_general_answer_first() {
         .collect();
     assert_eq!(
         about,
-        [
-            "child-stdio",
-            "anything",
-            "child-stdio-and-handle",
-            "parent-end-kept"
-        ]
+        ["child-stdio", "child-stdio-and-handle", "parent-end-kept"]
     );
 }
 

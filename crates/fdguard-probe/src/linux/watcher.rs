@@ -1,12 +1,18 @@
 //! Watching one process: a tick that changes nothing costs one system call.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 
-use fdguard_core::{Fd, FdEntry, Pid};
+use fdguard_core::snapshot::Process;
+use fdguard_core::timeline::{Family, Look};
+use fdguard_core::{Fd, FdEntry, Gap, Pid, Tier};
+use rustix::fs::AtFlags;
+use rustix::path::DecInt;
 
+use super::gaps::denied_gap;
+use super::known::{Kept, Known};
 use super::process::gone_or;
-use super::table::TableDir;
-use super::{Probe, files};
+use super::table::{Table, TableDir};
+use super::{Probe, ceilings, files};
 use crate::Error;
 use crate::parse::stat::Stat;
 use crate::sqlite;
@@ -18,38 +24,43 @@ pub struct Tick {
     pub count: u64,
     /// Whether the table was listed; when not, the count alone was looked at.
     pub listed: bool,
-    /// Descriptors at numbers that were free at the last listing.
+    /// Descriptors that are new: at numbers that were free, or that changed hands.
     pub opened: Vec<FdEntry>,
-    /// Numbers that were in use at the last listing and are free now.
+    /// Numbers whose descriptor is gone. One that changed hands is among the opened, too.
     pub closed: Vec<Fd>,
+    /// The same descriptors, but of another class or name than before.
+    pub changed: Vec<FdEntry>,
 }
 
 /// Watches the table of one process. An equal count can hide a swap: callers that must know ask for a
-/// listing now and then.
+/// listing, and for another look at what is known, now and then.
 #[derive(Debug)]
 pub struct Watcher<'p> {
     probe: &'p Probe,
     pid: Pid,
     base: OwnedFd,
-    dir: TableDir,
+    /// Absent where the table may not be listed: then there is a count and no more.
+    dir: Option<TableDir>,
     count: Option<u64>,
-    numbers: Vec<Fd>,
+    known: Known,
 }
 
 impl<'p> Watcher<'p> {
     /// Starts to watch; the first tick reports everything as opened.
     pub fn new(probe: &'p Probe, pid: Pid) -> Result<Self, Error> {
         let base = probe.open_process(pid)?;
-        let dir = probe
-            .table_dir(pid, &base)
-            .map_err(|error| Error::io(format!("descriptors of process {pid}"), error))?;
+        let dir = match probe.table_dir(pid, &base) {
+            Ok(dir) => Some(dir),
+            Err(error) if files::is_denied(error) => None,
+            Err(error) => return Err(gone_or(pid, "descriptors", error)),
+        };
         Ok(Self {
             probe,
             pid,
             base,
             dir,
             count: None,
-            numbers: Vec::new(),
+            known: Known::default(),
         })
     }
 
@@ -59,10 +70,65 @@ impl<'p> Watcher<'p> {
         self.pid
     }
 
+    /// How deep it can look.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        if self.dir.is_some() {
+            Tier::Full
+        } else {
+            Tier::Radar
+        }
+    }
+
+    /// Who the process is, with its children counted.
+    pub fn process(&self) -> Result<Process, Error> {
+        let mut basics = self.probe.basics(self.pid, self.base.as_fd())?;
+        let ticks = basics.process.start_ticks;
+        basics.adopt(self.probe.children(self.pid, ticks));
+        Ok(basics.process)
+    }
+
+    /// Looks at what surrounds the table: limits, ceilings of the host, children.
+    pub fn surroundings(&self, look: &mut Look) {
+        let limits = (self.base.as_fd(), c"limits");
+        look.limits = self.probe.limits(self.pid, limits, &mut Vec::new()).ok();
+        look.host = Some(ceilings::read(self.probe.proc.as_fd()));
+        let stat = files::read(&self.base, c"stat").unwrap_or_default();
+        let ticks = Stat::parse(&stat).map(|stat| stat.start_ticks);
+        let children = self.probe.children(self.pid, ticks);
+        look.family = children.map(|children| Family {
+            children: children.len() as u64,
+            zombies: children.iter().filter(|(_, zombie)| *zombie).count() as u64,
+        });
+    }
+
+    /// Looks at the count alone.
+    pub fn glance(&self) -> Result<Tick, Error> {
+        let count = self
+            .counted()
+            .or(self.count)
+            .ok_or_else(|| self.uncounted())?;
+        Ok(Tick {
+            count,
+            ..Tick::default()
+        })
+    }
+
+    /// What cannot be seen of this process.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Gap> {
+        let denied = self.dir.is_none();
+        let counted = self.counted().is_some();
+        denied
+            .then(|| denied_gap(self.pid, counted))
+            .into_iter()
+            .collect()
+    }
+
     /// Looks: at the count, and when that changed at what is new.
     pub fn tick(&mut self) -> Result<Tick, Error> {
         match self.counted() {
-            Some(count) if self.count == Some(count) => Ok(Tick {
+            Some(count) if self.count == Some(count) || self.dir.is_none() => Ok(Tick {
                 count,
                 ..Tick::default()
             }),
@@ -72,34 +138,28 @@ impl<'p> Watcher<'p> {
 
     /// Looks at the numbers in use whatever the count says, and at each one that is new.
     pub fn list(&mut self) -> Result<Tick, Error> {
-        let numbers = self.dir.numbers().map_err(|error| self.lost(error))?;
-        let opened = missing_from(&numbers, &self.numbers);
-        let mut table = self.dir.read(&opened);
-        if let Some(error) = table.trouble {
-            return Err(self.lost(error));
-        }
+        let Some(dir) = &self.dir else {
+            return Err(self.uncounted());
+        };
+        let numbers = dir.numbers().map_err(|error| self.lost(error))?;
+        let fresh = missing_from(&numbers, self.known.numbers());
+        let table = self.look_at(dir, &fresh)?;
         // What could not be read is not known yet: a later look reports it as opened.
         let read = |fd: &Fd| {
             let entries = &table.entries;
-            opened.binary_search(fd).is_err()
+            fresh.binary_search(fd).is_err()
                 || entries.binary_search_by_key(fd, |entry| entry.fd).is_ok()
         };
         let numbers: Vec<Fd> = numbers.into_iter().filter(read).collect();
-        let closed = missing_from(&self.numbers, &numbers);
+        let closed = missing_from(self.known.numbers(), &numbers);
         // At its end the kernel closes everything: that is no news about the program.
         if (numbers.is_empty() || !closed.is_empty()) && self.is_ending() {
             return Err(Error::Vanished(self.pid));
         }
         let unread = table.denied + table.unstable;
-        sqlite::classify(
-            &mut table.entries,
-            self.probe.real.then(|| self.dir.as_fd()),
-        );
-        self.probe.describe_alone(self.pid, &self.base, &mut table);
-        self.probe.describe_pidfds(&mut table);
+        self.known.replace(numbers, &table.entries);
         self.count = self.counted();
-        self.numbers = numbers;
-        let count = self.numbers.len() as u64 + unread;
+        let count = self.known.numbers().len() as u64 + unread;
         // The count may have moved since the listing: then the next tick must list again.
         if self.count != Some(count) || unread > 0 {
             self.count = None;
@@ -109,7 +169,58 @@ impl<'p> Watcher<'p> {
             listed: true,
             opened: table.entries,
             closed,
+            changed: Vec::new(),
         })
+    }
+
+    /// Looks again at up to `most` of the descriptors that are known, those of the last listing first, then
+    /// the others in turn: whether the number changed hands, and what became of a socket or a file.
+    pub fn verify(&mut self, most: usize) -> Result<Tick, Error> {
+        let Some(dir) = &self.dir else {
+            return self.tick();
+        };
+        let mut suspects = Vec::new();
+        let mut link = vec![0; 4096 + 16];
+        for fd in self.known.next(most) {
+            let read = rustix::fs::readlinkat_raw(&dir.fd, DecInt::new(fd), &mut link[..]);
+            // Gone, or not readable any more: the next listing tells.
+            let Ok(length) = read else { continue };
+            if !self.known.is_settled(fd, &link[..length]) {
+                suspects.push(fd);
+            }
+        }
+        let table = self.look_at(dir, &suspects)?;
+        let mut tick = Tick {
+            count: self.known.numbers().len() as u64,
+            listed: true,
+            ..Tick::default()
+        };
+        for entry in table.entries {
+            match self.known.compare(&entry) {
+                Kept::Same => {}
+                Kept::Changed => tick.changed.push(entry),
+                Kept::Replaced => {
+                    tick.closed.push(entry.fd);
+                    tick.opened.push(entry);
+                }
+            }
+        }
+        if !tick.closed.is_empty() && self.is_ending() {
+            return Err(Error::Vanished(self.pid));
+        }
+        Ok(tick)
+    }
+
+    /// Everything about these numbers that can be told without a look at other processes.
+    fn look_at(&self, dir: &TableDir, numbers: &[Fd]) -> Result<Table, Error> {
+        let mut table = dir.read(numbers);
+        if let Some(error) = table.trouble {
+            return Err(self.lost(error));
+        }
+        sqlite::classify(&mut table.entries, self.probe.real.then(|| dir.as_fd()));
+        self.probe.describe_alone(self.pid, &self.base, &mut table);
+        self.probe.describe_pidfds(&mut table);
+        Ok(table)
     }
 
     fn is_ending(&self) -> bool {
@@ -119,7 +230,28 @@ impl<'p> Watcher<'p> {
 
     /// The count without a listing, where the kernel tells it.
     fn counted(&self) -> Option<u64> {
-        self.probe.real.then(|| self.dir.count()).flatten()
+        match &self.dir {
+            Some(dir) => self.probe.real.then(|| dir.count()).flatten(),
+            None => self.count_from_outside(),
+        }
+    }
+
+    /// An empty table and a process that has ended look alike from here.
+    fn count_from_outside(&self) -> Option<u64> {
+        if !self.probe.sizes {
+            return None;
+        }
+        let stat = rustix::fs::statat(&self.base, c"fd", AtFlags::empty()).ok()?;
+        let count = u64::try_from(stat.st_size).ok()?;
+        (count > 0 || !self.is_ending()).then_some(count)
+    }
+
+    /// Why there is not even a count.
+    fn uncounted(&self) -> Error {
+        if self.is_ending() {
+            return Error::Vanished(self.pid);
+        }
+        gone_or(self.pid, "descriptors", rustix::io::Errno::ACCESS)
     }
 
     fn lost(&self, error: rustix::io::Errno) -> Error {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::SelectArgs;
-use super::span::parse_span;
+use super::duration::parse_positive;
+use super::{SelectArgs, SettingsArgs};
 
 /// What is wrong with this process? The whole playbook in one go, and the evidence to attach to an issue.
 #[derive(Clone, Debug, Args)]
@@ -22,11 +22,14 @@ pub struct DoctorArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// How long to watch.
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_span)]
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_positive)]
     pub length: Duration,
     /// How often to look in that time.
-    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_span)]
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive)]
     pub every: Duration,
+    /// How it is to be judged.
+    #[command(flatten)]
+    pub settings: SettingsArgs,
     /// A log of the program, to be searched for what speaks of descriptors; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub log: Vec<PathBuf>,

@@ -4,16 +4,20 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 mod diff;
 mod doctor;
+mod duration;
+mod explain;
 mod select;
 mod snap;
-mod span;
 mod top;
+mod watch;
 
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
+pub use explain::ExplainArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
+pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.
 #[derive(Debug, Parser)]
@@ -35,7 +39,7 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 3 could not look.
-Start with `fdguard top`, then `fdguard snap PID`.";
+Start with `fdguard top`, then `fdguard snap PID` and `fdguard watch PID`.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -47,7 +51,11 @@ pub enum Command {
     /// What changed between two snapshots?
     Diff(DiffArgs),
     /// What is wrong with this process? The whole playbook in one go, and the evidence for an issue.
-    Doctor(DoctorArgs),
+    Doctor(Box<DoctorArgs>),
+    /// Is it leaking, which class, how fast, when does it hit which wall?
+    Watch(Box<WatchArgs>),
+    /// Which of these log lines are really descriptor exhaustion?
+    Explain(ExplainArgs),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

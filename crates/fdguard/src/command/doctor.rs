@@ -4,14 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use fdguard_core::config::Config;
 use fdguard_core::evidence::{Evidence, Material};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::redact::Redactor;
 use fdguard_core::rule::Settings;
 use fdguard_probe::Probe;
 
-use super::pick;
+use super::{pick, settings};
 use crate::cli::{DoctorArgs, Selection};
 use crate::doctor::bundle::Place;
 use crate::doctor::gather::{self, Plan};
@@ -25,6 +24,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let selection = selection(args)?;
     // Everything that can be wrong with what was asked for is told before the watch, not after it.
+    let settings = settings::settings(&args.settings)?;
     let logs = gather::open_logs(&args.log)?;
     let probe = Probe::new()?;
     let pids = pick::pick(&probe, &selection)?;
@@ -33,10 +33,10 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let plan = Plan {
         length: args.length,
         every: args.every,
+        playbook: &settings.playbook,
     };
     let material = gather::gather(&probe, &pids, plan, logs)?;
     let named_all = material.visits.len() == pids.len();
-    let settings = settings();
     let Some(evidence) = conclude(material, &settings, args.redact) else {
         return Err(Hinted::look("no process came into view", "fdguard top --once").into());
     };
@@ -115,18 +115,4 @@ fn conclude(material: Material, settings: &Settings, redact: bool) -> Option<Evi
         ours.advice().iter().any(|advice| advice.id == id)
     });
     Some(evidence)
-}
-
-/// What the user set. The `watch` command reads `fdguard.toml`; until that is here, nothing is set.
-fn settings() -> Settings {
-    let config = Config::default();
-    Settings {
-        levels: config.levels,
-        expectations: config.expectations,
-        ledger: config.ledger,
-        playbook: Playbook::embedded(),
-        today: jiff::Timestamp::now()
-            .to_zoned(jiff::tz::TimeZone::UTC)
-            .date(),
-    }
 }

@@ -7,9 +7,12 @@ use crate::exit;
 
 mod diff;
 mod doctor;
+mod explain;
 mod pick;
+mod settings;
 mod snap;
 mod top;
+mod watch;
 
 /// Runs the verb and gives the exit code.
 #[must_use]
@@ -19,6 +22,8 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Snap(args) => snap::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Watch(args) => watch::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),
     };

@@ -1,12 +1,13 @@
 //! The evidence bundle: a directory or an archive that appears whole or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{BufWriter, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use fdguard_core::evidence::Evidence;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::pieces::pieces;
 use crate::exit::Hinted;
@@ -14,8 +15,6 @@ use crate::exit::Hinted;
 /// Only the user may read evidence.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
-/// A good deal smaller than the default level, and still quick.
-const LEVEL: i32 = 9;
 
 /// One file of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,24 +97,15 @@ impl Place {
     }
 
     fn fill_archive(&self, pieces: &[Piece], is_compressed: bool) -> anyhow::Result<()> {
-        let file = OpenOptions::new()
+        let mut bytes = tar_of(&archive_folder(&self.path), pieces)?;
+        if is_compressed {
+            bytes = compress_to_vec(bytes.as_slice(), CompressionLevel::Fastest);
+        }
+        let mut file = OpenOptions::new()
             .write(true)
             .truncate(true)
             .open(&self.part)?;
-        let folder = archive_folder(&self.path);
-        let file = if is_compressed {
-            let mut encoder = zstd::Encoder::new(BufWriter::new(file), LEVEL)?;
-            write_tar(&mut encoder, &folder, pieces)?;
-            encoder
-                .finish()?
-                .into_inner()
-                .map_err(std::io::IntoInnerError::into_error)?
-        } else {
-            let mut out = BufWriter::new(file);
-            write_tar(&mut out, &folder, pieces)?;
-            out.into_inner()
-                .map_err(std::io::IntoInnerError::into_error)?
-        };
+        file.write_all(&bytes)?;
         file.sync_all()?;
         Ok(())
     }
@@ -203,8 +193,8 @@ fn archive_folder(path: &Path) -> String {
 }
 
 /// Times, users and groups are left out: nobody needs them, and they would tell who made it.
-fn write_tar(out: &mut impl std::io::Write, folder: &str, pieces: &[Piece]) -> anyhow::Result<()> {
-    let mut archive = tar::Builder::new(out);
+fn tar_of(folder: &str, pieces: &[Piece]) -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
     for piece in pieces {
         let mut header = tar::Header::new_gnu();
         header.set_size(piece.bytes.len() as u64);
@@ -213,8 +203,7 @@ fn write_tar(out: &mut impl std::io::Write, folder: &str, pieces: &[Piece]) -> a
         let name = format!("{folder}/{}", piece.name);
         archive.append_data(&mut header, name, piece.bytes.as_slice())?;
     }
-    archive.finish()?;
-    Ok(())
+    archive.into_inner()
 }
 
 #[cfg(test)]

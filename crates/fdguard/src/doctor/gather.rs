@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use fdguard_core::evidence::{Material, Visit};
-use fdguard_core::{Class, Gap, Pid, Snapshot};
+use fdguard_core::explain;
+use fdguard_core::playbook::Playbook;
+use fdguard_core::{Class, Gap, Pid, Snapshot, Summary};
 use fdguard_probe::{Error as ProbeError, Options, Probe, Radar};
 
 use super::logs::OpenLog;
@@ -13,24 +15,25 @@ pub use super::logs::open as open_logs;
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct Plan<'a> {
     /// How long to watch.
     pub length: Duration,
     /// How often to look in that time.
     pub every: Duration,
+    /// Which lines of a log mean what.
+    pub playbook: &'a Playbook,
 }
 
 /// Looks, watches, looks again. What of the named ones could not be read is a gap, unless that is all of them.
 pub fn gather(
     probe: &Probe,
     pids: &[Pid],
-    plan: Plan,
+    plan: Plan<'_>,
     open_logs: Vec<OpenLog>,
 ) -> anyhow::Result<Material> {
     let (mut visits, mut gaps) = first_look(probe, pids)?;
-    let mut taken = watch::short_watch(probe, &visits, plan.length, plan.every)?;
+    let taken = watch::short_watch(probe, &visits, plan.length, plan.every)?;
     let ends = second_look(probe, &visits);
-    taken.close_with(&ends);
     for (visit, end) in visits.iter_mut().zip(ends) {
         if end.is_none() {
             let pid = visit.begin.process.pid;
@@ -40,12 +43,18 @@ pub fn gather(
                 "look at its successor: fdguard doctor --name",
             ));
         }
+        visit.select = taken.select_of(visit.begin.process.pid);
         visit.end = end;
     }
     let (relatives, relatives_more) = related(probe, &visits, &mut gaps);
+    let walls = visits
+        .iter()
+        .flat_map(|visit| Summary::of(visit.latest()).walls);
+    let near = explain::near(&walls.collect::<Vec<_>>());
+    let read = |log: OpenLog| logs::read(log, plan.playbook, &near);
     let logs = open_logs
         .into_iter()
-        .map(logs::read)
+        .map(read)
         .collect::<anyhow::Result<_>>()?;
     Ok(Material {
         header: taken.header,
@@ -65,7 +74,7 @@ fn first_look(probe: &Probe, pids: &[Pid]) -> anyhow::Result<(Vec<Visit>, Vec<Ga
     let mut first_error: Option<ProbeError> = None;
     for seen in snapshots(probe, pids) {
         match seen {
-            Ok(begin) => visits.push(visit(probe, begin)),
+            Ok(begin) => visits.push(visit(begin)),
             Err(error) => {
                 gaps.push(Gap::new(
                     error.to_string(),
@@ -90,11 +99,11 @@ fn snapshots(probe: &Probe, pids: &[Pid]) -> Vec<Result<Snapshot, ProbeError>> {
     }
 }
 
-fn visit(probe: &Probe, begin: Snapshot) -> Visit {
+fn visit(begin: Snapshot) -> Visit {
     let exe = begin.process.exe.as_ref();
     Visit {
         runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
-        select: probe.select_use(begin.process.pid).ok(),
+        select: None,
         begin,
         end: None,
     }

@@ -310,7 +310,7 @@ fn describe(entry: &FdEntry) -> String {
     text
 }
 
-fn write_gaps(out: &mut dyn Write, gaps: &[Gap]) -> anyhow::Result<()> {
+pub(super) fn write_gaps(out: &mut dyn Write, gaps: &[Gap]) -> anyhow::Result<()> {
     if gaps.is_empty() {
         return Ok(());
     }
@@ -328,12 +328,12 @@ fn write_gaps(out: &mut dyn Write, gaps: &[Gap]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_section(out: &mut dyn Write, name: &str) -> anyhow::Result<()> {
+pub(super) fn write_section(out: &mut dyn Write, name: &str) -> anyhow::Result<()> {
     writeln!(out, "{}", paint(HEADING, name))?;
     Ok(())
 }
 
-fn write_rows(
+pub(super) fn write_rows(
     out: &mut dyn Write,
     rows: &[Vec<String>],
     sides: &[Side],

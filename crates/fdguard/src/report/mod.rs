@@ -2,13 +2,17 @@
 
 pub mod counts;
 pub mod detail;
+pub mod diagnosis;
 pub mod difference;
 pub mod doctor;
+pub mod explanation;
 pub mod host;
 pub mod html;
 pub mod human;
 pub mod json;
 pub mod lsof_fields;
+pub mod playbook;
 pub mod rules;
+pub mod state_line;
 pub mod style;
 pub mod table;

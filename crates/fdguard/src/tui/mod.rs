@@ -3,17 +3,23 @@
 //! [`App`] is the state and [`App::update`] the only way to change it: no thread, no clock, no
 //! terminal. `view` draws it, [`run`] is the loop around both. Where the processes come from is
 //! the caller's business, behind [`HostSource`].
+//!
+//! [`watch`] is the view of `watch`, on the same terminal and with the same colours.
 
 mod app;
 mod ended;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod input;
 mod keys;
 mod list;
 mod order;
 mod run;
 mod terminal;
+mod theme;
 mod view;
+pub mod watch;
+mod wrap;
 
 #[cfg(test)]
 mod tests;

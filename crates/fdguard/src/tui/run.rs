@@ -3,7 +3,6 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use fdguard_core::Pid;
 use fdguard_core::host::HostView;
 use ratatui::Terminal;
@@ -11,6 +10,7 @@ use ratatui::backend::Backend;
 
 use super::app::{App, Effect, Event, Holdings};
 use super::ended::Ended;
+use super::input::{self, Input};
 use super::terminal::Screen;
 use super::view;
 
@@ -54,30 +54,12 @@ pub fn run(source: &mut dyn HostSource, options: Options) -> io::Result<()> {
     ended.follow()
 }
 
-/// How long a signal may wait to be noticed.
-const NOTICE: Duration = Duration::from_millis(200);
-
-/// The next thing the user does, if there is one in time. Who is told to end, leaves as by Ctrl-C.
 fn poll(timeout: Duration, ended: &Ended) -> io::Result<Option<Event>> {
-    let until = Instant::now() + timeout;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if event::poll(left.min(NOTICE))? {
-            break;
-        }
-        if ended.signal().is_some() {
-            let leave = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-            return Ok(Some(Event::Key(leave)));
-        }
-        if left <= NOTICE {
-            return Ok(None);
-        }
-    }
-    Ok(match event::read()? {
-        Input::Key(key) if key.kind != KeyEventKind::Release => Some(Event::Key(key)),
-        Input::Resize(width, height) => Some(Event::Resize { width, height }),
-        _ => None,
-    })
+    let input = input::next(timeout, ended)?;
+    Ok(input.map(|input| match input {
+        Input::Key(key) => Event::Key(key),
+        Input::Resize { width, height } => Event::Resize { width, height },
+    }))
 }
 
 /// The loop itself, on any screen and any source of keys.

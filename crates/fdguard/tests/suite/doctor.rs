@@ -68,6 +68,14 @@ fn is_talking(child: &mut Child) -> bool {
     poll(&mut waited, Some(&pause)).unwrap() > 0
 }
 
+/// By the decoder of the recordings; that the `zstd` program reads it has a test of its own.
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).unwrap();
+    let mut content = Vec::new();
+    decoder.read_to_end(&mut content).unwrap();
+    content
+}
+
 /// The files of an archive, or of a directory.
 fn files(place: &Path) -> BTreeMap<String, Vec<u8>> {
     if place.is_dir() {
@@ -81,11 +89,7 @@ fn files(place: &Path) -> BTreeMap<String, Vec<u8>> {
     }
     let bytes = fs::read(place).unwrap();
     let is_plain = place.extension().unwrap() == "tar";
-    let tar = if is_plain {
-        bytes
-    } else {
-        zstd::decode_all(bytes.as_slice()).unwrap()
-    };
+    let tar = if is_plain { bytes } else { unpacked(&bytes) };
     let mut archive = tar::Archive::new(tar.as_slice());
     let entries = archive.entries().unwrap().map(|entry| {
         let mut entry = entry.unwrap();
@@ -595,5 +599,47 @@ fn r6_without_the_right_to_look_the_count_is_watched_and_it_exits_3() {
     let place = folder.path().join("evidence");
     let said = nobody.run(&["doctor", &pid, "-o", place.to_str().unwrap()]);
     assert_failed(&said, 3);
+    victim.finish();
+}
+
+#[test]
+fn r16_the_archive_is_read_by_the_programs_that_everybody_has() {
+    if !(testkit::have("tar") && testkit::have("zstd")) {
+        return skip("needs tar and zstd");
+    }
+    let victim = Victim::start("leaker");
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("evidence.tar.zst");
+    doctor(victim.pid(), &["-o", place.to_str().unwrap()]);
+    let script = r#"zstd -dc "$1" | tar -tf -"#;
+    let listed = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&place)
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut names: Vec<&str> = listed.lines().collect();
+    names.sort_unstable();
+    assert_eq!(names, FILES.map(|name| format!("evidence/{name}")));
+    victim.finish();
+}
+
+#[test]
+fn the_recording_of_a_bundle_is_judged_again_by_watch() {
+    let mut victim = Victim::of("leaker").nofile(1024).start();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("evidence");
+    let said = doctor_of_a_leak(
+        &mut victim,
+        &["-o", place.to_str().unwrap(), "--json", "--redact"],
+    );
+    let recording = place.join("recording.jsonl");
+    let again = run(["watch", "--from", recording.to_str().unwrap(), "--json"]);
+    assert_eq!(
+        (again.code, &again.json()["verdict"]),
+        (1, &said.json()["verdict"]),
+        "{}",
+        again.stderr
+    );
     victim.finish();
 }

@@ -4,7 +4,7 @@ use super::run;
 
 #[test]
 fn every_command_helps_with_examples() {
-    for command in ["snap", "diff", "top"] {
+    for command in ["snap", "diff", "top", "explain"] {
         let said = run([command, "--help"]);
         assert_eq!((said.code, &*said.stderr), (0, ""), "{command}");
         assert!(said.text().contains("Examples:"), "{}", said.text());
@@ -15,7 +15,14 @@ fn every_command_helps_with_examples() {
         assert!(!run([command, "-h"]).text().is_empty());
     }
     let said = run(["--help"]);
-    for word in ["snap", "diff", "top", "completions", "Exit codes"] {
+    for word in [
+        "snap",
+        "diff",
+        "top",
+        "explain",
+        "completions",
+        "Exit codes",
+    ] {
         assert!(said.text().contains(word), "{word}");
     }
     assert!(run(["--version"]).text().starts_with("fdguard "));

@@ -9,6 +9,7 @@ use fdguard_core::rule::wording;
 use fdguard_core::wall;
 
 use super::super::table::{class_name, counted, thousands};
+use crate::report::diagnosis::word;
 use crate::terminal::sanitize;
 
 /// The verdict in a sentence, and how much it matters.
@@ -65,17 +66,6 @@ pub fn headline(evidence: &Evidence) -> Headline {
             .max(),
         word: word(diagnosis.verdict),
         text: format!("{text}{beside}"),
-    }
-}
-
-/// The contract's word.
-pub(super) fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Leaking => "leaking",
-        Verdict::Growing => "growing",
-        Verdict::Bounded => "bounded",
-        Verdict::Stable => "stable",
-        Verdict::Unknown => "unknown",
     }
 }
 

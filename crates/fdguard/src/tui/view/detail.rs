@@ -9,10 +9,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Widget as _};
 
 use super::Theme;
-use super::wrap::wrap;
 use crate::report::host::{cell, mark, severity};
 use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::app::{App, Holdings};
+use crate::tui::wrap::wrap;
 
 /// Columns for a class and its count.
 const CLASS: usize = 26;

@@ -6,11 +6,11 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Widget as _};
 
 use super::Theme;
-use super::wrap::wrap;
 use crate::report::host::cell;
 use crate::terminal::sanitize_str;
 use crate::tui::app::App;
 use crate::tui::keys;
+use crate::tui::wrap::wrap;
 
 /// What the columns mean, for who does not know the words.
 const WORDS: &[(&str, &str)] = &[

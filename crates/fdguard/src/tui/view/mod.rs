@@ -4,16 +4,13 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 
 use super::app::App;
+use super::theme::Theme;
 
 mod column;
 mod detail;
 mod header;
 mod help;
 mod list;
-mod theme;
-mod wrap;
-
-use theme::Theme;
 
 /// Where everything goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

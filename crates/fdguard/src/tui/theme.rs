@@ -1,5 +1,6 @@
 //! Colours, in one place. Each goes with a word or a mark, so that none is needed.
 
+use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use ratatui::style::{Color, Modifier, Style};
 
@@ -19,6 +20,15 @@ impl Theme {
             Some(Severity::Critical) => self.fg(Color::Red).add_modifier(Modifier::BOLD),
             Some(Severity::Warning) => self.fg(Color::Yellow),
             Some(Severity::Info) | None => Style::new(),
+        }
+    }
+
+    pub(super) fn verdict(&self, verdict: Verdict) -> Style {
+        match verdict {
+            Verdict::Leaking => self.severity(Some(Severity::Critical)),
+            Verdict::Growing => self.severity(Some(Severity::Warning)),
+            Verdict::Bounded | Verdict::Stable => self.fg(Color::Green),
+            Verdict::Unknown => self.quiet(),
         }
     }
 

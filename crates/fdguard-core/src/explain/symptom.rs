@@ -1,0 +1,103 @@
+//! What a line of a log may stand for.
+
+use serde::{Deserialize, Serialize};
+
+use super::Pattern;
+
+/// A disguise in which a full table, or another wall, appears in logs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Symptom {
+    /// Its name, in kebab-case.
+    pub id: String,
+    /// A line with one of these is this symptom,
+    pub patterns: Vec<Pattern>,
+    /// unless it has one of these.
+    pub unless: Vec<Pattern>,
+    /// Which wall was hit.
+    pub wall: WallName,
+    /// How far the line alone can be trusted.
+    pub certainty: Certainty,
+    /// Fewer lines than this count for nothing.
+    pub at_least: u64,
+    /// What it means.
+    pub meaning: String,
+    /// What to do next.
+    pub next: String,
+}
+
+/// A wall by its name; `none` is for lines that look like one and are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WallName {
+    /// The process's limit of open files (`EMFILE`).
+    SoftLimit,
+    /// The host's limit of open files (`ENFILE`).
+    SystemFiles,
+    /// Numbers from 1024 on, for `select()`.
+    #[serde(rename = "select-1024")]
+    Select1024,
+    /// inotify instances of the user (`EMFILE`, too).
+    InotifyInstances,
+    /// inotify watches of the user (`ENOSPC`).
+    InotifyWatches,
+    /// Pseudo-terminals of the host.
+    Ptys,
+    /// Processes and threads (`EAGAIN`).
+    Tasks,
+    /// No wall of the kernel: a limit that the program sets itself, or a mistake of another kind.
+    None,
+}
+
+impl WallName {
+    /// The name as in JSON and in [`Wall`](crate::wall::Wall).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SoftLimit => "soft-limit",
+            Self::SystemFiles => "system-files",
+            Self::Select1024 => "select-1024",
+            Self::InotifyInstances => "inotify-instances",
+            Self::InotifyWatches => "inotify-watches",
+            Self::Ptys => "ptys",
+            Self::Tasks => "tasks",
+            Self::None => "none",
+        }
+    }
+
+    /// Whether it is a wall of descriptors, by count or by number.
+    #[must_use]
+    pub fn is_of_descriptors(self) -> bool {
+        matches!(self, Self::SoftLimit | Self::SystemFiles | Self::Select1024)
+    }
+
+    /// Whether a line about the other wall makes a doubtful line about this one credible. No program can
+    /// tell from a failed `open` whether the process or the host ran out.
+    pub(super) fn is_vouched_for_by(self, other: Self) -> bool {
+        let full = |wall| matches!(wall, Self::SoftLimit | Self::SystemFiles);
+        self == other || (full(self) && full(other))
+    }
+}
+
+/// How far a line alone can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// It has other causes more often: counts only beside a line that is surer.
+    Possible,
+    /// It seldom has another cause.
+    Likely,
+    /// It says so.
+    Certain,
+}
+
+impl Certainty {
+    /// The name as in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Possible => "possible",
+            Self::Likely => "likely",
+            Self::Certain => "certain",
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `fdguard explain`: which of these log lines are really descriptor exhaustion?
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+use fdguard_core::explain::{self, Explanation, Scanner, Verdict, WallName};
+use fdguard_core::playbook::{self, Playbook, Suspect};
+use fdguard_core::summary::ClassCount;
+use fdguard_core::{Class, Pid, Snapshot, Summary, Text, Tier};
+use fdguard_probe::{Options, Probe};
+
+use crate::cli::ExplainArgs;
+use crate::exit::{self, Hinted};
+use crate::report::explanation::{self, HeldBy};
+use crate::report::playbook as listing;
+use crate::{log, output};
+
+pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
+    let playbook = read_playbook(args.playbook.as_deref())?;
+    if args.list || args.class.is_some() || args.search.is_some() {
+        list(args, &playbook)?;
+        return Ok(exit::CLEAN);
+    }
+    // First of all: while a long log is read the process may end.
+    let seen = args.pid.map(look).transpose()?;
+    let near = seen
+        .as_ref()
+        .map(|(_, summary)| explain::near(&summary.walls))
+        .unwrap_or_default();
+    let explanation = read_log(args, &playbook, &near)?;
+    let held = seen.map(|seen| held_by(seen, &explanation, &playbook));
+    write(args, &explanation, held.as_ref())?;
+    Ok(exit_code(&explanation, held.as_ref()))
+}
+
+fn exit_code(explanation: &Explanation, held: Option<&HeldBy>) -> u8 {
+    if held.is_some_and(|held| held.snapshot.tier == Tier::Radar) {
+        exit::COULD_NOT_LOOK
+    } else if explanation.symptoms.is_empty() {
+        exit::CLEAN
+    } else {
+        exit::FINDINGS
+    }
+}
+
+fn write(
+    args: &ExplainArgs,
+    explanation: &Explanation,
+    held: Option<&HeldBy>,
+) -> anyhow::Result<()> {
+    let file = args.output.as_deref();
+    if args.json {
+        let log = args.log.as_deref().filter(|log| !is_stdin(log));
+        let log = log.map(|log| Text::from(log.as_os_str().as_encoded_bytes()));
+        return output::emit(file, |out| {
+            explanation::write_json(out, log.as_ref(), explanation, held)
+        });
+    }
+    let width = file.map_or_else(crate::terminal::width, |_| None);
+    output::emit_styled(file, |out| {
+        explanation::write(out, explanation, held, width)
+    })
+}
+
+fn list(args: &ExplainArgs, playbook: &Playbook) -> anyhow::Result<()> {
+    let listed = match (&args.class, &args.search) {
+        (Some(class), _) => listing::Listed::about(playbook, class),
+        (_, Some(word)) => listing::Listed::with(playbook, word),
+        _ => listing::Listed::all(playbook),
+    };
+    let file = args.output.as_deref();
+    if args.json {
+        output::emit(file, |out| listing::write_json(out, &listed))
+    } else {
+        output::emit_styled(file, |out| listing::write(out, &listed))
+    }
+}
+
+fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
+    let ours = Playbook::embedded();
+    let Some(path) = file else {
+        return Ok(ours);
+    };
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let user = Playbook::parse(&text).map_err(|error| {
+        let hint = "fdguard explain --list --json shows entries with all of their fields";
+        Hinted::usage(format!("{}: {error}", path.display()), hint)
+    })?;
+    Ok(ours.extended_by(user))
+}
+
+fn look(pid: Pid) -> anyhow::Result<(Snapshot, Summary)> {
+    let options = Options {
+        peers: false,
+        ..Options::default()
+    };
+    let snapshot = Probe::new()?.snapshot(pid, options)?;
+    let summary = Summary::of(&snapshot);
+    Ok((snapshot, summary))
+}
+
+/// What the process holds, and the advice on what is suspicious about it in the light of the log.
+fn held_by(
+    (snapshot, summary): (Snapshot, Summary),
+    explanation: &Explanation,
+    playbook: &Playbook,
+) -> HeldBy {
+    let classes = summary.classes.as_deref().unwrap_or_default();
+    let advice = suspect(explanation, classes).and_then(|class| {
+        let mut targets = summary.targets.iter().flatten();
+        let target = targets.find(|row| row.class == *class);
+        let advice = playbook.advise(&Suspect {
+            class,
+            target: target.map(|row| row.example.as_bytes()),
+            comm: snapshot.process.comm.as_bytes(),
+            exe: snapshot.process.exe.as_ref().map(Text::as_bytes),
+            beside: &playbook::beside(classes, class),
+        })?;
+        Some((class.clone(), advice.clone()))
+    });
+    HeldBy {
+        advice,
+        snapshot,
+        summary,
+    }
+}
+
+/// The largest class, unless the log speaks of a wall that another class runs against.
+fn suspect<'a>(explanation: &Explanation, classes: &'a [ClassCount]) -> Option<&'a Class> {
+    let wall = match explanation.verdict {
+        Verdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
+        _ => None,
+    };
+    let of_wall = match wall {
+        Some(WallName::InotifyInstances | WallName::InotifyWatches) => Some(Class::Inotify),
+        Some(WallName::Ptys) => Some(Class::PtyMaster),
+        _ => None,
+    };
+    let mut held = classes.iter().map(|row| &row.class);
+    let named = held.clone().find(|class| Some(*class) == of_wall.as_ref());
+    named.or_else(|| held.next())
+}
+
+fn is_stdin(log: &Path) -> bool {
+    log.as_os_str() == "-"
+}
+
+fn read_log(
+    args: &ExplainArgs,
+    playbook: &Playbook,
+    near: &[WallName],
+) -> anyhow::Result<Explanation> {
+    let mut scanner = Scanner::new(playbook)?;
+    match args.log.as_deref() {
+        Some(path) if !is_stdin(path) => {
+            let name = || path.display().to_string();
+            let file = File::open(path).with_context(name)?;
+            log::scan(&mut scanner, file, &name())?;
+        }
+        // Nobody types a log; with a process there is still something to say.
+        None if io::stdin().is_terminal() && args.pid.is_some() => {}
+        None if io::stdin().is_terminal() => {
+            let hint =
+                "fdguard explain LOG, or COMMAND | fdguard explain; --list shows the playbook";
+            return Err(Hinted::usage("no log named", hint).into());
+        }
+        _ => log::scan(&mut scanner, io::stdin().lock(), "standard input")?,
+    }
+    Ok(scanner.finish(near))
+}

@@ -1,0 +1,75 @@
+//! The running watch with its recorder.
+
+use std::path::Path;
+use std::time::Instant;
+
+use fdguard_core::diagnosis::Ended;
+use fdguard_core::recording::Entry;
+use fdguard_core::watch::Watch;
+
+use crate::exit;
+use crate::recording::Recorder;
+use crate::tui::watch::WatchSource;
+use crate::watching::{Live, Progress};
+
+/// A watch, and where it is written down.
+pub(super) struct Engine<'p> {
+    pub(super) live: Live<'p>,
+    recorder: Option<Recorder>,
+}
+
+impl<'p> Engine<'p> {
+    pub(super) fn begin(live: Live<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
+        let recorder = record
+            .map(|path| Recorder::create(path, live.watch().header()))
+            .transpose()?;
+        Ok(Self { live, recorder })
+    }
+
+    /// Waits for the next look, and gives its entries.
+    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<Entry>)> {
+        let progress = self.live.advance(deadline)?;
+        let entries = self.live.take_entries();
+        self.record(&entries);
+        Ok((progress, entries))
+    }
+
+    /// Ends the watch before its time.
+    pub(super) fn stop(&mut self, ended: Ended) -> anyhow::Result<()> {
+        self.live.stop(ended)?;
+        let entries = self.live.take_entries();
+        self.record(&entries);
+        Ok(())
+    }
+
+    /// A disk that is full must not end the watch: it is said once, and the recorder has given up.
+    fn record(&mut self, entries: &[Entry]) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        let mut written = entries.iter().try_for_each(|entry| recorder.write(entry));
+        if written.is_ok() {
+            written = recorder.flush_due(Instant::now());
+        }
+        if let Err(error) = written {
+            exit::warn(&error.context("the recording ends here"));
+        }
+    }
+
+    /// Writes the rest of the recording.
+    pub(super) fn finish(self) {
+        if let Some(Err(error)) = self.recorder.map(Recorder::finish) {
+            exit::warn(&error.context("the end of the recording"));
+        }
+    }
+}
+
+impl WatchSource for Engine<'_> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+        self.step(deadline).map(|(progress, _)| progress)
+    }
+
+    fn watch(&self) -> &Watch {
+        self.live.watch()
+    }
+}

@@ -1,0 +1,211 @@
+//! `fdguard watch`: is it leaking, which class, how fast, when does it hit which wall?
+
+mod engine;
+mod plan;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fdguard_core::diagnosis::{Diagnosis, Ended};
+use fdguard_core::finding::Finding;
+use fdguard_core::judge::Verdict;
+use fdguard_core::lint::Severity;
+use fdguard_core::recording::Entry;
+use fdguard_core::rule::Settings;
+use fdguard_core::timeline::Look;
+use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::{Pid, Text};
+use fdguard_probe::Probe;
+use serde::Serialize;
+
+use engine::Engine;
+
+use super::settings;
+use crate::cli::WatchArgs;
+use crate::exit::{self, Hinted};
+use crate::output::Stream;
+use crate::report::{diagnosis, rules, state_line};
+use crate::tui::watch::{Outcome, WatchOptions};
+use crate::watching::{Live, Progress};
+use crate::{output, recording, terminal, tui};
+
+/// How long to wait at most before looking at the clock again.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
+    if args.list_rules {
+        output::emit(args.output.as_deref(), |out| rules::write(out, args.json))?;
+        return Ok(exit::CLEAN);
+    }
+    let settings = settings::settings(&args.settings)?;
+    if let Some(path) = &args.from {
+        return replay(args, path, &settings);
+    }
+    let probe = Probe::new()?;
+    let is_shown = is_shown(args);
+    let plan = plan::plan(args, &probe, is_shown)?;
+    let mut stream = Stream::open(args.output.as_deref())?;
+    let mut engine = Engine::begin(Live::begin(&probe, plan)?, args.record.as_deref())?;
+    if is_shown {
+        show(args, &mut engine, &settings)?;
+    } else {
+        follow(args, &mut engine, &settings, &mut stream)?;
+    }
+    let code = finish(args, engine.live.watch(), &settings, stream);
+    engine.finish();
+    code
+}
+
+/// Whether a person watches.
+fn is_shown(args: &WatchArgs) -> bool {
+    let is_asked = !args.json && !args.plain && args.output.is_none();
+    is_asked && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+}
+
+fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &Settings) -> anyhow::Result<()> {
+    let name = args.select.name.clone();
+    let options = WatchOptions {
+        colour: is_coloured(),
+        settings: settings.clone(),
+        ends_after: args.length.map(|length| length.as_secs_f64()),
+        name: name.unwrap_or_else(|| "process".to_owned()),
+    };
+    let outcome = tui::watch::run(engine, &options)?;
+    if outcome == Outcome::Quit {
+        engine.stop(Ended::Interrupted)?;
+    }
+    Ok(())
+}
+
+/// Lines until the end.
+fn follow(
+    args: &WatchArgs,
+    engine: &mut Engine<'_>,
+    settings: &Settings,
+    stream: &mut Stream,
+) -> anyhow::Result<()> {
+    loop {
+        let (progress, entries) = engine.step(Instant::now() + PATIENCE)?;
+        for entry in &entries {
+            tell(args, engine.live.watch(), entry, settings, stream)?;
+        }
+        if progress == Progress::Ended {
+            return Ok(());
+        }
+    }
+}
+
+fn replay(args: &WatchArgs, path: &Path, settings: &Settings) -> anyhow::Result<u8> {
+    let mut stream = Stream::open(args.output.as_deref())?;
+    let mut replay = recording::Replay::open(path)?;
+    if args.samples {
+        let mut watch = Watch::new(replay.header().clone());
+        for entry in &mut replay {
+            watch.take(&entry);
+            tell(args, &watch, &entry, settings, &mut stream)?;
+        }
+        replay = recording::Replay::open(path)?;
+    }
+    let (watch, _) = recording::play(replay);
+    finish(args, &watch, settings, stream)
+}
+
+/// A line for each look, where lines were asked for.
+fn tell(
+    args: &WatchArgs,
+    watch: &Watch,
+    entry: &Entry,
+    settings: &Settings,
+    stream: &mut Stream,
+) -> anyhow::Result<()> {
+    let Entry::Look { id, look } = entry else {
+        return Ok(());
+    };
+    let Some(subject) = watch.subjects().find(|subject| subject.id == *id) else {
+        return Ok(());
+    };
+    if args.json {
+        if args.samples {
+            serde_json::to_writer(&mut *stream, &Sample::of(subject, look))?;
+            stream.write_all(b"\n")?;
+            stream.flush()?;
+        }
+        return Ok(());
+    }
+    let line = state_line::line(args.format, subject, &subject.opinion(settings));
+    writeln!(stream, "{line}")?;
+    Ok(stream.flush()?)
+}
+
+/// The verdict, and the exit code that goes with it.
+fn finish(
+    args: &WatchArgs,
+    watch: &Watch,
+    settings: &Settings,
+    mut stream: Stream,
+) -> anyhow::Result<u8> {
+    let Some(found) = watch.diagnosis(settings) else {
+        return Err(Hinted::look("no process was seen", "fdguard top lists them").into());
+    };
+    if args.json {
+        serde_json::to_writer(&mut stream, &found)?;
+        stream.write_all(b"\n")?;
+    } else {
+        let mut styled = Vec::new();
+        diagnosis::write(&mut styled, &found, terminal::width())?;
+        if args.output.is_none() && is_coloured() {
+            stream.write_all(&styled)?;
+        } else {
+            stream.write_all(&anstream::adapter::strip_bytes(&styled).into_vec())?;
+        }
+    }
+    stream.finish()?;
+    Ok(exit_code(&found))
+}
+
+fn is_coloured() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}
+
+/// Who saw only a count and found nothing has not looked.
+fn exit_code(found: &Diagnosis) -> u8 {
+    let counts = |finding: &Finding| finding.severity >= Severity::Warning;
+    let is_blind = found.coverage.live_fds.is_none();
+    if found.findings.iter().any(counts) {
+        exit::FINDINGS
+    } else if is_blind || found.verdict == Verdict::Unknown {
+        exit::COULD_NOT_LOOK
+    } else {
+        exit::CLEAN
+    }
+}
+
+/// One look as a line of JSON.
+#[derive(Debug, Serialize)]
+struct Sample<'a> {
+    schema: &'static str,
+    at: f64,
+    pid: Pid,
+    comm: &'a Text,
+    count: Option<u64>,
+    highest: Option<u64>,
+    opened: Option<usize>,
+    closed: Option<usize>,
+}
+
+impl<'a> Sample<'a> {
+    fn of(subject: &'a Subject, look: &Look) -> Self {
+        let table = look.table.as_ref();
+        Self {
+            schema: "fdguard.sample/1",
+            at: look.at,
+            pid: subject.process.pid,
+            comm: &subject.process.comm,
+            count: look.count,
+            highest: subject.timeline.highest().map(u64::from),
+            opened: table.map(|table| table.opened.len()),
+            closed: table.map(|table| table.closed.len()),
+        }
+    }
+}

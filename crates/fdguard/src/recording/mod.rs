@@ -1,0 +1,67 @@
+//! Recordings on disk: a watch written down as it happens, and read back to be judged again.
+//!
+//! The lines are values of [`fdguard_core::recording`]; here is how they get into a file, compressed or
+//! not, and how much of a file that was cut short can still be had.
+
+mod frames;
+mod read;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use fdguard_core::Gap;
+use fdguard_core::diagnosis::Ended;
+use fdguard_core::recording::Entry;
+use fdguard_core::watch::Watch;
+
+pub use read::Replay;
+pub use write::Recorder;
+
+/// Reads a whole recording into a watch; beside it, where and why it was cut short, if it was.
+///
+/// A recording that does not say how it ended gets its end here, at the time of its last entry.
+///
+/// # Errors
+///
+/// When it is no recording that this version reads; never for one that stops in the middle.
+pub fn replay(path: &Path) -> anyhow::Result<(Watch, Option<String>)> {
+    Ok(play(Replay::open(path)?))
+}
+
+/// The same from a recording that is open already.
+#[must_use]
+pub fn play(mut replay: Replay) -> (Watch, Option<String>) {
+    let mut watch = Watch::new(replay.header().clone());
+    for entry in &mut replay {
+        watch.take(&entry);
+    }
+    let cut = replay.cut();
+    if let Some(why) = &cut {
+        watch.take(&Entry::Gap(Gap::new(
+            "the end of the recording",
+            why.clone(),
+            "none: what was not written or is damaged cannot be read",
+        )));
+    }
+    if watch.ended().is_none() {
+        let ended = match cut {
+            Some(_) => Ended::RecordingCut,
+            None => Ended::RecordingEnded,
+        };
+        watch.take(&Entry::End {
+            ended,
+            ended_at: watch.wall_time(),
+        });
+    }
+    (watch, cut)
+}
+
+/// Reads a recording from any bytes, and says how many entries it had: for the fuzzer.
+#[doc(hidden)]
+pub fn replay_bytes(bytes: Vec<u8>) -> anyhow::Result<(Watch, Option<String>)> {
+    let source = Box::new(std::io::Cursor::new(bytes));
+    Ok(play(Replay::from_source("bytes", source)?))
+}

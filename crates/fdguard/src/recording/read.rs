@@ -1,0 +1,313 @@
+//! Reading a recording, whole or cut short.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use anyhow::Context as _;
+use fdguard_core::Gap;
+use fdguard_core::recording::{Entry, Header, RECORDING_SCHEMA};
+use serde::Deserialize;
+
+use super::frames::{Frames, is_zstd};
+use crate::exit::Hinted;
+
+/// No line of ours comes near; a file without line ends must not fill the memory.
+const LONGEST: u64 = 64 << 20;
+
+/// More kinds than this are not named, only counted.
+const MOST_KINDS: usize = 4;
+
+const HOW: &str = "a recording is made by fdguard watch";
+
+/// The entries of a recording, as an iterator. Whatever stops it in the middle is no error: what came
+/// before is given, and [`Replay::cut`] tells the rest.
+pub struct Replay {
+    source: Box<dyn BufRead>,
+    header: Header,
+    /// Lines read so far.
+    line: u64,
+    cut: Option<String>,
+    done: bool,
+    /// Entries of kinds that this version does not know.
+    skipped: BTreeMap<String, u64>,
+    /// The time of the latest entry of each process.
+    latest: HashMap<u32, f64>,
+    /// Entries whose time was earlier than that of the one before.
+    backwards: u64,
+    /// What is still to be given after the last line.
+    gaps: Vec<Gap>,
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay")
+            .field("header", &self.header)
+            .field("line", &self.line)
+            .field("cut", &self.cut)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Replay {
+    /// Opens a recording; `-` is standard input. Whether it is compressed is told by its first bytes.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display().to_string();
+        if path == Path::new("-") {
+            return Self::from_source("standard input", Box::new(io::stdin()));
+        }
+        let file = File::open(path).with_context(|| name.clone())?;
+        Self::from_source(&name, Box::new(file))
+    }
+
+    pub(super) fn from_source(name: &str, mut source: Box<dyn Read>) -> anyhow::Result<Self> {
+        let mut head = Vec::new();
+        (&mut source)
+            .take(4)
+            .read_to_end(&mut head)
+            .with_context(|| name.to_owned())?;
+        let compressed = is_zstd(&head);
+        let whole = BufReader::new(io::Cursor::new(head).chain(source));
+        let mut source: Box<dyn BufRead> = if compressed {
+            Box::new(BufReader::new(Frames::new(whole)))
+        } else {
+            Box::new(whole)
+        };
+        let header = header(name, &mut source)?;
+        Ok(Self {
+            source,
+            header,
+            line: 1,
+            cut: None,
+            done: false,
+            skipped: BTreeMap::new(),
+            latest: HashMap::new(),
+            backwards: 0,
+            gaps: Vec::new(),
+        })
+    }
+
+    /// Its first line.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Where and why it stops in the middle; absent while nothing is wrong, so to be asked at the end.
+    #[must_use]
+    pub fn cut(&self) -> Option<String> {
+        self.cut.clone()
+    }
+
+    /// The next entry of a line that is one; none at the end or where it is cut.
+    fn next_line(&mut self) -> Option<Entry> {
+        loop {
+            let line = match read_line(&mut self.source) {
+                Ok(line) => line,
+                Err(error) => return self.stop(&format!("after line {}: {error}", self.line)),
+            };
+            self.line += 1;
+            let at = self.line;
+            let (bytes, is_whole) = match &line {
+                Line::Whole(bytes) if bytes.trim_ascii().is_empty() => continue,
+                Line::Whole(bytes) => (bytes, true),
+                Line::Open(bytes) => (bytes, false),
+                Line::TooLong => return self.stop(&format!("line {at} is longer than 64 MiB")),
+                Line::End => return None,
+            };
+            if let Ok(entry) = serde_json::from_slice::<Entry>(bytes) {
+                return Some(self.in_order(entry));
+            }
+            match serde_json::from_slice::<serde_json::Value>(bytes) {
+                Ok(value) if value.get("schema").is_some() => {
+                    return self.stop(&format!("another recording begins at line {at}"));
+                }
+                Ok(value) => self.skip(&value),
+                Err(_) if !is_whole => {
+                    return self.stop(&format!("it stops in the middle of line {at}"));
+                }
+                Err(error) => return self.stop(&format!("line {at} is damaged: {error}")),
+            }
+        }
+    }
+
+    fn stop(&mut self, why: &str) -> Option<Entry> {
+        self.cut = Some(why.to_owned());
+        None
+    }
+
+    fn skip(&mut self, value: &serde_json::Value) {
+        let first = value.as_object().and_then(|object| object.keys().next());
+        let kind: String = first
+            .map_or("unnamed", String::as_str)
+            .chars()
+            .take(40)
+            .collect();
+        let is_known = self.skipped.contains_key(&kind) || self.skipped.len() < MOST_KINDS;
+        let kind = if is_known { kind } else { "others".to_owned() };
+        *self.skipped.entry(kind).or_default() += 1;
+    }
+
+    /// Time does not go backwards: such an entry is kept, at the time of the one before.
+    fn in_order(&mut self, mut entry: Entry) -> Entry {
+        let (id, at) = match &mut entry {
+            Entry::Process(appearance) => (appearance.id, &mut appearance.at),
+            Entry::Look { id, look } => (*id, &mut look.at),
+            Entry::Gone { id, at } => (*id, at),
+            Entry::Gap(_) | Entry::End { .. } => return entry,
+        };
+        let latest = self.latest.entry(id).or_insert(*at);
+        if *at < *latest {
+            *at = *latest;
+            self.backwards += 1;
+        }
+        *latest = *at;
+        entry
+    }
+
+    /// What went wrong without ending it.
+    fn troubles(&self) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        let skipped: u64 = self.skipped.values().sum();
+        if skipped > 0 {
+            let kinds: Vec<&str> = self.skipped.keys().map(String::as_str).collect();
+            gaps.push(Gap::new(
+                format!(
+                    "{} of the recording ({})",
+                    counted(skipped),
+                    kinds.join(", ")
+                ),
+                "this version of fdguard does not know what they mean",
+                format!("read it with fdguard {} or later", self.header.version),
+            ));
+        }
+        if self.backwards > 0 {
+            gaps.push(Gap::new(
+                format!("the time of {} of the recording", counted(self.backwards)),
+                "the recording's clock went backwards",
+                "none: each was taken to be as late as the one before it",
+            ));
+        }
+        gaps
+    }
+}
+
+fn counted(entries: u64) -> String {
+    let noun = if entries == 1 { "entry" } else { "entries" };
+    format!("{entries} {noun}")
+}
+
+impl Iterator for Replay {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        if !self.done {
+            if let Some(entry) = self.next_line() {
+                return Some(entry);
+            }
+            self.done = true;
+            self.gaps = self.troubles();
+        }
+        (!self.gaps.is_empty()).then(|| Entry::Gap(self.gaps.remove(0)))
+    }
+}
+
+enum Line {
+    /// With its end.
+    Whole(Vec<u8>),
+    /// The last one, without.
+    Open(Vec<u8>),
+    TooLong,
+    End,
+}
+
+fn read_line(source: &mut dyn BufRead) -> io::Result<Line> {
+    let mut line = Vec::new();
+    source.take(LONGEST + 1).read_until(b'\n', &mut line)?;
+    Ok(match line.last() {
+        None => Line::End,
+        Some(b'\n') => {
+            line.pop();
+            Line::Whole(line)
+        }
+        Some(_) if line.len() as u64 > LONGEST => Line::TooLong,
+        Some(_) => Line::Open(line),
+    })
+}
+
+#[derive(Deserialize)]
+struct Schema {
+    schema: String,
+}
+
+/// The first line, or one line of why this is none.
+fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<Header> {
+    let refused =
+        |what: String, hint: &str| Err(Hinted::look(format!("{name} {what}"), hint).into());
+    let line = match read_line(source).with_context(|| name.to_owned())? {
+        Line::End => return refused("is empty".to_owned(), HOW),
+        Line::Whole(line) | Line::Open(line) => line,
+        Line::TooLong => {
+            let what = "is no recording: its first line is longer than 64 MiB";
+            return refused(what.to_owned(), HOW);
+        }
+    };
+    let Ok(Schema { schema }) = serde_json::from_slice(&line) else {
+        let begun = format!("{{\"schema\":\"{RECORDING_SCHEMA}\"");
+        let what = if line.starts_with(begun.as_bytes()) {
+            "stops in the middle of its first line"
+        } else {
+            "is no recording: its first line is not that of one"
+        };
+        return refused(what.to_owned(), HOW);
+    };
+    if schema != RECORDING_SCHEMA {
+        let (what, hint) = other(&schema);
+        return refused(what, hint);
+    }
+    match serde_json::from_slice(&line) {
+        Ok(header) => Ok(header),
+        Err(error) => refused(format!("is a damaged recording: line 1: {error}"), HOW),
+    }
+}
+
+/// A document of another kind or version, and who reads it.
+fn other(schema: &str) -> (String, &'static str) {
+    let version = |schema: &str| {
+        schema
+            .strip_prefix("fdguard.recording/")?
+            .parse::<u64>()
+            .ok()
+    };
+    let shown: String = schema.chars().take(60).collect();
+    match (version(schema), version(RECORDING_SCHEMA)) {
+        (Some(theirs), Some(ours)) => {
+            let age = if theirs > ours {
+                "a later"
+            } else {
+                "an earlier"
+            };
+            let what = format!(
+                "is a recording of {age} fdguard ({shown}); this one reads {RECORDING_SCHEMA}"
+            );
+            (
+                what,
+                "read it with the version of fdguard that made it, or a later one",
+            )
+        }
+        _ => {
+            let hint = match shown.as_str() {
+                "fdguard.snapshot/1" | "fdguard.snapshots/1" => {
+                    "fdguard snap --from FILE shows a snapshot"
+                }
+                "fdguard.diagnosis/1" => {
+                    "a diagnosis is a result already; a recording is what it was made from"
+                }
+                _ => HOW,
+            };
+            (format!("is no recording: its schema is {shown:?}"), hint)
+        }
+    }
+}

@@ -1,0 +1,385 @@
+mod any;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fdguard_core::diagnosis::Ended;
+use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::select_use::SelectUse;
+use fdguard_core::snapshot::Process;
+use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::{Class, Gap, TcpState, Text, Tier};
+use jiff::Timestamp;
+
+use super::{Recorder, Replay, replay, replay_bytes};
+use crate::exit::{COULD_NOT_LOOK, Hinted};
+
+fn header() -> Header {
+    Header::new(Timestamp::UNIX_EPOCH, 0.5)
+}
+
+fn process(id: u32, at: f64) -> Entry {
+    Entry::Process(Box::new(Appearance {
+        id,
+        at,
+        process: Process {
+            pid: 4000 + id,
+            comm: Text::from(&b"odd\xff"[..]),
+            ..Process::default()
+        },
+        tier: Tier::Full,
+        select: Some(SelectUse::Absent),
+        successor_of: None,
+    }))
+}
+
+fn look(id: u32, at: f64) -> Entry {
+    let sighting = |fd| Sighting {
+        fd,
+        class: Class::Tcp(TcpState::CloseWait),
+        target: Text::from(&b"/srv/\xfe\xff"[..]),
+        group: None,
+    };
+    Entry::Look {
+        id,
+        look: Box::new(Look {
+            at,
+            count: Some(7),
+            table: Some(Change {
+                opened: vec![sighting(3), sighting(4)],
+                ..Change::default()
+            }),
+            ..Look::default()
+        }),
+    }
+}
+
+fn small() -> Vec<Entry> {
+    vec![
+        process(1, 0.0),
+        look(1, 0.0),
+        Entry::Gap(Gap::new("a", "b", "c")),
+        look(1, 0.5),
+        Entry::Gone { id: 1, at: 0.75 },
+        Entry::End {
+            ended: Ended::ProcessEnded,
+            ended_at: Timestamp::UNIX_EPOCH,
+        },
+    ]
+}
+
+/// A file in a folder that goes away with the test.
+fn place(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    (folder, path)
+}
+
+/// Writes a flush after every second entry, so that a compressed one has several frames.
+fn record(path: &Path, entries: &[Entry]) {
+    let mut recorder = Recorder::create(path, &header()).unwrap();
+    let mut now = Instant::now();
+    for pair in entries.chunks(2) {
+        for entry in pair {
+            recorder.write(entry).unwrap();
+        }
+        now += Duration::from_secs(2);
+        recorder.flush_due(now).unwrap();
+    }
+    recorder.finish().unwrap();
+}
+
+fn recorded(name: &str, entries: &[Entry]) -> Vec<u8> {
+    let (_folder, path) = place(name);
+    record(&path, entries);
+    std::fs::read(&path).unwrap()
+}
+
+fn opened(bytes: &[u8]) -> anyhow::Result<Replay> {
+    Replay::from_source("it", Box::new(std::io::Cursor::new(bytes.to_vec())))
+}
+
+/// The entries, and where it was cut.
+fn read(bytes: &[u8]) -> (Vec<Entry>, Option<String>) {
+    let mut replay = opened(bytes).unwrap();
+    let entries = (&mut replay).collect();
+    (entries, replay.cut())
+}
+
+fn lines(lines: &[&str]) -> Vec<u8> {
+    let first = serde_json::to_string(&header()).unwrap();
+    let mut text = first + "\n";
+    for line in lines {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.into_bytes()
+}
+
+fn refusal(bytes: &[u8]) -> Hinted {
+    let error = opened(bytes).unwrap_err();
+    error.downcast::<Hinted>().expect("an error with a hint")
+}
+
+#[test]
+fn what_was_written_comes_back_plain_and_compressed() {
+    for name in ["a.jsonl", "a.jsonl.zst"] {
+        let (_folder, path) = place(name);
+        record(&path, &small());
+        let mut replay = Replay::open(&path).unwrap();
+        assert_eq!(replay.header(), &header());
+        let entries: Vec<Entry> = (&mut replay).collect();
+        assert_eq!((entries, replay.cut()), (small(), None), "{name}");
+    }
+}
+
+#[test]
+fn compression_is_told_by_the_bytes_and_not_by_the_name() {
+    let bytes = recorded("a.zst", &small());
+    assert_eq!(bytes[..4], [0x28, 0xb5, 0x2f, 0xfd]);
+    let (_folder, path) = place("renamed.jsonl");
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(Replay::open(&path).unwrap().count(), small().len());
+}
+
+#[test]
+fn a_cut_at_any_byte_leaves_all_that_was_whole() {
+    for name in ["a.jsonl", "a.zst"] {
+        let (bytes, all) = (recorded(name, &small()), small());
+        let mut longest = 0;
+        for length in 0..bytes.len() {
+            let Ok(mut replay) = opened(&bytes[..length]) else {
+                assert_eq!(longest, 0, "{name}: refused at {length}, read before");
+                continue;
+            };
+            let entries: Vec<Entry> = (&mut replay).collect();
+            assert_eq!(entries, all[..entries.len()], "{name} at {length}");
+            assert!(entries.len() >= longest, "{name} at {length}");
+            longest = entries.len();
+            let (watch, _) = replay_bytes(bytes[..length].to_vec()).unwrap();
+            assert!(watch.ended().is_some());
+        }
+        // A frame holds two entries, and half of one holds none.
+        assert!(longest + 2 >= all.len(), "{name}: {longest}");
+    }
+}
+
+#[test]
+fn a_cut_says_where() {
+    let whole = recorded("a.jsonl", &small());
+    let (entries, cut) = read(&whole[..whole.len() - 9]);
+    assert_eq!(entries.len(), small().len() - 1);
+    assert_eq!(cut.unwrap(), "it stops in the middle of line 7");
+    let compressed = recorded("a.zst", &small());
+    let (entries, cut) = read(&compressed[..compressed.len() - 9]);
+    assert_eq!(entries.len(), 4);
+    let cut = cut.unwrap();
+    let said = "after line 5: the compressed data stops or is damaged";
+    assert!(cut.starts_with(said), "{cut}");
+}
+
+#[test]
+fn a_missing_line_end_alone_is_no_cut() {
+    let whole = recorded("a.jsonl", &small());
+    assert_eq!(read(&whole[..whole.len() - 1]), (small(), None));
+}
+
+#[test]
+fn the_end_is_added_where_it_is_missing() {
+    let mut entries = small();
+    entries.pop();
+    let whole = recorded("a.jsonl", &entries);
+    let (watch, cut) = replay_bytes(whole.clone()).unwrap();
+    assert_eq!((watch.ended(), cut), (Some(Ended::RecordingEnded), None));
+    let (watch, cut) = replay_bytes(whole[..whole.len() - 4].to_vec()).unwrap();
+    assert_eq!(watch.ended(), Some(Ended::RecordingCut));
+    assert_eq!(watch.gaps()[1].why, cut.unwrap());
+    let (_folder, path) = place("a.zst");
+    record(&path, &small());
+    let (watch, _) = replay(&path).unwrap();
+    assert_eq!(watch.ended(), Some(Ended::ProcessEnded));
+}
+
+#[test]
+fn kinds_of_a_later_version_are_skipped_and_counted() {
+    let known = serde_json::to_string(&look(1, 1.0)).unwrap();
+    let bytes = lines(&[
+        r#"{"mood":{"id":1}}"#,
+        &known,
+        "",
+        r#"{"mood":2}"#,
+        r#"{"end":{"ended":"bored","ended_at":"1970-01-01T00:00:00Z"}}"#,
+    ]);
+    let (entries, cut) = read(&bytes);
+    assert_eq!((entries.len(), cut), (2, None));
+    let Entry::Gap(gap) = &entries[1] else {
+        panic!("{entries:?}");
+    };
+    assert_eq!(gap.what, "3 entries of the recording (end, mood)");
+    assert!(gap.remedy.contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_clock_that_went_backwards_is_held_and_told() {
+    let entries = [look(1, 5.0), look(2, 1.0), look(1, 3.0), look(1, 6.0)];
+    let (read, cut) = read(&recorded("a.jsonl", &entries));
+    assert_eq!(cut, None);
+    assert_eq!(
+        read[..4],
+        [look(1, 5.0), look(2, 1.0), look(1, 5.0), look(1, 6.0)]
+    );
+    let Entry::Gap(gap) = &read[4] else {
+        panic!("{read:?}");
+    };
+    assert_eq!(gap.what, "the time of 1 entry of the recording");
+    assert_eq!(gap.why, "the recording's clock went backwards");
+}
+
+#[test]
+fn damage_in_the_middle_ends_it_and_keeps_what_was_before() {
+    let known = serde_json::to_string(&look(1, 1.0)).unwrap();
+    let (entries, cut) = read(&lines(&[&known, "\0\0\0", &known]));
+    assert_eq!(entries, [look(1, 1.0)]);
+    assert!(cut.unwrap().starts_with("line 3 is damaged: "));
+    let again = serde_json::to_string(&header()).unwrap();
+    let (entries, cut) = read(&lines(&[&known, &again, &known]));
+    assert_eq!(entries.len(), 1);
+    assert_eq!(cut.unwrap(), "another recording begins at line 3");
+}
+
+#[test]
+fn what_is_no_recording_is_refused_in_one_line_with_a_hint() {
+    let snapshot = br#"{"schema":"fdguard.snapshot/1","taken_at":"1970-01-01T00:00:00Z"}"#;
+    let later = br#"{"schema":"fdguard.recording/2","shape":"new"}"#;
+    let cases: [(&[u8], &str); 7] = [
+        (b"", "it is empty"),
+        (
+            later,
+            "it is a recording of a later fdguard (fdguard.recording/2); this one reads fdguard.recording/1",
+        ),
+        (
+            snapshot,
+            "it is no recording: its schema is \"fdguard.snapshot/1\"",
+        ),
+        (
+            br#"{"schema":"fdguard.diagnosis/1"}"#,
+            "it is no recording: its schema is \"fdguard.diagnosis/1\"",
+        ),
+        (
+            b"\x7fELF\x00\n\xff",
+            "it is no recording: its first line is not that of one",
+        ),
+        (
+            br#"{"schema":"fdguard.recording/1","ver"#,
+            "it stops in the middle of its first line",
+        ),
+        (
+            b"{",
+            "it is no recording: its first line is not that of one",
+        ),
+    ];
+    for (bytes, said) in cases {
+        let error = refusal(bytes);
+        assert_eq!(error.message, said);
+        assert_eq!(error.code, COULD_NOT_LOOK);
+        assert!(!error.hint.is_empty() && !error.message.contains('\n'));
+    }
+    let damaged = refusal(br#"{"schema":"fdguard.recording/1"}"#).message;
+    assert!(
+        damaged.starts_with("it is a damaged recording: line 1: "),
+        "{damaged}"
+    );
+    assert!(opened(&[0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3]).is_err());
+    assert!(Replay::open(Path::new("/nonexistent/recording")).is_err());
+}
+
+#[test]
+fn a_line_without_an_end_does_not_fill_the_memory() {
+    use std::io::Read as _;
+    let first = lines(&[]);
+    let endless = std::io::Cursor::new(first).chain(std::io::repeat(b'x').take(70 << 20));
+    let mut replay = Replay::from_source("it", Box::new(endless)).unwrap();
+    assert_eq!(replay.next(), None);
+    assert_eq!(replay.cut().unwrap(), "line 2 is longer than 64 MiB");
+}
+
+#[test]
+fn a_second_or_64_entries_are_flushed() {
+    for name in ["a.jsonl", "a.zst"] {
+        let (_folder, path) = place(name);
+        let mut recorder = Recorder::create(&path, &header()).unwrap();
+        let on_disk = || Replay::open(&path).unwrap().count();
+        let start = Instant::now();
+        recorder.flush_due(start).unwrap();
+        recorder.write(&look(1, 0.0)).unwrap();
+        recorder
+            .flush_due(start + Duration::from_millis(900))
+            .unwrap();
+        assert_eq!(on_disk(), 0);
+        recorder.flush_due(start + Duration::from_secs(1)).unwrap();
+        assert_eq!(on_disk(), 1);
+        for _ in 0..64 {
+            recorder.write(&look(1, 0.0)).unwrap();
+        }
+        assert_eq!(on_disk(), 65);
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_once() {
+    if !Path::new("/dev/full").exists() {
+        return testkit::skip("no /dev/full");
+    }
+    let error = Recorder::create(Path::new("/dev/full"), &header()).unwrap_err();
+    assert!(format!("{error:#}").starts_with("/dev/full: No space left"));
+    let (_folder, path) = place("a.jsonl");
+    let mut recorder = Recorder::create(&path, &header()).unwrap();
+    recorder.out = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    recorder.write(&look(1, 0.0)).unwrap();
+    let now = Instant::now();
+    recorder.flush_due(now).unwrap();
+    let later = now + Duration::from_secs(1);
+    assert!(recorder.flush_due(later).is_err());
+    recorder.write(&look(1, 0.5)).unwrap();
+    recorder.flush_due(later + Duration::from_secs(1)).unwrap();
+    recorder.finish().unwrap();
+}
+
+#[test]
+fn a_pipe_can_be_written_to_and_read_from() {
+    let (_folder, path) = place("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return testkit::skip("no mkfifo");
+    }
+    let writer = {
+        let path = path.clone();
+        std::thread::spawn(move || record(&path, &small()))
+    };
+    let (watch, cut) = replay(&path).unwrap();
+    writer.join().unwrap();
+    assert_eq!((watch.ended(), cut), (Some(Ended::ProcessEnded), None));
+}
+
+#[test]
+fn the_zstd_program_reads_ours_and_we_read_its() {
+    let (_folder, path) = place("a.zst");
+    record(&path, &small());
+    let zstd = |arguments: &[&str]| {
+        std::process::Command::new("zstd")
+            .args(arguments)
+            .arg(&path)
+            .output()
+    };
+    let Ok(plain) = zstd(&["-dcq"]) else {
+        return testkit::skip("no zstd program");
+    };
+    assert!(plain.status.success(), "{plain:?}");
+    assert_eq!(read(&plain.stdout), (small(), None));
+    std::fs::write(&path, &plain.stdout).unwrap();
+    let again = zstd(&["-19", "-cq"]).unwrap();
+    assert_eq!(read(&again.stdout), (small(), None));
+}

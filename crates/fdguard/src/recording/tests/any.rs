@@ -1,0 +1,148 @@
+//! Recordings of anything.
+
+use fdguard_core::diagnosis::Ended;
+use fdguard_core::recording::{Appearance, Entry};
+use fdguard_core::select_use::SelectUse;
+use fdguard_core::snapshot::{Ceilings, Limits, Process};
+use fdguard_core::timeline::{Change, Family, Look, Sighting};
+use fdguard_core::{Class, Gap, TcpState, Text, Tier};
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::super::replay_bytes;
+use super::{lines, read, recorded, small};
+
+fn text() -> impl Strategy<Value = Text> {
+    prop_oneof![
+        any::<Vec<u8>>().prop_map(Text::from),
+        "[ -~]{0,20}".prop_map(Text::from),
+    ]
+}
+
+fn class() -> impl Strategy<Value = Class> {
+    prop_oneof![
+        Just(Class::Regular),
+        Just(Class::Pipe),
+        Just(Class::Tcp(TcpState::Established)),
+        "[a-z]{1,8}".prop_map(|name| Class::Other(name.into())),
+    ]
+}
+
+fn sightings() -> impl Strategy<Value = Vec<Sighting>> {
+    let one = (any::<u32>(), class(), text(), proptest::option::of(text()));
+    let one = one.prop_map(|(fd, class, target, group)| Sighting {
+        fd,
+        class,
+        target,
+        group,
+    });
+    proptest::collection::vec(one, 0..6)
+}
+
+fn any_look() -> impl Strategy<Value = Look> {
+    let change = (sightings(), any::<Vec<u32>>(), sightings());
+    let change = change.prop_map(|(opened, closed, changed)| Change {
+        opened,
+        closed,
+        changed,
+    });
+    let limits = (any::<Option<u64>>(), any::<Option<u64>>());
+    let limits = limits.prop_map(|(soft, hard)| Limits { soft, hard });
+    let family = (any::<u64>(), any::<u64>());
+    let family = family.prop_map(|(children, zombies)| Family { children, zombies });
+    (
+        0.0..1e9_f64,
+        any::<Option<u64>>(),
+        proptest::option::of(change),
+        proptest::option::of(limits),
+        proptest::option::of(Just(Ceilings::default())),
+        proptest::option::of(family),
+    )
+        .prop_map(|(at, count, table, limits, host, family)| Look {
+            at,
+            count,
+            table,
+            limits,
+            host,
+            family,
+        })
+}
+
+/// Each of a process of its own, since time must not go backwards within one.
+fn any_entry() -> impl Strategy<Value = Entry> {
+    let select = prop_oneof![
+        Just(None),
+        Just(Some(SelectUse::Absent)),
+        text().prop_map(|object| Some(SelectUse::Imports {
+            objects: vec![object]
+        })),
+    ];
+    let appearance = (text(), text(), select, any::<Option<u32>>(), 0.0..1e6_f64);
+    let appearance = appearance.prop_map(|(comm, exe, select, successor_of, at)| {
+        let process = Process {
+            comm,
+            exe: Some(exe),
+            ..Process::default()
+        };
+        Entry::Process(Box::new(Appearance {
+            id: 0,
+            at,
+            process,
+            tier: Tier::Radar,
+            select,
+            successor_of,
+        }))
+    });
+    prop_oneof![
+        appearance,
+        any_look().prop_map(|look| Entry::Look {
+            id: 0,
+            look: Box::new(look)
+        }),
+        (0.0..1e9_f64).prop_map(|at| Entry::Gone { id: 0, at }),
+        any::<(String, String, String)>().prop_map(|(a, b, c)| Entry::Gap(Gap::new(a, b, c))),
+        Just(Entry::End {
+            ended: Ended::Interrupted,
+            ended_at: Timestamp::UNIX_EPOCH
+        }),
+    ]
+}
+
+fn numbered(mut entries: Vec<Entry>) -> Vec<Entry> {
+    for (number, entry) in (0..).zip(&mut entries) {
+        match entry {
+            Entry::Process(appearance) => appearance.id = number,
+            Entry::Look { id, .. } | Entry::Gone { id, .. } => *id = number,
+            Entry::Gap(_) | Entry::End { .. } => {}
+        }
+    }
+    entries
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_entries_come_back_as_they_were(
+        entries in proptest::collection::vec(any_entry(), 0..12).prop_map(numbered),
+        compressed: bool,
+    ) {
+        let name = if compressed { "a.zst" } else { "a.jsonl" };
+        prop_assert_eq!(read(&recorded(name, &entries)), (entries, None));
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes: Vec<u8>, with_header: bool, flip in any::<prop::sample::Index>()) {
+        let mut input = if with_header { lines(&[]) } else { Vec::new() };
+        input.extend(bytes);
+        if let Ok((watch, _)) = replay_bytes(input) {
+            prop_assert!(watch.ended().is_some());
+        }
+        let mut damaged = recorded("a.zst", &small());
+        let at = flip.index(damaged.len());
+        damaged[at] ^= 0x55;
+        if let Ok((watch, _)) = replay_bytes(damaged) {
+            prop_assert!(watch.ended().is_some());
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Writing a recording while the watch goes on.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use fdguard_core::recording::{Entry, Header};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use serde::Serialize;
+
+/// What a crash may cost at most: a leak is told by what happened before the last second.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// A host of many processes has this many in far less than a second. It bounds what waits in memory also
+/// where nobody asks [`Recorder::flush_due`].
+const FLUSH_ENTRIES: usize = 64;
+
+/// A recording that is being written: JSON Lines, or the same in zstd when its name ends in `.zst`.
+///
+/// What waits is written when a second has passed ([`Recorder::flush_due`]) or 64 entries wait,
+/// whichever is first. So a process that is killed loses a second. The flush by time also waits until
+/// the disk has it, at most once a second, so a loss of power costs little more. In a compressed
+/// recording each flush is a zstd frame of its own, hence readable without what would have followed.
+///
+/// # Errors
+///
+/// A full disk, or a reader that went away, is told once, by the call that met it. The recorder is given
+/// up with that: later calls do nothing and are no error, so the caller may say it and watch on. What
+/// was written before can be replayed.
+#[derive(Debug)]
+pub struct Recorder {
+    pub(super) out: File,
+    path: PathBuf,
+    compressed: bool,
+    /// Whether the disk can be waited for: a pipe or a terminal has none.
+    durable: bool,
+    waiting: Vec<u8>,
+    entries: usize,
+    flushed_at: Option<Instant>,
+    given_up: bool,
+}
+
+impl Recorder {
+    /// Begins a recording. Its first line is written at once: whoever may not write here should know
+    /// before the watch begins.
+    pub fn create(path: &Path, header: &Header) -> anyhow::Result<Self> {
+        let out = open(path).with_context(|| path.display().to_string())?;
+        let durable = out.metadata().is_ok_and(|meta| meta.is_file());
+        let mut recorder = Self {
+            out,
+            path: path.to_owned(),
+            compressed: path.extension().is_some_and(|extension| extension == "zst"),
+            durable,
+            waiting: Vec::new(),
+            entries: 0,
+            flushed_at: None,
+            given_up: false,
+        };
+        recorder.line(header)?;
+        recorder.flush()?;
+        Ok(recorder)
+    }
+
+    /// Writes one entry down, some time within the next second.
+    pub fn write(&mut self, entry: &Entry) -> anyhow::Result<()> {
+        if self.given_up {
+            return Ok(());
+        }
+        self.line(entry)?;
+        self.entries += 1;
+        if self.entries >= FLUSH_ENTRIES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Flushes when a second has passed since the last time. To be called at every tick.
+    pub fn flush_due(&mut self, now: Instant) -> anyhow::Result<()> {
+        let since = *self.flushed_at.get_or_insert(now);
+        if self.given_up || now.saturating_duration_since(since) < FLUSH_EVERY {
+            return Ok(());
+        }
+        self.flushed_at = Some(now);
+        self.flush()?;
+        self.sync()
+    }
+
+    /// Writes what still waits, down to the disk.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        if self.given_up {
+            return Ok(());
+        }
+        self.flush()?;
+        self.sync()
+    }
+
+    /// An entry is serialized whole before any of it counts: no half of a line is ever left behind.
+    fn line(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        let line = serde_json::to_vec(value).with_context(|| self.path.display().to_string())?;
+        self.waiting.extend_from_slice(&line);
+        self.waiting.push(b'\n');
+        Ok(())
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        self.entries = 0;
+        let written = if self.compressed {
+            let frame = compress_to_vec(waiting.as_slice(), CompressionLevel::Fastest);
+            self.out.write_all(&frame)
+        } else {
+            self.out.write_all(&waiting)
+        };
+        self.or_give_up(written)
+    }
+
+    fn sync(&mut self) -> anyhow::Result<()> {
+        let synced = if self.durable {
+            self.out.sync_data()
+        } else {
+            Ok(())
+        };
+        self.or_give_up(synced)
+    }
+
+    /// After half of a write nothing that follows could be read.
+    fn or_give_up(&mut self, result: io::Result<()>) -> anyhow::Result<()> {
+        self.given_up |= result.is_err();
+        result.with_context(|| self.path.display().to_string())
+    }
+}
+
+/// Standard output is taken as it is: opened by its name it would be cut to nothing, and a socket cannot
+/// be opened at all.
+fn open(path: &Path) -> io::Result<File> {
+    let stdout = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    if stdout.iter().any(|name| path == Path::new(name)) {
+        return Ok(io::stdout().as_fd().try_clone_to_owned()?.into());
+    }
+    File::create(path)
+}

@@ -1,0 +1,188 @@
+//! A diagnosis for people: the verdict first, then why, how long, and what to do.
+
+use std::io::Write;
+
+use anstyle::Style;
+use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
+use fdguard_core::finding::Finding;
+use fdguard_core::forecast::Forecast;
+use fdguard_core::judge::Verdict;
+use fdguard_core::lint::Severity;
+
+use super::style::{self, ADDED, CRITICAL, DIM, HEADING, WARNING};
+use crate::terminal::{sanitize, sanitize_str};
+
+/// The contract's word.
+#[must_use]
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Unknown => "unknown",
+        Verdict::Stable => "stable",
+        Verdict::Bounded => "bounded",
+        Verdict::Growing => "growing",
+        Verdict::Leaking => "leaking",
+    }
+}
+
+fn style_of(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Unknown => DIM,
+        Verdict::Stable | Verdict::Bounded => ADDED,
+        Verdict::Growing => WARNING,
+        Verdict::Leaking => CRITICAL,
+    }
+}
+
+/// Writes the whole report, lines no wider than `width`.
+pub fn write(
+    out: &mut dyn Write,
+    diagnosis: &Diagnosis,
+    width: Option<usize>,
+) -> anyhow::Result<()> {
+    let width = width.unwrap_or(100).max(40);
+    for opinion in diagnosis.processes.iter().chain(&diagnosis.predecessors) {
+        write_opinion(out, opinion, width)?;
+    }
+    if let Some(note) = ended(diagnosis.ended) {
+        writeln!(out, "{DIM}{note}{DIM:#}")?;
+    }
+    for gap in &diagnosis.gaps {
+        let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
+        wrapped(out, "", &sanitize_str(&text), width, DIM)?;
+    }
+    Ok(())
+}
+
+fn ended(ended: Ended) -> Option<&'static str> {
+    match ended {
+        Ended::TimeUp | Ended::RecordingEnded => None,
+        Ended::ProcessEnded => {
+            Some("The process ended during the watch: this is the verdict so far.")
+        }
+        Ended::Interrupted => Some("Stopped: this is the verdict so far."),
+        Ended::RecordingCut => {
+            Some("The recording stops in the middle: this is the verdict so far.")
+        }
+    }
+}
+
+fn write_opinion(out: &mut dyn Write, opinion: &Opinion, width: usize) -> anyhow::Result<()> {
+    let style = style_of(opinion.verdict);
+    writeln!(
+        out,
+        "{style}{}{style:#}  {HEADING}{}{HEADING:#} (pid {}): {} in {}, {} looks",
+        word(opinion.verdict),
+        sanitize(&opinion.comm),
+        opinion.pid,
+        counts(opinion),
+        duration(opinion.watched_seconds),
+        opinion.samples,
+    )?;
+    for finding in &opinion.findings {
+        write_finding(out, finding, width)?;
+    }
+    let ahead = opinion
+        .walls
+        .iter()
+        .filter(|wall| wall.eta_seconds.is_some());
+    for wall in ahead {
+        writeln!(out, "  {}", wall_line(wall))?;
+    }
+    Ok(())
+}
+
+fn counts(opinion: &Opinion) -> String {
+    match (opinion.baseline, opinion.last) {
+        (Some(first), Some(last)) if first == last => format!("{last} descriptors"),
+        (Some(first), Some(last)) => format!("{first} → {last} descriptors"),
+        _ => "an unknown number of descriptors".to_owned(),
+    }
+}
+
+fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow::Result<()> {
+    let (style, name) = style::severity(finding.severity);
+    let what = match (&finding.class, &finding.target) {
+        (Some(class), Some(target)) => format!("{class}  {}", sanitize(target)),
+        (Some(class), None) => class.to_string(),
+        (None, _) => String::new(),
+    };
+    writeln!(out, "  {style}{name}{style:#} {}  {what}", finding.rule)?;
+    wrapped(
+        out,
+        "    ",
+        &sanitize_str(&finding.why),
+        width,
+        Style::new(),
+    )?;
+    if let Some(cleared) = &finding.cleared {
+        let text = format!("cleared on {}: {}", cleared.date, cleared.reason);
+        return wrapped(out, "    ", &sanitize_str(&text), width, DIM);
+    }
+    if finding.severity > Severity::Info {
+        let text = format!("next: {}", finding.next_step);
+        wrapped(out, "    ", &sanitize_str(&text), width, DIM)?;
+    }
+    Ok(())
+}
+
+/// `soft-limit 1024: 107 used (10.4 %), reached in 3.1 min (3.0 min to 3.2 min)`.
+#[must_use]
+pub fn wall_line(wall: &Forecast) -> String {
+    let used = wall
+        .used
+        .map_or("unknown".to_owned(), |used| used.to_string());
+    let percent = wall
+        .percent
+        .map_or(String::new(), |percent| format!(" ({percent} %)"));
+    let mut text = format!("{} {}: {used} used{percent}", wall.name, wall.at);
+    if let Some(eta) = wall.eta_seconds {
+        let soonest = wall.soonest_seconds.unwrap_or(eta);
+        let latest = wall.latest_seconds.map_or("never".to_owned(), duration);
+        text.push_str(&format!(
+            ", reached in {} ({} to {latest})",
+            duration(eta),
+            duration(soonest)
+        ));
+    }
+    if let Some(condition) = &wall.only_if {
+        text.push_str(", ");
+        text.push_str(condition);
+    }
+    text
+}
+
+/// `40 s`, `3.2 min`, `5.0 h`, `12 days`.
+#[must_use]
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s if s < 8.64e8 => format!("{:.0} days", s / 86_400.0),
+        _ => "years".to_owned(),
+    }
+}
+
+/// Words in lines, each after `indent`.
+fn wrapped(
+    out: &mut dyn Write,
+    indent: &str,
+    text: &str,
+    width: usize,
+    style: Style,
+) -> anyhow::Result<()> {
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let long = indent.len() + line.chars().count() + 1 + word.chars().count() > width;
+        if long && !line.is_empty() {
+            writeln!(out, "{indent}{style}{line}{style:#}")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{indent}{style}{line}{style:#}")?;
+    Ok(())
+}

@@ -1,0 +1,323 @@
+//! What a log says, for people and programs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use fdguard_core::explain::{
+    Certainty, EXPLANATION_SCHEMA, Explanation, Found, NotCounted, Verdict, WallName,
+};
+use fdguard_core::playbook::Advice;
+use fdguard_core::snapshot::{Limits, Process};
+use fdguard_core::summary::{ClassCount, TargetCount};
+use fdguard_core::wall::Wall;
+use fdguard_core::{Class, Gap, Snapshot, Summary, Text, Tier};
+use serde::Serialize;
+
+use super::human::{write_gaps, write_rows, write_section};
+use super::playbook::write_sentences;
+use super::style::{self, CRITICAL, DIM, HEADING, WARNING, paint};
+use super::table::{Side, class_name, columns, counted, cut, thousands};
+use crate::terminal::{sanitize, sanitize_str};
+
+/// How many classes and targets of the holder are shown.
+const TOP: usize = 5;
+
+/// The process in question, and what the playbook says about it.
+#[derive(Debug)]
+pub struct HeldBy {
+    /// What was seen of it.
+    pub snapshot: Snapshot,
+    /// What that means.
+    pub summary: Summary,
+    /// On what is suspicious about it: the class, and what the playbook says.
+    pub advice: Option<(Class, Advice)>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    /// Name of the log; absent for standard input.
+    log: Option<&'a Text>,
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+    held_by: Option<Holder<'a>>,
+}
+
+#[derive(Serialize)]
+struct Holder<'a> {
+    tier: Tier,
+    process: &'a Process,
+    count: Option<u64>,
+    limits: Limits,
+    percent_of_soft: Option<f64>,
+    highest: Option<u64>,
+    walls: &'a [Wall],
+    classes: Option<&'a [ClassCount]>,
+    targets: Option<Vec<&'a TargetCount>>,
+    suspect: Option<&'a Class>,
+    advice: Option<&'a Advice>,
+    gaps: &'a [Gap],
+}
+
+impl<'a> Holder<'a> {
+    fn of(held: &'a HeldBy) -> Self {
+        let HeldBy {
+            snapshot, summary, ..
+        } = held;
+        let targets = summary.targets.as_ref();
+        Self {
+            tier: snapshot.tier,
+            process: &snapshot.process,
+            count: snapshot.count,
+            limits: snapshot.limits,
+            percent_of_soft: summary.percent_of_soft,
+            highest: summary.highest,
+            walls: &summary.walls,
+            classes: summary.classes.as_deref(),
+            targets: targets.map(|rows| rows.iter().take(4 * TOP).collect()),
+            suspect: held.advice.as_ref().map(|(class, _)| class),
+            advice: held.advice.as_ref().map(|(_, advice)| advice),
+            gaps: &snapshot.gaps,
+        }
+    }
+}
+
+/// Writes one JSON document.
+pub fn write_json(
+    out: &mut dyn Write,
+    log: Option<&Text>,
+    explanation: &Explanation,
+    held: Option<&HeldBy>,
+) -> anyhow::Result<()> {
+    let document = Document {
+        schema: EXPLANATION_SCHEMA,
+        log,
+        explanation,
+        held_by: held.map(Holder::of),
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Writes the sentence that matters first, then the symptoms, then who holds the descriptors.
+pub fn write(
+    out: &mut dyn Write,
+    explanation: &Explanation,
+    held: Option<&HeldBy>,
+    width: Option<usize>,
+) -> anyhow::Result<()> {
+    write_verdict(out, explanation, width)?;
+    let fill = |sentence: &str| match held {
+        Some(held) => sentence.replace(" PID", &format!(" {}", held.snapshot.process.pid)),
+        None => sentence.to_owned(),
+    };
+    if !explanation.symptoms.is_empty() {
+        write_section(out, "symptoms")?;
+        write_table(out, &explanation.symptoms, width)?;
+        write_section(out, "what that means")?;
+        for found in &explanation.symptoms {
+            let meaning = sanitize_str(&found.meaning);
+            writeln!(out, "  {}: {meaning}", sanitize_str(&found.id))?;
+            let next = format!("next: {}", sanitize_str(&fill(&found.next)));
+            writeln!(out, "    {}", paint(DIM, next))?;
+        }
+    }
+    write_not_counted(out, &explanation.not_counted)?;
+    match held {
+        Some(held) => write_holder(out, held, width, fill),
+        None => Ok(()),
+    }
+}
+
+fn write_verdict(
+    out: &mut dyn Write,
+    explanation: &Explanation,
+    width: Option<usize>,
+) -> anyhow::Result<()> {
+    let read = counted(explanation.lines_read, "line", "lines");
+    match explanation.verdict {
+        Verdict::Empty => writeln!(out, "the log is empty: there is nothing to explain")?,
+        Verdict::Nothing => {
+            let seen: u64 = explanation
+                .not_counted
+                .iter()
+                .map(|row| row.found.count)
+                .sum();
+            let but = match seen {
+                0 => String::new(),
+                seen => format!("; {} of them not counted, see below", thousands(seen)),
+            };
+            writeln!(
+                out,
+                "no line says that descriptors ran out ({read} read{but})"
+            )?;
+        }
+        Verdict::Descriptors | Verdict::OtherWall => {
+            for (wall, rows) in by_wall(&explanation.symptoms) {
+                let head = paint(CRITICAL, headline(wall, &rows));
+                writeln!(out, "{head}{}", first_of(&rows, width))?;
+            }
+            writeln!(out, "  {}", paint(DIM, format!("{read} read")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Symptoms by wall: those of descriptors first, in the order of the walls.
+fn by_wall(symptoms: &[Found]) -> BTreeMap<WallName, Vec<&Found>> {
+    let mut walls: BTreeMap<WallName, Vec<&Found>> = BTreeMap::new();
+    for found in symptoms {
+        walls.entry(found.wall).or_default().push(found);
+    }
+    walls
+}
+
+/// Says how many lines say it, and how many more may: those that are sure are not mixed with the others.
+fn headline(wall: WallName, rows: &[&Found]) -> String {
+    let total = |least: Certainty| -> u64 {
+        let rows = rows.iter().filter(|found| found.certainty >= least);
+        rows.map(|found| found.count).sum()
+    };
+    let (all, sure) = (total(Certainty::Possible), total(Certainty::Likely));
+    let what = what_ran_out(wall);
+    if sure == 0 {
+        return format!("{} may mean that {what}", counted(all, "line", "lines"));
+    }
+    let probably = match total(Certainty::Certain) {
+        0 => " probably",
+        _ => "",
+    };
+    let say = if sure == 1 { "says" } else { "say" };
+    let more = match all - sure {
+        0 => String::new(),
+        more => format!(", {} more may", thousands(more)),
+    };
+    let lines = counted(sure, "line", "lines");
+    format!("{lines}{probably} {say} that {what}{more}")
+}
+
+fn what_ran_out(wall: WallName) -> &'static str {
+    match wall {
+        WallName::SoftLimit => "descriptors ran out",
+        WallName::SystemFiles => "the whole host ran out of open files",
+        WallName::Select1024 => "a descriptor's number was too high for select()",
+        WallName::InotifyInstances => "inotify instances ran out, not descriptors",
+        WallName::InotifyWatches => "inotify watches ran out, not descriptors",
+        WallName::Ptys => "pseudo-terminals ran out",
+        WallName::Tasks => "processes or threads ran out, not descriptors",
+        WallName::None => "nothing ran out",
+    }
+}
+
+/// The earliest of the surest lines: a doubtful one proves nothing to the reader.
+fn first_of(rows: &[&Found], width: Option<usize>) -> String {
+    let surest = rows.iter().map(|found| found.certainty).max();
+    let rows = rows.iter().filter(|found| Some(found.certainty) == surest);
+    let Some(first) = rows.min_by_key(|found| found.first_line) else {
+        return String::new();
+    };
+    let example = sanitize(&first.example);
+    let example = match width {
+        Some(width) => cut(example.trim(), width),
+        None => example.trim().to_owned(),
+    };
+    format!(", first at line {}: {example}", thousands(first.first_line))
+}
+
+fn write_table(out: &mut dyn Write, found: &[Found], width: Option<usize>) -> anyhow::Result<()> {
+    let head = ["COUNT", "LINES", "WALL", "CERTAINTY", "SYMPTOM"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(found.iter().map(|found| {
+        vec![
+            thousands(found.count),
+            lines(found),
+            found.wall.name().to_owned(),
+            found.certainty.name().to_owned(),
+            sanitize_str(&found.id).into_owned(),
+        ]
+    }));
+    let left = Side::Left;
+    write_rows(out, &rows, &[Side::Right, left, left, left, left], width)
+}
+
+fn lines(found: &Found) -> String {
+    if found.first_line == found.last_line {
+        return thousands(found.first_line);
+    }
+    let (first, last) = (thousands(found.first_line), thousands(found.last_line));
+    format!("{first}–{last}")
+}
+
+fn write_not_counted(out: &mut dyn Write, rows: &[NotCounted]) -> anyhow::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    write_section(out, "not counted")?;
+    for NotCounted { found, why } in rows {
+        let count = counted(found.count, "line", "lines");
+        let id = sanitize_str(&found.id);
+        let reason = paint(WARNING, why);
+        writeln!(out, "  {id}: {count} ({}), {reason}", lines(found))?;
+        let meaning = sanitize_str(&found.meaning);
+        writeln!(out, "    {}", paint(DIM, meaning))?;
+    }
+    Ok(())
+}
+
+fn write_holder(
+    out: &mut dyn Write,
+    held: &HeldBy,
+    width: Option<usize>,
+    fill: impl Fn(&str) -> String,
+) -> anyhow::Result<()> {
+    let HeldBy {
+        snapshot, summary, ..
+    } = held;
+    let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
+    let share = match summary.percent_of_soft {
+        Some(percent) => paint(style::share(percent), format!(" ({percent} %)")),
+        None => String::new(),
+    };
+    write_section(out, "held by")?;
+    writeln!(
+        out,
+        "  {} (pid {}): {} of {} descriptors{share}, highest number {}",
+        paint(HEADING, sanitize(&snapshot.process.comm)),
+        snapshot.process.pid,
+        known(snapshot.count),
+        known(snapshot.limits.soft),
+        known(summary.highest),
+    )?;
+    let sides = [Side::Right, Side::Left, Side::Left];
+    let room = width.map(|width| width.saturating_sub(4));
+    for line in columns(&held_rows(summary), &sides, room) {
+        writeln!(out, "    {line}")?;
+    }
+    if let Some((class, advice)) = &held.advice {
+        let about = format!("about {}", class_name(class));
+        let id = paint(DIM, format!("[{}]", sanitize_str(&advice.id)));
+        writeln!(out, "{} {id}", paint(HEADING, about))?;
+        write_sentences(out, advice, "  ", fill)?;
+    }
+    write_gaps(out, &snapshot.gaps)
+}
+
+/// The largest classes, each with what most of it points at.
+fn held_rows(summary: &Summary) -> Vec<Vec<String>> {
+    let classes = summary.classes.as_deref().unwrap_or_default();
+    let rows = classes.iter().take(TOP).map(|row| {
+        let mut targets = summary.targets.iter().flatten();
+        let target = targets.find(|target| target.class == row.class);
+        let target = target.map_or_else(String::new, |target| {
+            let shown = if target.same {
+                &target.example
+            } else {
+                &target.target
+            };
+            format!("×{} {}", thousands(target.count), sanitize(shown))
+        });
+        vec![thousands(row.count), class_name(&row.class), target]
+    });
+    rows.collect()
+}

@@ -1,0 +1,85 @@
+//! One line a look, for logs: keys and values that stay as they are.
+
+use fdguard_core::diagnosis::Opinion;
+use fdguard_core::watch::Subject;
+
+use crate::cli::LineForm;
+use crate::terminal::sanitize;
+
+/// The line for one process.
+#[must_use]
+pub fn line(form: LineForm, subject: &Subject, opinion: &Opinion) -> String {
+    match form {
+        LineForm::Fdguard => fdguard(opinion),
+        LineForm::Inxeption => inxeption(subject, opinion),
+        LineForm::ResourceMonitor => format!("Resource monitor: open_fds={}", number(opinion.last)),
+    }
+}
+
+/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that nobody counted.
+fn fdguard(opinion: &Opinion) -> String {
+    let wall = |name: &str| opinion.walls.iter().find(|wall| wall.name == name);
+    let percent = wall("soft-limit").and_then(|wall| wall.percent);
+    let nearest = opinion
+        .walls
+        .iter()
+        .filter(|wall| wall.only_if.is_none())
+        .filter_map(|wall| Some((wall.name.as_str(), wall.eta_seconds?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1));
+    let rising = opinion.rising();
+    format!(
+        "fd_state pid={} comm={} count={} highest={} soft={} percent={} growing={} verdict={} wall={} eta_seconds={}",
+        opinion.pid,
+        word(&sanitize(&opinion.comm)),
+        number(opinion.last),
+        number(opinion.highest),
+        opinion
+            .limits
+            .soft
+            .map_or_else(|| "unknown".to_owned(), |soft| soft.to_string()),
+        percent.map_or_else(|| "unknown".to_owned(), |percent| format!("{percent:.1}")),
+        if rising.is_empty() {
+            "none".to_owned()
+        } else {
+            rising
+                .iter()
+                .map(|class| word(class))
+                .collect::<Vec<_>>()
+                .join(",")
+        },
+        super::diagnosis::word(opinion.verdict),
+        nearest.map_or("none", |(name, _)| name),
+        nearest.map_or_else(|| "none".to_owned(), |(_, eta)| format!("{eta:.0}")),
+    )
+}
+
+/// The line of a system that logs its own table; -1 is its word for unknown.
+fn inxeption(subject: &Subject, opinion: &Opinion) -> String {
+    let or_unknown = |value: Option<u64>| value.map_or_else(|| "-1".to_owned(), |n| n.to_string());
+    let lowest = subject.timeline.live().iter().next().map(|(fd, _)| fd);
+    let range = match (lowest, opinion.highest) {
+        (Some(lowest), Some(highest)) => format!("{lowest}-{highest}"),
+        _ => "-1".to_owned(),
+    };
+    format!(
+        "FD_STATE[watch]: count={}, range={range}, limit={}",
+        or_unknown(opinion.last),
+        or_unknown(opinion.limits.soft),
+    )
+}
+
+fn number(value: Option<u64>) -> String {
+    value.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
+}
+
+/// A value without blanks or equal signs, so that the line splits at blanks.
+fn word(text: &str) -> String {
+    let clean = |c: char| {
+        if c.is_whitespace() || c == '=' {
+            '_'
+        } else {
+            c
+        }
+    };
+    text.chars().map(clean).collect()
+}

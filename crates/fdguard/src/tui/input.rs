@@ -1,0 +1,48 @@
+//! What the user does: keys, the size of the terminal, and being told to end.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::ended::Ended;
+
+/// Something that the user did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// The terminal has another size now.
+    Resize {
+        /// Columns.
+        width: u16,
+        /// Rows.
+        height: u16,
+    },
+}
+
+/// How long a signal may wait to be noticed.
+const NOTICE: Duration = Duration::from_millis(200);
+
+/// The next thing the user does, if there is one in time. Who is told to end, leaves as by Ctrl-C.
+pub(super) fn next(timeout: Duration, ended: &Ended) -> io::Result<Option<Input>> {
+    let until = Instant::now() + timeout;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if event::poll(left.min(NOTICE))? {
+            break;
+        }
+        if ended.signal().is_some() {
+            let leave = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+            return Ok(Some(Input::Key(leave)));
+        }
+        if left <= NOTICE {
+            return Ok(None);
+        }
+    }
+    Ok(match event::read()? {
+        Event::Key(key) if key.kind != KeyEventKind::Release => Some(Input::Key(key)),
+        Event::Resize(width, height) => Some(Input::Resize { width, height }),
+        _ => None,
+    })
+}

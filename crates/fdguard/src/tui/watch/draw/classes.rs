@@ -1,0 +1,120 @@
+//! What is held, by class: how many, how fast, and since when.
+
+use fdguard_core::judge::Verdict;
+use fdguard_core::watch::Subject;
+use ratatui::text::{Line, Span};
+
+use super::Section;
+use crate::report::host::cell;
+use crate::tui::theme::Theme;
+use crate::tui::watch::class_row::ClassRow;
+use crate::tui::watch::phrase;
+use crate::tui::watch::state::Judged;
+
+/// How wide each column is; those without room have none.
+#[derive(Clone, Copy, Debug)]
+struct Widths {
+    verdict: usize,
+    name: usize,
+    opened: usize,
+    history: usize,
+}
+
+const COUNT: usize = 7;
+const RATE: usize = 9;
+
+impl Widths {
+    fn of(width: usize) -> Self {
+        let (verdict, opened) = if width < 60 { (3, 0) } else { (8, 8) };
+        let name = match width {
+            ..60 => 15,
+            60..110 => 16,
+            _ => 24,
+        };
+        let used = 1 + verdict + name + COUNT + opened + RATE + 1;
+        Self {
+            verdict,
+            name,
+            opened,
+            history: width.saturating_sub(used),
+        }
+    }
+}
+
+pub(super) fn section(
+    subject: &Subject,
+    judged: Option<&Judged>,
+    width: usize,
+    theme: &Theme,
+) -> Section {
+    let widths = Widths::of(width);
+    let rows = judged.and_then(|judged| judged.classes.as_ref());
+    let lines = match rows {
+        Some(rows) => rows
+            .iter()
+            .flat_map(|row| lines(row, widths, width, theme))
+            .collect(),
+        None if subject.timeline.looks() == 0 => Vec::new(),
+        None => [
+            "the descriptors could not be listed:",
+            "only their number is watched",
+        ]
+        .map(|line| Line::styled(format!(" {line}"), theme.gap()))
+        .to_vec(),
+    };
+    let least = lines.len().min(3);
+    Section {
+        heading: heading(rows.is_some(), widths, theme),
+        lines,
+        focus: 0..0,
+        least,
+    }
+}
+
+fn heading(is_listed: bool, widths: Widths, theme: &Theme) -> Line<'static> {
+    let mut text = cell::left("CLASSES", 1 + widths.verdict + widths.name);
+    if is_listed {
+        text.push_str(&cell::right("COUNT", COUNT));
+        text.push_str(&cell::right("OPENED", widths.opened));
+        text.push_str(&cell::right("RATE", RATE));
+    }
+    Line::from(Span::styled(text.trim_end().to_owned(), theme.heading()))
+}
+
+/// The row, and below it what it is that rises.
+fn lines(row: &ClassRow, widths: Widths, width: usize, theme: &Theme) -> Vec<Line<'static>> {
+    let style = match row.verdict {
+        Some(verdict) => theme.verdict(verdict),
+        None if row.is_cleared => theme.quiet(),
+        None => theme.severity(None),
+    };
+    let word = match (row.verdict, widths.verdict) {
+        (None, 8..) if row.is_cleared => "cleared",
+        (None, _) => "",
+        (Some(verdict), 8..) => phrase::verdict(verdict),
+        (Some(Verdict::Leaking), _) => "!!",
+        (Some(_), _) => "!",
+    };
+    let rate = row.rate.map_or_else(|| cell::NONE.to_owned(), phrase::rate);
+    let text = [
+        " ".to_owned(),
+        cell::left(word, widths.verdict),
+        cell::left(&row.name, widths.name),
+        cell::right(&cell::compact(Some(row.count.into())), COUNT),
+        cell::right(&cell::compact(Some(row.opened)), widths.opened),
+        cell::right(&rate, RATE),
+        " ".to_owned(),
+    ];
+    let history = row.history.picture(widths.history, 1).concat();
+    let first = Line::from(vec![
+        Span::styled(text.concat(), style),
+        Span::styled(history, style),
+    ]);
+    let indent = " ".repeat(1 + widths.verdict);
+    let room = width.saturating_sub(indent.len());
+    let targets = row.targets.iter().map(|target| {
+        let target = crate::report::table::cut(target, room);
+        Line::styled(format!("{indent}{target}"), theme.quiet())
+    });
+    std::iter::once(first).chain(targets).collect()
+}

@@ -1,0 +1,90 @@
+//! The processes of a tree, each with its verdict.
+
+use fdguard_core::judge::Verdict;
+use fdguard_core::watch::{Subject, Watch};
+use ratatui::text::{Line, Span};
+
+use crate::report::host::cell;
+use crate::terminal::sanitize;
+use crate::tui::theme::Theme;
+use crate::tui::watch::phrase;
+use crate::tui::watch::state::State;
+
+/// A heading and at most so many lines in all, the one on the screen among them.
+pub(super) fn lines(
+    state: &State,
+    watch: &Watch,
+    most: usize,
+    width: usize,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
+    let Some(room) = most.checked_sub(1).filter(|room| *room > 0) else {
+        return Vec::new();
+    };
+    let order = state.order(watch);
+    let shown = state.current(watch).map(|subject| subject.id);
+    let at = order.iter().position(|one| Some(one.id) == shown);
+    let first = at.unwrap_or(0).saturating_sub(room - 1);
+    let rows = order
+        .iter()
+        .skip(first)
+        .take(room)
+        .map(|one| row(state, one, Some(one.id) == shown, width, theme));
+    std::iter::once(heading(state, &order, theme))
+        .chain(rows)
+        .collect()
+}
+
+fn heading(state: &State, order: &[&Subject], theme: &Theme) -> Line<'static> {
+    let mut line = Line::from(Span::styled(
+        format!("PROCESSES {}", order.len()),
+        theme.heading(),
+    ));
+    for verdict in [Verdict::Leaking, Verdict::Growing] {
+        let of = order.iter().filter(|one| state.verdict(one.id) == verdict);
+        let count = of.count();
+        if count > 0 {
+            let text = format!("  {count} {}", phrase::verdict(verdict));
+            line.push_span(Span::styled(text, theme.verdict(verdict)));
+        }
+    }
+    line
+}
+
+fn row(
+    state: &State,
+    subject: &Subject,
+    is_shown: bool,
+    width: usize,
+    theme: &Theme,
+) -> Line<'static> {
+    let verdict = state.verdict(subject.id);
+    let mark = if is_shown { "▸ " } else { "  " };
+    let timeline = &subject.timeline;
+    let ended = match subject.gone {
+        Some(at) => format!("  ended at {}", phrase::clock(at)),
+        None => String::new(),
+    };
+    let numbers = format!(
+        "  {} of {}{ended}",
+        cell::compact(timeline.count()),
+        cell::compact(timeline.limits().soft)
+    );
+    let name = cell::left(
+        &sanitize(&subject.process.comm),
+        width.saturating_sub(34).clamp(6, 16),
+    );
+    let line = Line::from(vec![
+        Span::raw(format!("{mark}{:>7} {name} ", subject.process.pid)),
+        Span::styled(
+            format!("{:7}", phrase::verdict(verdict)),
+            theme.verdict(verdict),
+        ),
+        Span::raw(numbers),
+    ]);
+    if subject.gone.is_some() {
+        line.style(theme.quiet())
+    } else {
+        line
+    }
+}

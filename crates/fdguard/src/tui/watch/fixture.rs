@@ -1,0 +1,273 @@
+//! Made-up watches: one look a second, and what a test does not name is ordinary.
+
+use fdguard_core::config::Config;
+use fdguard_core::playbook::Playbook;
+use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::rule::Settings;
+use fdguard_core::snapshot::{Ceiling, Ceilings, Limits, Process};
+use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::watch::Watch;
+use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
+
+use super::{State, WatchOptions};
+
+/// How the descriptors of a made-up process change from look to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// One connection every other second is never closed, and a log file now and then.
+    Leaking,
+    /// As it began.
+    Stable,
+    /// Only a count, which rises.
+    Counted,
+    /// Two connections a second, closed after three.
+    Busy,
+}
+
+/// One process of a made-up watch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Actor {
+    pub(super) id: u32,
+    pub(super) pid: Pid,
+    pub(super) comm: &'static str,
+    pub(super) life: Life,
+    pub(super) ends: Option<u32>,
+}
+
+impl Actor {
+    pub(super) fn new(id: u32, comm: &'static str, life: Life) -> Self {
+        Self {
+            id,
+            pid: 4242 + id,
+            comm,
+            life,
+            ends: None,
+        }
+    }
+
+    fn appearance(&self) -> Entry {
+        Entry::Process(Box::new(Appearance {
+            id: self.id,
+            at: 0.0,
+            process: Process {
+                pid: self.pid,
+                start_ticks: Some(100),
+                comm: Text::from(self.comm),
+                ..Process::default()
+            },
+            tier: match self.life {
+                Life::Counted => Tier::Radar,
+                _ => Tier::Full,
+            },
+            select: None,
+            successor_of: None,
+        }))
+    }
+
+    fn look(&self, second: u32) -> Look {
+        let steps = u64::from(second);
+        let (count, table) = match self.life {
+            Life::Leaking => (44 + steps / 2 + steps / 20, leaking(second)),
+            Life::Stable => (44, (second == 0).then(beginning)),
+            Life::Counted => (300 + steps, None),
+            Life::Busy => (44 + 2 * steps.min(3), busy(second)),
+        };
+        Look {
+            at: f64::from(second),
+            count: Some(count),
+            table,
+            limits: (second == 0).then_some(Limits {
+                soft: Some(1024),
+                hard: Some(524_288),
+            }),
+            host: (second == 0).then(ceilings),
+            family: None,
+        }
+    }
+}
+
+fn ceilings() -> Ceilings {
+    let ceiling = |used, at| Ceiling {
+        used: Some(used),
+        at: Some(at),
+    };
+    Ceilings {
+        files: ceiling(12_345, i64::MAX as u64),
+        ptys: ceiling(3, 4096),
+        inotify_instances: Ceiling {
+            used: None,
+            at: Some(128),
+        },
+        tasks: ceiling(640, 32_768),
+        ..Ceilings::default()
+    }
+}
+
+fn sighting(fd: Fd, class: Class, target: &str) -> Sighting {
+    Sighting {
+        fd,
+        class,
+        target: target.into(),
+        group: None,
+    }
+}
+
+/// What is there at the first look: 44 descriptors of five classes.
+fn beginning() -> Change {
+    let mut opened = Vec::new();
+    let mut hold = |class: Class, count: u32, target: &str| {
+        for _ in 0..count {
+            let fd = Fd::try_from(opened.len()).unwrap();
+            opened.push(sighting(fd, class.clone(), target));
+        }
+    };
+    hold(Class::Chardev, 3, "/dev/null");
+    hold(Class::Pipe, 24, "pipe");
+    hold(Class::Eventpoll, 2, "eventpoll");
+    hold(Class::Tcp(TcpState::Listen), 1, "0.0.0.0:8080");
+    hold(Class::Regular, 14, "/var/lib/worker/state/*.db");
+    Change {
+        opened,
+        ..Change::default()
+    }
+}
+
+fn opening(fd: Fd, class: Class, target: &str) -> Change {
+    Change {
+        opened: vec![sighting(fd, class, target)],
+        ..Change::default()
+    }
+}
+
+fn leaking(second: u32) -> Option<Change> {
+    if second == 0 {
+        return Some(beginning());
+    }
+    let mut change = Change::default();
+    if second.is_multiple_of(2) {
+        let class = Class::Tcp(TcpState::CloseWait);
+        change = opening(44 + second, class, "10.0.0.5:* → 93.184.216.34:443");
+    }
+    if second.is_multiple_of(20) {
+        let log = "/var/log/worker/\u{1b}[2J\u{202e}request-*.log";
+        let log = sighting(45 + second, Class::Regular, log);
+        change.opened.push(log);
+    }
+    (!change.is_empty()).then_some(change)
+}
+
+fn busy(second: u32) -> Option<Change> {
+    if second == 0 {
+        return Some(beginning());
+    }
+    let number = |second: u32| [100 + 2 * (second % 8), 101 + 2 * (second % 8)];
+    let target = "10.0.0.5:* → 10.0.0.9:5432";
+    let class = Class::Tcp(TcpState::Established);
+    let opened = number(second).map(|fd| sighting(fd, class.clone(), target));
+    let closed = second.checked_sub(3).filter(|before| *before > 0);
+    Some(Change {
+        opened: opened.to_vec(),
+        closed: closed.map(number).into_iter().flatten().collect(),
+        changed: Vec::new(),
+    })
+}
+
+/// A watch of these processes over so many seconds.
+pub(super) fn watch(actors: &[Actor], seconds: u32) -> Watch {
+    let mut watch = begun(actors);
+    for second in 0..seconds {
+        proceed(&mut watch, actors, second);
+    }
+    watch
+}
+
+/// A watch before its first look.
+pub(super) fn begun(actors: &[Actor]) -> Watch {
+    let started = "2026-11-15T09:00:00Z".parse().unwrap();
+    let mut watch = Watch::new(Header::new(started, 1.0));
+    for actor in actors {
+        watch.take(&actor.appearance());
+    }
+    watch
+}
+
+/// The looks of one second.
+pub(super) fn proceed(watch: &mut Watch, actors: &[Actor], second: u32) {
+    for actor in actors {
+        let id = actor.id;
+        match actor.ends {
+            Some(end) if second > end => {}
+            Some(end) if second == end => watch.take(&Entry::Gone {
+                id,
+                at: f64::from(second),
+            }),
+            _ => watch.take(&Entry::Look {
+                id,
+                look: Box::new(actor.look(second)),
+            }),
+        }
+    }
+}
+
+/// Something that could not be seen.
+pub(super) fn gap(watch: &mut Watch, what: &str) {
+    watch.take(&Entry::Gap(Gap::new(
+        what,
+        "permission denied",
+        "run as root or with CAP_SYS_PTRACE",
+    )));
+}
+
+/// Five minutes of a leak, of which one part was cleared.
+pub(super) fn leak() -> Watch {
+    let mut watch = watch(&[Actor::new(0, "worker", Life::Leaking)], 300);
+    gap(&mut watch, "open files of the user's other processes");
+    gap(&mut watch, "peers of 12 sockets");
+    watch
+}
+
+/// A tree of four, of which one ended.
+pub(super) fn tree() -> Vec<Actor> {
+    let ended = Actor {
+        ends: Some(70),
+        ..Actor::new(3, "git", Life::Busy)
+    };
+    vec![
+        Actor::new(0, "supervisor", Life::Stable),
+        Actor::new(1, "\u{1b}[2J名前のプロセス", Life::Busy),
+        Actor::new(2, "worker", Life::Leaking),
+        ended,
+    ]
+}
+
+/// What to judge by: log files were looked into and found harmless.
+pub(super) fn settings() -> Settings {
+    let config = Config::parse(
+        "[[cleared]]\nclass = \"regular\"\ntarget = \"/var/log/*\"\n\
+         reason = \"one log for each request, closed at night\"\ndate = 2026-10-01\n",
+    );
+    Settings {
+        ledger: config.unwrap().ledger,
+        levels: fdguard_core::config::Levels::default(),
+        expectations: Vec::new(),
+        playbook: Playbook::embedded(),
+        today: "2026-11-15".parse().unwrap(),
+    }
+}
+
+pub(super) fn options() -> WatchOptions {
+    WatchOptions {
+        colour: true,
+        settings: settings(),
+        ends_after: Some(600.0),
+        name: "worker".to_owned(),
+    }
+}
+
+/// The state after everything was judged.
+pub(super) fn judged(watch: &Watch) -> State {
+    let options = options();
+    let mut state = State::new(&options);
+    state.judge(watch, &options.settings, || true);
+    state
+}

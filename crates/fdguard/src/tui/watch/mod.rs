@@ -1,0 +1,20 @@
+//! The terminal view of `watch`: is it leaking, what, and when does it run into which wall.
+//!
+//! [`State`] is what the user chose and what was judged last; [`draw`] shows it, [`run`] is the loop
+//! around both. Who looks, and when, is the caller's business, behind [`WatchSource`].
+
+mod class_row;
+mod draw;
+mod phrase;
+mod run;
+mod sparkline;
+mod state;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
+pub use draw::draw;
+pub use run::{Outcome, WatchOptions, WatchSource, run};
+pub use state::State;

@@ -1,0 +1,120 @@
+//! The loop: let the source look, take keys, draw. One thread.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use fdguard_core::rule::Settings;
+use fdguard_core::watch::Watch;
+use ratatui::Terminal;
+use ratatui::backend::Backend;
+
+use super::draw::draw;
+use super::state::State;
+use crate::tui::ended::Ended;
+use crate::tui::input::{self, Input};
+use crate::tui::terminal::Screen;
+use crate::watching::Progress;
+
+/// Who looks, and remembers what was seen.
+pub trait WatchSource {
+    /// Looks if it is time to, and takes in what was seen. Blocks at most until `deadline`, so that
+    /// keys are answered; returns earlier when something happened.
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress>;
+
+    /// Everything seen so far.
+    fn watch(&self) -> &Watch;
+}
+
+/// How the view behaves.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// Whether to use colour.
+    pub colour: bool,
+    /// By what to judge.
+    pub settings: Settings,
+    /// After how many seconds the watch ends by itself, if it does.
+    pub ends_after: Option<f64>,
+    /// What is watched, as the user named it.
+    pub name: String,
+}
+
+/// Why the view was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The watch is over.
+    Ended,
+    /// The user left, or a signal asked us to.
+    Quit,
+}
+
+/// How long a key may wait while the source waits for its next look.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Nobody reads more than ten screens a second.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// How long the processes that are not shown in full may be judged for, in a frame.
+const JUDGING: Duration = Duration::from_millis(30);
+
+/// A burst of keys is taken in before the screen is drawn again, but not without end: a paste must
+/// not hold the screen still.
+const BURST: usize = 64;
+
+/// Shows the watch until it ends or the user leaves. The terminal is restored in any case. After that a
+/// signal to end has no effect of its own: the caller says what was found, and returns.
+pub fn run(source: &mut dyn WatchSource, options: &WatchOptions) -> anyhow::Result<Outcome> {
+    let ended = Ended::listen()?;
+    let mut screen = Screen::enter()?;
+    show(&mut screen.terminal, source, options, || {
+        input::next(Duration::ZERO, &ended)
+    })
+}
+
+/// The loop itself, on any screen and any source of keys.
+pub(super) fn show<B: Backend>(
+    terminal: &mut Terminal<B>,
+    source: &mut dyn WatchSource,
+    options: &WatchOptions,
+    mut next: impl FnMut() -> io::Result<Option<Input>>,
+) -> anyhow::Result<Outcome> {
+    let mut state = State::new(options);
+    let size = terminal.size().map_err(in_words)?;
+    let size = Input::Resize {
+        width: size.width,
+        height: size.height,
+    };
+    state.update(size, source.watch());
+    let mut drawn: Option<Instant> = None;
+    let (mut is_new, mut is_unjudged) = (true, true);
+    loop {
+        if is_new && drawn.is_none_or(|at| at.elapsed() >= FRAME) {
+            if is_unjudged {
+                let began = Instant::now();
+                let has_time = || began.elapsed() < JUDGING;
+                is_unjudged = !state.judge(source.watch(), &options.settings, has_time);
+            }
+            terminal
+                .draw(|frame| draw(frame, &state, source.watch()))
+                .map_err(in_words)?;
+            drawn = Some(Instant::now());
+            // Whoever was not judged in time is in the next frame.
+            is_new = is_unjudged;
+        }
+        match source.advance(Instant::now() + STEP)? {
+            Progress::Waiting => {}
+            Progress::Looked => (is_new, is_unjudged) = (true, true),
+            Progress::Ended => return Ok(Outcome::Ended),
+        }
+        for _ in 0..BURST {
+            let Some(input) = next()? else { break };
+            is_new = true;
+            if state.update(input, source.watch()) {
+                return Ok(Outcome::Quit);
+            }
+        }
+    }
+}
+
+fn in_words(error: impl std::error::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}

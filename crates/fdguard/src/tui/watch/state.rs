@@ -1,0 +1,290 @@
+//! What was judged last, and what the user chose to see of it.
+
+use std::cmp::Reverse;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use fdguard_core::config::Levels;
+use fdguard_core::diagnosis::Opinion;
+use fdguard_core::finding::Finding;
+use fdguard_core::judge::Verdict;
+use fdguard_core::rule::Settings;
+use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::{Class, Text};
+
+use super::class_row::{ClassRow, class_rows};
+use super::draw;
+use super::run::WatchOptions;
+use super::sparkline::History;
+use crate::terminal::sanitize_str;
+use crate::tui::input::Input;
+
+/// Everything on the screen that is not in the watch itself.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub(super) colour: bool,
+    pub(super) name: String,
+    pub(super) ends_after: Option<f64>,
+    pub(super) levels: Levels,
+    pub(super) judged: Vec<Judged>,
+    pub(super) pane: Option<Pane>,
+    pub(super) scroll: usize,
+    /// The process that the user chose. Absent while nobody did: then it is the worst one.
+    chosen: Option<u32>,
+    /// The finding that the user chose, and where it stood; it may come and go.
+    selected: Option<Identity>,
+    cursor: usize,
+    size: (u16, u16),
+    turns: u64,
+}
+
+/// What is open above the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pane {
+    /// Everything about the selected finding.
+    Finding,
+    /// What could not be seen.
+    Gaps,
+}
+
+/// What was said of one process when it was last judged.
+#[derive(Clone, Debug)]
+pub(super) struct Judged {
+    pub(super) id: u32,
+    pub(super) opinion: Opinion,
+    /// Absent where the descriptors could not be listed.
+    pub(super) classes: Option<Vec<ClassRow>>,
+    pub(super) total: History,
+    /// When it was its turn.
+    turn: u64,
+}
+
+/// A finding from one judgement to the next.
+type Identity = (String, Option<Class>, Option<Text>);
+
+fn identity(finding: &Finding) -> Identity {
+    let Finding {
+        rule,
+        class,
+        target,
+        ..
+    } = finding;
+    (rule.clone(), class.clone(), target.clone())
+}
+
+impl State {
+    /// Nothing judged, nothing chosen.
+    #[must_use]
+    pub fn new(options: &WatchOptions) -> Self {
+        Self {
+            colour: options.colour,
+            name: sanitize_str(&options.name).into_owned(),
+            ends_after: options.ends_after,
+            levels: options.settings.levels,
+            judged: Vec::new(),
+            pane: None,
+            scroll: 0,
+            chosen: None,
+            selected: None,
+            cursor: 0,
+            size: (80, 24),
+            turns: 0,
+        }
+    }
+
+    /// Judges what changed since the last time: the process on the screen always, the others in turn
+    /// for as long as there is time. Tells whether there was enough for all.
+    pub fn judge(
+        &mut self,
+        watch: &Watch,
+        settings: &Settings,
+        mut has_time: impl FnMut() -> bool,
+    ) -> bool {
+        self.turns += 1;
+        self.judged
+            .retain(|judged| watch.subjects().any(|subject| subject.id == judged.id));
+        let shown = self.current(watch).map(|subject| subject.id);
+        let mut due: Vec<(Reverse<bool>, u64, &Subject)> = watch
+            .subjects()
+            .filter_map(|subject| {
+                let before = self.judged(subject.id);
+                let is_new = before.is_none_or(|b| b.opinion.samples != subject.timeline.looks());
+                let turn = before.map_or(0, |before| before.turn);
+                is_new.then_some((Reverse(Some(subject.id) == shown), turn, subject))
+            })
+            .collect();
+        due.sort_by_key(|(is_shown, turn, _)| (*is_shown, *turn));
+        let mut is_complete = true;
+        for (nth, (_, _, subject)) in due.into_iter().enumerate() {
+            if nth > 0 && !has_time() {
+                is_complete = false;
+                break;
+            }
+            self.judge_one(subject, settings);
+        }
+        self.follow_selected(watch);
+        is_complete
+    }
+
+    fn judge_one(&mut self, subject: &Subject, settings: &Settings) {
+        let timeline = &subject.timeline;
+        let opinion = subject.opinion(settings);
+        let judged = Judged {
+            id: subject.id,
+            classes: timeline.is_listed().then(|| class_rows(timeline, &opinion)),
+            total: History::of(timeline, timeline.total()),
+            opinion,
+            turn: self.turns,
+        };
+        match self.judged.iter_mut().find(|old| old.id == subject.id) {
+            Some(old) => *old = judged,
+            None => self.judged.push(judged),
+        }
+    }
+
+    /// Takes in what the user did; tells whether to leave.
+    pub(in crate::tui) fn update(&mut self, input: Input, watch: &Watch) -> bool {
+        match input {
+            Input::Resize { width, height } => self.size = (width, height),
+            Input::Key(key) => return self.press(key, watch),
+        }
+        false
+    }
+
+    fn press(&mut self, key: KeyEvent, watch: &Watch) -> bool {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return key.code == KeyCode::Char('c');
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return self.pane.take().is_none(),
+            KeyCode::Char('j') | KeyCode::Down => self.step(watch, 1),
+            KeyCode::Char('k') | KeyCode::Up => self.step(watch, -1),
+            KeyCode::PageDown => self.scroll_pane(watch, true),
+            KeyCode::PageUp => self.scroll_pane(watch, false),
+            KeyCode::Enter | KeyCode::Char(' ') => self.toggle(Pane::Finding, watch),
+            KeyCode::Char('g') => self.toggle(Pane::Gaps, watch),
+            KeyCode::Tab => self.switch(watch, 1),
+            KeyCode::BackTab => self.switch(watch, -1),
+            _ => {}
+        }
+        false
+    }
+
+    /// To the next finding; through the text of a pane that has no other.
+    fn step(&mut self, watch: &Watch, by: isize) {
+        if self.pane == Some(Pane::Gaps) {
+            let most = self.scroll_end(watch);
+            self.scroll = self.scroll.min(most).saturating_add_signed(by).min(most);
+            return;
+        }
+        let findings = self.findings(watch);
+        let last = findings.len().saturating_sub(1);
+        let cursor = self.cursor.saturating_add_signed(by).min(last);
+        let chosen = findings.get(cursor).map(identity);
+        if cursor != self.cursor {
+            self.scroll = 0;
+        }
+        (self.cursor, self.selected) = (cursor, chosen.filter(|_| cursor > 0));
+    }
+
+    fn toggle(&mut self, pane: Pane, watch: &Watch) {
+        self.scroll = 0;
+        let is_empty = match pane {
+            Pane::Finding => self.findings(watch).is_empty(),
+            Pane::Gaps => watch.gaps().is_empty(),
+        };
+        let is_open = self.pane == Some(pane);
+        self.pane = Some(pane).filter(|_| !is_open && !is_empty);
+        if self.pane == Some(Pane::Finding) {
+            // Who reads one does not want another in its place.
+            self.selected = self.finding(watch).map(identity);
+        }
+    }
+
+    fn scroll_pane(&mut self, watch: &Watch, down: bool) {
+        let (_, room) = draw::pane_extent(self, watch, self.size);
+        let page = room.saturating_sub(1).max(1);
+        let most = self.scroll_end(watch);
+        let from = self.scroll.min(most);
+        self.scroll = if down {
+            from.saturating_add(page).min(most)
+        } else {
+            from.saturating_sub(page)
+        };
+    }
+
+    fn scroll_end(&self, watch: &Watch) -> usize {
+        let (length, room) = draw::pane_extent(self, watch, self.size);
+        length.saturating_sub(room)
+    }
+
+    fn switch(&mut self, watch: &Watch, by: isize) {
+        let order = self.order(watch);
+        let shown = self.current(watch).map(|subject| subject.id);
+        let at = order.iter().position(|one| Some(one.id) == shown);
+        let next = match (at, by) {
+            (Some(at), 1..) => (at + 1) % order.len(),
+            (Some(at), _) => (at + order.len() - 1) % order.len(),
+            (None, _) => 0,
+        };
+        self.chosen = order.get(next).map(|subject| subject.id);
+        (self.selected, self.cursor, self.scroll) = (None, 0, 0);
+        self.pane = self.pane.filter(|pane| *pane == Pane::Gaps);
+    }
+
+    /// The cursor goes where its finding went. If it is gone, the cursor stays where it was.
+    fn follow_selected(&mut self, watch: &Watch) {
+        let findings = self.findings(watch);
+        let is_it = |finding: &Finding| Some(identity(finding)) == self.selected;
+        let found = findings.iter().position(is_it);
+        let last = findings.len().saturating_sub(1);
+        let is_empty = findings.is_empty();
+        self.cursor = match (&self.selected, found) {
+            (None, _) => 0,
+            (Some(_), Some(found)) => found,
+            (Some(_), None) => self.cursor.min(last),
+        };
+        self.pane = self.pane.filter(|pane| *pane != Pane::Finding || !is_empty);
+    }
+
+    /// The processes as they are listed: those that run before those that ended, the worst first.
+    pub(super) fn order<'a>(&self, watch: &'a Watch) -> Vec<&'a Subject> {
+        let mut order: Vec<&Subject> = watch.subjects().collect();
+        order.sort_by_key(|subject| (subject.gone.is_some(), Reverse(self.verdict(subject.id))));
+        order
+    }
+
+    /// The process on the screen.
+    pub(super) fn current<'a>(&self, watch: &'a Watch) -> Option<&'a Subject> {
+        let chosen = watch
+            .subjects()
+            .find(|subject| Some(subject.id) == self.chosen);
+        chosen.or_else(|| self.order(watch).first().copied())
+    }
+
+    /// What was said of a process; absent before it was judged.
+    pub(super) fn judged(&self, id: u32) -> Option<&Judged> {
+        self.judged.iter().find(|judged| judged.id == id)
+    }
+
+    /// The verdict on a process.
+    pub(super) fn verdict(&self, id: u32) -> Verdict {
+        let judged = self.judged(id);
+        judged.map_or(Verdict::Unknown, |judged| judged.opinion.verdict)
+    }
+
+    /// What was found in the process on the screen.
+    pub(super) fn findings(&self, watch: &Watch) -> &[Finding] {
+        let judged = self.current(watch).and_then(|one| self.judged(one.id));
+        judged.map_or(&[], |judged| &judged.opinion.findings)
+    }
+
+    /// Which of them is selected.
+    pub(super) fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    /// The finding that is selected.
+    pub(super) fn finding(&self, watch: &Watch) -> Option<&Finding> {
+        self.findings(watch).get(self.cursor)
+    }
+}

@@ -1,0 +1,91 @@
+//! Time as a watch sees it: by a clock that nobody sets, and what the others did meanwhile.
+
+use std::time::{Duration, SystemTime};
+
+use fdguard_core::Gap;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Differences below this are the clocks' own.
+const TOLERANCE: f64 = 2.0;
+
+/// Three readings at one moment, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Reading {
+    /// Runs while the machine runs; nobody sets it.
+    pub(super) running: f64,
+    /// The same with the time of sleep.
+    pub(super) passed: f64,
+    /// The time of day.
+    pub(super) wall: f64,
+}
+
+impl Reading {
+    pub(super) fn now() -> Self {
+        let seconds = |clock| {
+            let time = clock_gettime(clock);
+            Duration::new(
+                time.tv_sec.unsigned_abs(),
+                u32::try_from(time.tv_nsec).unwrap_or(0),
+            )
+            .as_secs_f64()
+        };
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self {
+            running: seconds(ClockId::Monotonic),
+            passed: seconds(ClockId::Boottime),
+            wall: wall.unwrap_or_default().as_secs_f64(),
+        }
+    }
+
+    /// What happened to time between two readings that somebody should know.
+    pub(super) fn gap_since(&self, before: &Self) -> Option<Gap> {
+        let slept = (self.passed - before.passed) - (self.running - before.running);
+        let set = (self.wall - before.wall) - (self.passed - before.passed);
+        if slept > TOLERANCE {
+            return Some(Gap::new(
+                format!("{slept:.0} s in which the machine slept"),
+                "a suspended machine runs no process and no watch",
+                "nothing: rates count only the time that the machine ran",
+            ));
+        }
+        (set.abs() > TOLERANCE).then(|| {
+            let way = if set > 0.0 { "ahead" } else { "back" };
+            Gap::new(
+                format!("the time of day was set {way} by {:.0} s during the watch", set.abs()),
+                "somebody, or a time service, set the clock",
+                "nothing: rates follow a clock that nobody sets; the end time does not fit the start",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reading;
+
+    fn at(running: f64, passed: f64, wall: f64) -> Reading {
+        Reading {
+            running,
+            passed,
+            wall,
+        }
+    }
+
+    #[test]
+    fn an_ordinary_second_is_no_gap() {
+        let before = at(10.0, 10.0, 1e9);
+        assert_eq!(at(11.0, 11.0, 1e9 + 1.001).gap_since(&before), None);
+    }
+
+    #[test]
+    fn sleep_and_a_set_clock_are_told_apart() {
+        let before = at(10.0, 10.0, 1e9);
+        let slept = at(11.0, 3611.0, 1e9 + 3601.0).gap_since(&before).unwrap();
+        assert!(
+            slept.what.starts_with("3600 s in which the machine slept"),
+            "{slept:?}"
+        );
+        let set = at(11.0, 11.0, 1e9 - 3599.0).gap_since(&before).unwrap();
+        assert!(set.what.contains("set back by 3600 s"), "{set:?}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The thin shell around a watch: looks at running processes when it is time, and hands each entry to the
+//! judgement and to the recorder.
+
+mod budget;
+mod clocks;
+mod live;
+mod wait;
+mod watched;
+
+pub use live::{Live, Plan, Progress};

@@ -1,0 +1,110 @@
+//! One process under watch, and the looks at it.
+
+use std::time::{Duration, Instant};
+
+use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::{FdEntry, Pid};
+use fdguard_probe::{Error, Probe, Tick, Watcher};
+
+use super::budget::Budget;
+use super::wait::Handle;
+
+/// How many of the known descriptors are looked at again beside a listing.
+const AGAIN: usize = 512;
+
+/// A process and how it is looked at.
+#[derive(Debug)]
+pub(super) struct Watched<'p> {
+    pub(super) id: u32,
+    pub(super) watcher: Watcher<'p>,
+    pub(super) handle: Handle,
+    budget: Budget,
+}
+
+impl<'p> Watched<'p> {
+    pub(super) fn new(probe: &'p Probe, id: u32, pid: Pid) -> Result<Self, Error> {
+        let handle = Handle::of(pid);
+        Ok(Self {
+            id,
+            watcher: Watcher::new(probe, pid)?,
+            handle,
+            budget: Budget::default(),
+        })
+    }
+
+    /// Looks as closely as the budget allows.
+    pub(super) fn look(&mut self, now: Duration) -> Result<Look, Error> {
+        let started = Instant::now();
+        let is_full = self.budget.is_full_due(now);
+        let mut tick = if is_full {
+            self.listed()?
+        } else if self.budget.may_list(now) {
+            self.watcher.tick()?
+        } else {
+            self.watcher.glance()?
+        };
+        if tick.listed {
+            let again = self.watcher.verify(AGAIN)?;
+            absorb(&mut tick, again);
+            self.budget.listed(now, started.elapsed());
+        }
+        if is_full {
+            self.budget.looked_fully(now, started.elapsed());
+        }
+        Ok(self.finish(now, tick))
+    }
+
+    /// The last look: at everything.
+    pub(super) fn last_look(&mut self, now: Duration) -> Result<Look, Error> {
+        let mut tick = self.listed()?;
+        if tick.listed {
+            let again = self.watcher.verify(usize::MAX / 2)?;
+            absorb(&mut tick, again);
+        }
+        self.budget = Budget::default();
+        Ok(self.finish(now, tick))
+    }
+
+    /// Lists where that is allowed, else counts.
+    fn listed(&mut self) -> Result<Tick, Error> {
+        if self.watcher.tier() == fdguard_core::Tier::Radar {
+            return self.watcher.glance();
+        }
+        self.watcher.list()
+    }
+
+    fn finish(&mut self, now: Duration, tick: Tick) -> Look {
+        let mut look = Look {
+            at: seconds(now),
+            count: Some(tick.count),
+            table: tick.listed.then(|| change(&tick)),
+            ..Look::default()
+        };
+        if self.budget.is_around_due(now) {
+            let started = Instant::now();
+            self.watcher.surroundings(&mut look);
+            self.budget.looked_around(now, started.elapsed());
+        }
+        look
+    }
+}
+
+/// Milliseconds are enough, and shorter in a recording.
+fn seconds(now: Duration) -> f64 {
+    (now.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+fn absorb(tick: &mut Tick, again: Tick) {
+    tick.opened.extend(again.opened);
+    tick.closed.extend(again.closed);
+    tick.changed.extend(again.changed);
+}
+
+fn change(tick: &Tick) -> Change {
+    let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
+    Change {
+        opened: sightings(&tick.opened),
+        closed: tick.closed.clone(),
+        changed: sightings(&tick.changed),
+    }
+}

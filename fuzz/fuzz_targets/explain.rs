@@ -1,0 +1,21 @@
+#![no_main]
+//! Logs: pieces say the same as the whole, and every line is counted.
+
+use std::sync::LazyLock;
+
+use fdguard_core::explain::Scanner;
+use fdguard_core::playbook::Playbook;
+
+static PLAYBOOK: LazyLock<Playbook> = LazyLock::new(Playbook::embedded);
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut whole = Scanner::new(&PLAYBOOK).expect("our own patterns can be looked for");
+    whole.feed(bytes);
+    let whole = whole.finish(&[]);
+    let mut pieces = Scanner::new(&PLAYBOOK).expect("our own patterns can be looked for");
+    for piece in bytes.chunks(7) {
+        pieces.feed(piece);
+    }
+    assert_eq!(pieces.finish(&[]), whole);
+    assert_eq!(whole.lines_read, bytes.split_inclusive(|byte| *byte == b'\n').count() as u64);
+});

@@ -1,0 +1,19 @@
+#![no_main]
+//! Playbooks of users: any text gives a playbook, or an error in one line.
+
+use fdguard_core::explain::Scanner;
+use fdguard_core::playbook::Playbook;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match Playbook::parse(text) {
+        Ok(playbook) => {
+            let mut scanner = Scanner::new(&playbook).expect("few patterns can be looked for");
+            scanner.feed(bytes);
+            let _explanation = scanner.finish(&[]);
+        }
+        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+    }
+});
