@@ -15,6 +15,7 @@ use crate::{Gap, Pid, Snapshot, Summary, Text, Tier};
 
 mod curve;
 mod database;
+mod redacted;
 
 pub use curve::{Curve, Curves, Family, Point};
 pub use database::{Database, DatabaseHolder};
@@ -239,40 +240,6 @@ impl Evidence {
         let mut visits = self.material.visits.iter();
         visits.all(|visit| visit.begin.tier > Tier::Radar)
     }
-
-    /// Takes over what was judged before names were redacted: a ledger and a playbook know them by name.
-    /// Texts of `trusted` entries only, since a user's own may name what must not be told.
-    pub fn judged_as(&mut self, original: &Diagnosis, is_trusted: impl Fn(&str) -> bool) {
-        self.redacted = true;
-        self.diagnosis.verdict = original.verdict;
-        for (opinion, before) in self.diagnosis.processes.iter_mut().zip(&original.processes) {
-            opinion.verdict = before.verdict;
-        }
-        let mut used = vec![false; original.findings.len()];
-        for finding in &mut self.diagnosis.findings {
-            let same = original
-                .findings
-                .iter()
-                .enumerate()
-                .position(|(index, before)| {
-                    !used[index]
-                        && (&before.rule, before.pid, &before.class, before.count)
-                            == (&finding.rule, finding.pid, &finding.class, finding.count)
-                });
-            let Some(index) = same else { continue };
-            used[index] = true;
-            let before = &original.findings[index];
-            finding.severity = before.severity;
-            finding.cleared = before.cleared.clone().map(|mut note| {
-                note.reason = "cleared by the user's ledger".to_owned();
-                note
-            });
-            if before.advice.as_deref().is_some_and(&is_trusted) {
-                finding.advice.clone_from(&before.advice);
-                finding.next_step.clone_from(&before.next_step);
-            }
-        }
-    }
 }
 
 fn uptime(snapshot: &Snapshot) -> Option<u64> {
@@ -295,3 +262,6 @@ fn all_gaps(material: &Material, diagnosis: &Diagnosis) -> Vec<Gap> {
     }
     gaps
 }
+
+#[cfg(test)]
+mod tests;

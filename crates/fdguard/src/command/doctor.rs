@@ -4,10 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use fdguard_core::evidence::{Evidence, Material};
+use fdguard_core::evidence::Evidence;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::redact::Redactor;
-use fdguard_core::rule::Settings;
 use fdguard_probe::Probe;
 
 use super::{pick, settings};
@@ -30,14 +28,25 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let pids = pick::pick(&probe, &selection)?;
     let place = args.output.as_deref().map(Place::take).transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
+    // What the user wrote about symptoms may hold names, too.
+    let ours = Playbook::embedded();
     let plan = Plan {
         length: args.length,
         every: args.every,
-        playbook: &settings.playbook,
+        playbook: if args.redact {
+            &ours
+        } else {
+            &settings.playbook
+        },
     };
     let material = gather::gather(&probe, &pids, plan, logs)?;
     let named_all = material.visits.len() == pids.len();
-    let Some(evidence) = conclude(material, &settings, args.redact) else {
+    let evidence = if args.redact {
+        Evidence::redacted(material, &settings)
+    } else {
+        Evidence::of(material, &settings)
+    };
+    let Some(evidence) = evidence else {
         return Err(Hinted::look("no process came into view", "fdguard top --once").into());
     };
     if let Some(path) = args.html.as_deref() {
@@ -99,20 +108,4 @@ fn report(args: &DoctorArgs, evidence: &Evidence) -> anyhow::Result<()> {
         hint: true,
     };
     output::emit_styled(None, |out| doctor::write(out, evidence, &options))
-}
-
-/// What it comes to. Redacted material is judged again, so that no sentence holds a name; what the ledger
-/// and the playbook said about the names is kept.
-fn conclude(material: Material, settings: &Settings, redact: bool) -> Option<Evidence> {
-    if !redact {
-        return Evidence::of(material, settings);
-    }
-    let redacted = Redactor::new().material(&material);
-    let original = Evidence::of(material, settings)?;
-    let mut evidence = Evidence::of(redacted, settings)?;
-    let ours = Playbook::embedded();
-    evidence.judged_as(&original.diagnosis, |id| {
-        ours.advice().iter().any(|advice| advice.id == id)
-    });
-    Some(evidence)
 }

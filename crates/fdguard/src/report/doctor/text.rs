@@ -11,6 +11,9 @@ use crate::report::style::{self, DIM, HEADING, paint};
 use crate::report::table::{columns, cut};
 use crate::terminal::sanitize_bytes;
 
+/// A last column narrower than this tells nothing.
+const LEAST_COLUMN: usize = 16;
+
 /// How to show it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
@@ -92,6 +95,18 @@ fn write_end(
     }
 }
 
+/// A row for which there is no room in columns: its first cell, then each other one with its name.
+fn as_sentence(row: &[String], names: &[&str]) -> String {
+    let (first, rest) = row
+        .split_first()
+        .map_or(("", row), |(first, rest)| (first.as_str(), rest));
+    let named = rest.iter().zip(names.iter().skip(1));
+    let parts: Vec<String> = named
+        .map(|(cell, name)| format!("{name} {}", cell.trim()))
+        .collect();
+    format!("{first}: {}", parts.join(", "))
+}
+
 /// The room there is.
 struct Page {
     width: Option<usize>,
@@ -143,6 +158,12 @@ impl Page {
         if has_names {
             rows.insert(0, names.iter().map(|name| (*name).to_owned()).collect());
         }
+        if has_names && self.is_too_narrow(&rows) {
+            for row in &table.rows {
+                self.sentence(out, &as_sentence(row, &names), 2)?;
+            }
+            rows.clear();
+        }
         let width = self.width.map(|width| width.saturating_sub(2));
         for (index, line) in columns(&rows, &sides, width).into_iter().enumerate() {
             let line = line.trim_end();
@@ -156,6 +177,21 @@ impl Page {
             writeln!(out, "  {}", paint(DIM, more))?;
         }
         Ok(())
+    }
+
+    /// Whether of the last column nothing would be left but the cut.
+    fn is_too_narrow(&self, rows: &[Vec<String>]) -> bool {
+        let Some(width) = self.width else {
+            return false;
+        };
+        let last = rows.first().map_or(0, |row| row.len().saturating_sub(1));
+        let widest = |column: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
+        };
+        let before: usize = (0..last).map(|column| widest(column) + 2).sum();
+        let needed = widest(last).min(LEAST_COLUMN);
+        before + needed + 2 > width
     }
 
     fn fit(&self, text: &str) -> String {

@@ -165,7 +165,7 @@ fn walls_table(walls: &[Forecast]) -> Vec<Block> {
             ("used", Side::Right),
             ("of", Side::Right),
             ("share", Side::Right),
-            ("reached in", Side::Left),
+            ("forecast", Side::Left),
         ],
         rows,
         more: None,
@@ -245,10 +245,8 @@ fn database(database: &Database) -> Block {
             } else {
                 ""
             };
-            format!(
-                "{comm}(pid {}, {} descriptors{writes})",
-                holder.pid, holder.descriptors
-            )
+            let held = counted(holder.descriptors, "descriptor", "descriptors");
+            format!("{comm}(pid {}, {held}{writes})", holder.pid)
         })
         .collect();
     let unlisted = database.holders.len().saturating_sub(HOLDERS) as u64 + database.holders_more;
