@@ -1,23 +1,27 @@
 #![no_main]
 //! Recordings, plain and compressed: whatever they hold, they end and can be judged.
 
+use std::sync::LazyLock;
+
 use fdguard_core::config::{Ledger, Levels};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::rule::Settings;
+
+// Once: reading the playbook takes longer than most recordings.
+static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
+    levels: Levels::default(),
+    expectations: Vec::new(),
+    ledger: Ledger::default(),
+    playbook: Playbook::embedded(),
+    today: jiff::civil::date(2026, 1, 1),
+});
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok((watch, _)) = fdguard::recording::replay_bytes(bytes.to_vec()) else {
         return;
     };
     assert!(watch.ended().is_some());
-    let settings = Settings {
-        levels: Levels::default(),
-        expectations: Vec::new(),
-        ledger: Ledger::default(),
-        playbook: Playbook::embedded(),
-        today: jiff::civil::date(2026, 1, 1),
-    };
-    if let Some(diagnosis) = watch.diagnosis(&settings) {
+    if let Some(diagnosis) = watch.diagnosis(&SETTINGS) {
         serde_json::to_vec(&diagnosis).expect("a diagnosis can be written");
     }
 });

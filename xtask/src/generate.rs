@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 use fdguard::cli::Cli;
-use fdguard_core::lint::{LINTS, Severity};
+use fdguard_core::catalog::{self, Check};
+use fdguard_core::lint::Severity;
 
 /// Where all of it goes; nothing else may lie there.
 const FOLDER: &str = "docs/generated";
@@ -101,24 +102,32 @@ fn add_man_pages(command: &Command, files: &mut Files) -> anyhow::Result<()> {
 }
 
 fn rules() -> String {
+    let lints = "Every lint that `fdguard snap` runs over a snapshot";
+    let rules = "Every rule over what a process held in the course of time";
+    format!(
+        "# Rules\n\n{lints}, from the table in `fdguard-core`.\n\n{}\n{rules}.\n\n{}",
+        table(&catalog::lints()),
+        table(&catalog::rules())
+    )
+}
+
+fn table(checks: &[Check]) -> String {
     let mut text = String::from(
-        "# Rules\n\n\
-         Every lint that `fdguard snap` runs over a snapshot, from the table in `fdguard-core`.\n\n\
-         | rule | severity | looks for | weakness | requirement |\n\
+        "| rule | severity | looks for | weakness | requirement |\n\
          | --- | --- | --- | --- | --- |\n",
     );
-    for lint in LINTS {
-        let id = lint.id;
-        let severity = match lint.severity {
+    for check in checks {
+        let id = check.id;
+        let severity = match check.severity {
             Severity::Info => "info",
             Severity::Warning => "warning",
             Severity::Critical => "critical",
         };
-        let cwe = lint
+        let cwe = check
             .cwe
             .map_or_else(|| "–".to_owned(), |cwe| format!("CWE-{cwe}"));
-        let summary = lint.summary.replace('|', "\\|");
-        let requirement = lint.requirement;
+        let summary = check.summary.replace('|', "\\|");
+        let requirement = check.requirement;
         text.push_str(&format!(
             "| [{id}](../guide/rules/{id}.md) | {severity} | {summary} | {cwe} | {requirement} |\n"
         ));

@@ -120,7 +120,8 @@ fn culprit(timeline: &Timeline, judgement: &Judgement) -> Culprit {
     }
 }
 
-fn most_common(held: &[&Held]) -> Option<Class> {
+/// The class of most of these; of equals the first in the order of classes.
+pub(crate) fn most_common(held: &[&Held]) -> Option<Class> {
     let mut counts: HashMap<&Class, usize> = HashMap::new();
     for held in held {
         *counts.entry(&held.class).or_default() += 1;
@@ -135,13 +136,112 @@ fn most_common(held: &[&Held]) -> Option<Class> {
 fn common_target(held: &[&Held]) -> Option<Text> {
     let mut targets = held.iter().map(|held| held.target.as_bytes());
     let first = targets.next()?;
+    let mut is_one = true;
     let common = targets.fold(first.len(), |length, target| {
+        is_one &= first == target;
         let same = first.iter().zip(target).take_while(|(a, b)| a == b);
         length.min(same.count())
     });
-    if common == first.len() {
+    if is_one {
         return Some(Text::from(first));
     }
     let slash = first[..common].iter().rposition(|byte| *byte == b'/')?;
     (slash > 0).then(|| Text::from([&first[..=slash], b"*"].concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Culprit, culprits};
+    use crate::judge::{Verdict, judge};
+    use crate::testing::watched::{Watched, leak, watched};
+    use crate::{Class, TcpState};
+
+    fn leaking(told: &Watched) -> Vec<Culprit> {
+        let timeline = told.timeline();
+        culprits(&timeline, &judge(&timeline), Verdict::Leaking)
+    }
+
+    fn named(told: &Watched) -> Vec<(Option<Class>, Option<String>)> {
+        let named = |one: Culprit| {
+            let target = one.target.map(|target| target.to_lossy().into_owned());
+            (one.class, target)
+        };
+        leaking(told).into_iter().map(named).collect()
+    }
+
+    #[test]
+    fn r13_the_target_is_named_where_it_explains_the_rise() {
+        let told = leak(&Class::Regular, "/srv/sessions/41.log", 80);
+        let target = Some("/srv/sessions/*.log".to_owned());
+        assert_eq!(named(&told), [(Some(Class::Regular), target)]);
+        let found = leaking(&told);
+        assert_eq!(found[0].count, 80);
+        assert_eq!(
+            found[0].oldest,
+            Some(78.0),
+            "the first look's are as old as the watch"
+        );
+    }
+
+    #[test]
+    fn r13_many_targets_are_told_by_what_they_have_in_common() {
+        let told = watched(|t| {
+            t.looks(1);
+            for (index, letter) in ('a'..='z').chain('a'..='z').cycle().take(80).enumerate() {
+                let name = format!("/srv/{letter}{}", "x".repeat(1 + index));
+                t.open(Class::Directory, &name, 1);
+                t.looks(1);
+            }
+        });
+        let common = Some("/srv/*".to_owned());
+        assert_eq!(named(&told), [(Some(Class::Directory), common)]);
+    }
+
+    #[test]
+    fn a_name_that_others_begin_with_is_not_what_they_share() {
+        let told = watched(|t| {
+            t.looks(1);
+            for index in 0..80 {
+                t.open(Class::Directory, &format!("/srv/a{}", "b".repeat(index)), 1);
+                t.looks(1);
+            }
+        });
+        let common = Some("/srv/*".to_owned());
+        assert_eq!(named(&told), [(Some(Class::Directory), common)]);
+    }
+
+    #[test]
+    fn r13_a_socket_is_told_by_the_state_that_most_are_in() {
+        let state = Class::Tcp(TcpState::CloseWait);
+        let told = leak(&state, "10.0.0.7:443", 80);
+        assert_eq!(named(&told)[0].0, Some(state));
+    }
+
+    #[test]
+    fn r13_of_two_that_leak_the_larger_comes_first() {
+        let told = watched(|t| {
+            t.looks(1);
+            for _ in 0..80 {
+                t.open(Class::Pidfd, "pid 1", 1);
+                t.open(Class::Pipe, "pipe:[7]", 3);
+                t.looks(1);
+            }
+        });
+        let classes: Vec<_> = named(&told).into_iter().map(|(class, _)| class).collect();
+        assert_eq!(classes, [Some(Class::Pipe), Some(Class::Pidfd)]);
+    }
+
+    #[test]
+    fn r13_nothing_is_named_where_nothing_rises_or_nobody_could_look() {
+        let still = watched(|t| {
+            t.open(Class::Regular, "/srv/a", 10);
+            t.looks(80);
+        });
+        assert_eq!(named(&still), []);
+        let blind = watched(|t| {
+            t.blind();
+            t.drip(&Class::Pipe, "pipe:[7]", 80);
+        });
+        assert_eq!(named(&blind), [(None, None)]);
+    }
 }

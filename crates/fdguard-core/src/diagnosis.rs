@@ -110,19 +110,19 @@ impl Opinion {
     /// The classes that rise, for one line of a log.
     #[must_use]
     pub fn rising(&self) -> Vec<String> {
-        let mut names: Vec<String> = self
+        let rising = self
             .findings
             .iter()
             .filter(|finding| matches!(finding.rule.as_str(), "leak" | "growth"))
-            .filter(|finding| finding.cleared.is_none())
-            .map(|finding| {
-                finding
-                    .class
-                    .as_ref()
-                    .map_or_else(|| "unknown".to_owned(), ToString::to_string)
-            })
-            .collect();
-        names.dedup();
+            .filter(|finding| finding.cleared.is_none());
+        let mut names: Vec<String> = Vec::new();
+        for finding in rising {
+            let class = finding.class.as_ref();
+            let name = class.map_or_else(|| "unknown".to_owned(), ToString::to_string);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         names
     }
 }
@@ -230,4 +230,102 @@ pub struct Coverage {
     pub live_fds: Option<u64>,
     /// Events that were lost; looking from outside loses none and sees none.
     pub lost_events: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ClassTrend, Diagnosis, Ended};
+    use crate::Class;
+    use crate::judge::Verdict;
+    use crate::recording::Entry;
+    use crate::testing::watched::{header, leak, settings, watched};
+    use crate::watch::Watch;
+
+    #[test]
+    fn an_opinion_counts_classes_and_what_was_opened_meanwhile() {
+        let opinion = leak(&Class::Pipe, "pipe:[7]", 80).opinion(&settings());
+        let trend = |class, count, opened| ClassTrend {
+            class,
+            count,
+            opened,
+        };
+        let expected = [trend(Class::Pipe, 80, 79), trend(Class::Regular, 10, 0)];
+        assert_eq!(opinion.classes.unwrap(), expected);
+        assert_eq!((opinion.baseline, opinion.last), (Some(11), Some(90)));
+        assert_eq!((opinion.samples, opinion.highest), (80, Some(89)));
+    }
+
+    #[test]
+    fn what_could_not_be_seen_is_unknown_and_not_zero() {
+        let opinion = watched(|t| {
+            t.blind();
+            t.looks(20);
+            for look in &mut t.looks {
+                look.count = None;
+            }
+        });
+        let opinion = opinion.opinion(&settings());
+        assert_eq!(opinion.verdict, Verdict::Unknown);
+        let known = (opinion.baseline, opinion.last, opinion.highest);
+        assert_eq!(known, (None, None, None));
+        assert_eq!(opinion.classes, None);
+    }
+
+    #[test]
+    fn a_class_that_rises_in_several_places_is_named_once() {
+        let told = watched(|t| {
+            t.looks(1);
+            for _ in 0..80 {
+                t.open(Class::Regular, "/srv/a.log", 1);
+                t.open(Class::Pipe, "pipe:[7]", 1);
+                t.open(Class::Regular, "/srv/b.log", 1);
+                t.looks(1);
+            }
+        });
+        let mut rising = told.opinion(&settings()).rising();
+        rising.sort();
+        assert_eq!(rising, ["pipe", "regular"]);
+    }
+
+    #[test]
+    fn a_document_has_the_fields_of_the_contract_and_comes_back() {
+        let mut watch = Watch::new(header());
+        for entry in leak(&Class::Pipe, "pipe:[7]", 80).entries(0, None) {
+            watch.take(&entry);
+        }
+        let ended_at = watch.wall_time();
+        let ended = Ended::TimeUp;
+        watch.take(&Entry::End { ended, ended_at });
+        let diagnosis = watch.diagnosis(&settings()).unwrap();
+        let json = serde_json::to_value(&diagnosis).unwrap();
+        assert_eq!(json["schema"], "fdguard.diagnosis/1");
+        assert_eq!(
+            (&json["verdict"], &json["final"]),
+            (&"leaking".into(), &90.into())
+        );
+        assert_eq!(json["ended"], "time-up");
+        let finding = &json["findings"][0];
+        for field in [
+            "rule",
+            "pid",
+            "comm",
+            "severity",
+            "class",
+            "target",
+            "count",
+            "grown",
+            "rate_per_min",
+            "confidence",
+            "walls",
+            "why",
+            "next_step",
+            "origin",
+        ] {
+            assert!(finding.get(field).is_some(), "{field}");
+        }
+        assert!(json["hazards"].is_array() && json["gaps"].is_array());
+        assert_eq!(json["coverage"]["backend"], "probe");
+        let back: Diagnosis = serde_json::from_value(json).unwrap();
+        assert_eq!(back.findings, diagnosis.findings);
+    }
 }

@@ -96,7 +96,10 @@ fn select_wall(
         Some(SelectUse::Unknown { .. }) | None => Some("if it uses select()".to_owned()),
     };
     let soft = timeline.limits().soft;
-    if soft.is_some_and(|soft| soft < FD_SETSIZE) || !timeline.is_listed() {
+    let highest = timeline.highest().map_or(0, u64::from);
+    // Behind a lower limit nobody gets there, unless it was lowered afterwards.
+    let is_behind = soft.is_some_and(|soft| soft < FD_SETSIZE) && highest < FD_SETSIZE;
+    if is_behind || !timeline.is_listed() {
         return None;
     }
     let below = timeline
@@ -104,7 +107,6 @@ fn select_wall(
         .iter()
         .take_while(|(fd, _)| u64::from(*fd) < FD_SETSIZE)
         .count() as u64;
-    let highest = timeline.highest().map_or(0, u64::from);
     let used = if highest >= FD_SETSIZE {
         FD_SETSIZE
     } else {
@@ -149,6 +151,7 @@ fn make(name: &str, at: Option<u64>, used: Option<u64>, rate: Option<Slope>) -> 
     let after = |per_second: f64| {
         left.filter(|_| per_second > 0.0 && per_second.is_finite())
             .map(|left| as_f64(left) / per_second)
+            .filter(|seconds| seconds.is_finite())
     };
     Some(Forecast {
         name: name.to_owned(),
@@ -162,4 +165,147 @@ fn make(name: &str, at: Option<u64>, used: Option<u64>, rate: Option<Slope>) -> 
         latest_seconds: rate.and_then(|rate| after(rate.low)),
         only_if: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Forecast, forecasts, make};
+    use crate::Class;
+    use crate::culprit::culprits;
+    use crate::judge::{Verdict, judge};
+    use crate::select_use::SelectUse;
+    use crate::slope::Slope;
+    use crate::testing::watched::{Watched, ceiling, selects, settings, watched};
+
+    fn walls(told: &Watched) -> Vec<Forecast> {
+        told.opinion(&settings()).walls
+    }
+
+    fn wall(told: &Watched, name: &str) -> Option<Forecast> {
+        walls(told).into_iter().find(|wall| wall.name == name)
+    }
+
+    fn holding(count: usize, select: Option<SelectUse>) -> Watched {
+        let mut told = watched(|t| {
+            t.open(Class::Regular, "/srv/a", count);
+            t.looks(8);
+        });
+        told.select = select;
+        told
+    }
+
+    #[test]
+    fn r13_the_time_to_the_limit_has_a_range() {
+        let rate = Slope {
+            per_second: 2.0,
+            low: 1.0,
+            high: 4.0,
+        };
+        let wall = make("soft-limit", Some(1000), Some(200), Some(rate)).unwrap();
+        assert_eq!((wall.left, wall.percent), (Some(800), Some(20.0)));
+        let times = [wall.eta_seconds, wall.soonest_seconds, wall.latest_seconds];
+        assert_eq!(times, [Some(400.0), Some(200.0), Some(800.0)]);
+        let maybe = Slope { low: -1.0, ..rate };
+        let wall = make("soft-limit", Some(1000), Some(200), Some(maybe)).unwrap();
+        assert_eq!(wall.latest_seconds, None);
+        assert_eq!(wall.eta().unwrap().soonest_seconds, 200.0);
+    }
+
+    #[test]
+    fn r13_a_drip_reaches_the_limit_when_it_says() {
+        let told = watched(|t| {
+            t.limits(500, 1000);
+            t.drip(&Class::Pipe, "pipe:[7]", 100);
+        });
+        let soft = wall(&told, "soft-limit").unwrap();
+        assert_eq!((soft.used, soft.eta_seconds), (Some(100), Some(400.0)));
+        assert!(soft.soonest_seconds <= soft.eta_seconds);
+        assert_eq!(wall(&told, "hard-limit").unwrap().eta_seconds, Some(900.0));
+    }
+
+    #[test]
+    fn r13_a_wall_that_nothing_moves_towards_has_no_time() {
+        let told = holding(10, None);
+        assert!(walls(&told).iter().all(|wall| wall.eta_seconds.is_none()));
+        assert!(make("x", None, Some(1), None).is_none());
+        assert_eq!(make("x", Some(9), None, None).unwrap().left, None);
+    }
+
+    #[test]
+    fn r9_a_ceiling_is_reached_by_its_own_class_only() {
+        let told = watched(|t| {
+            t.host(|host| {
+                host.ptys = ceiling(900, 1000);
+                host.inotify_instances = ceiling(100, 128);
+                host.files = ceiling(1000, 100_000);
+            });
+            t.drip(&Class::PtyMaster, "/dev/ptmx", 80);
+        });
+        assert_eq!(wall(&told, "ptys").unwrap().eta_seconds, Some(100.0));
+        assert_eq!(wall(&told, "inotify-instances").unwrap().eta_seconds, None);
+        assert!(wall(&told, "system-files").unwrap().eta_seconds.is_some());
+    }
+
+    #[test]
+    fn r7_the_wall_of_select_is_absent_conditional_or_there() {
+        assert_eq!(
+            wall(&holding(10, Some(SelectUse::Absent)), "select-1024"),
+            None
+        );
+        for unknown in [None, Some(SelectUse::unknown("no permission"))] {
+            let wall = wall(&holding(10, unknown), "select-1024").unwrap();
+            assert_eq!(wall.only_if.as_deref(), Some("if it uses select()"));
+        }
+        let wall = wall(&holding(10, Some(selects())), "select-1024").unwrap();
+        assert_eq!((wall.only_if, wall.left), (None, Some(1014)));
+    }
+
+    #[test]
+    fn r7_free_numbers_below_1024_count_and_not_the_highest() {
+        let mut told = watched(|t| {
+            t.open(Class::Regular, "/srv/a", 10);
+            t.open_at(1023, Class::Regular, "/srv/a");
+            t.looks(8);
+        });
+        told.select = Some(selects());
+        assert_eq!(wall(&told, "select-1024").unwrap().left, Some(1013));
+        let mut beyond = watched(|t| {
+            t.open_at(2000, Class::Regular, "/srv/a");
+            t.looks(8);
+        });
+        beyond.select = Some(selects());
+        assert_eq!(wall(&beyond, "select-1024").unwrap().left, Some(0));
+    }
+
+    #[test]
+    fn r7_behind_a_lower_limit_the_wall_is_out_of_reach_unless_it_was_crossed_before() {
+        let below = |fd| {
+            let mut told = watched(|t| {
+                t.limits(256, 256);
+                t.open_at(fd, Class::Regular, "/srv/a");
+                t.looks(8);
+            });
+            told.select = Some(selects());
+            wall(&told, "select-1024")
+        };
+        assert_eq!(below(100), None);
+        assert_eq!(below(1500).unwrap().left, Some(0));
+    }
+
+    #[test]
+    fn r13_what_rises_together_reaches_the_limit_together() {
+        let told = watched(|t| {
+            t.limits(1000, 1000);
+            t.looks(1);
+            for _ in 0..80 {
+                t.open(Class::Pipe, "pipe:[7]", 3);
+                t.open(Class::Pidfd, "pid 1", 1);
+                t.looks(1);
+            }
+        });
+        let timeline = told.timeline();
+        let found = culprits(&timeline, &judge(&timeline), Verdict::Leaking);
+        let soft = &forecasts(&timeline, &found, None)[0];
+        assert_eq!(soft.rate_per_min, Some(240.0));
+    }
 }

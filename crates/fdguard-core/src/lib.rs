@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod catalog;
 pub mod class;
 pub mod collapse;
 pub mod config;

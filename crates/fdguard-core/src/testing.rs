@@ -1,5 +1,7 @@
 //! Small snapshots for tests: what a test does not name is ordinary and unsuspicious.
 
+pub(crate) mod watched;
+
 use jiff::Timestamp;
 
 use crate::detail::{

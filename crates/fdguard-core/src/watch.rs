@@ -95,10 +95,20 @@ impl Watch {
 
     fn appear(&mut self, appearance: &Appearance) {
         self.at = self.at.max(appearance.at);
-        if let Some(before) = appearance.successor_of.and_then(|id| self.subject_mut(id)) {
-            before.replaced = true;
+        // A number stands for one process: what a damaged recording says of it again is not believed.
+        if self.subject_mut(appearance.id).is_some() {
+            return;
         }
-        self.subjects.push(Subject {
+        let mut subjects = self.subjects.iter();
+        let before = appearance
+            .successor_of
+            .and_then(|id| subjects.position(|subject| subject.id == id));
+        // It takes the place of the one before: what was named first stays first.
+        let place = before.map_or(self.subjects.len(), |at| at + 1);
+        if let Some(at) = before {
+            self.subjects[at].replaced = true;
+        }
+        let subject = Subject {
             id: appearance.id,
             process: appearance.process.clone(),
             timeline: Timeline::new(),
@@ -106,7 +116,8 @@ impl Watch {
             select: appearance.select.clone(),
             gone: None,
             replaced: false,
-        });
+        };
+        self.subjects.insert(place, subject);
     }
 
     fn subject_mut(&mut self, id: u32) -> Option<&mut Subject> {
@@ -199,5 +210,108 @@ impl Watch {
         let passed = SignedDuration::try_from_secs_f64(self.at).unwrap_or_default();
         let started = self.header.started_at;
         started.checked_add(passed).unwrap_or(started)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Watch;
+    use crate::diagnosis::{Diagnosis, Ended};
+    use crate::judge::Verdict;
+    use crate::recording::Entry;
+    use crate::testing::PID;
+    use crate::testing::watched::{Watched, header, leak, settings, watched};
+    use crate::{Class, Gap};
+
+    fn quiet() -> Watched {
+        watched(|t| {
+            t.open(Class::Regular, "/srv/a", 10);
+            t.looks(80);
+        })
+    }
+
+    fn taken(entries: impl IntoIterator<Item = Vec<Entry>>) -> Watch {
+        let mut watch = Watch::new(header());
+        for entry in entries.into_iter().flatten() {
+            watch.take(&entry);
+        }
+        watch
+    }
+
+    fn diagnosis(watch: &Watch) -> Diagnosis {
+        watch.diagnosis(&settings()).unwrap()
+    }
+
+    #[test]
+    fn of_several_processes_the_worst_counts_and_each_finding_has_its_own() {
+        let pipes = leak(&Class::Pipe, "pipe:[7]", 80);
+        let watch = taken([quiet().entries(0, None), pipes.entries(1, None)]);
+        let diagnosis = diagnosis(&watch);
+        assert_eq!(diagnosis.verdict, Verdict::Leaking);
+        assert_eq!(diagnosis.process.pid, PID);
+        assert_eq!(diagnosis.findings[0].pid, PID + 1);
+        let verdicts: Vec<_> = diagnosis.processes.iter().map(|one| one.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Stable, Verdict::Leaking]);
+        assert_eq!(diagnosis.coverage.live_fds, Some(100));
+    }
+
+    #[test]
+    fn a_restart_keeps_the_opinion_of_the_one_before_and_the_place_in_the_list() {
+        let pipes = leak(&Class::Pipe, "pipe:[7]", 80);
+        let watch = taken([
+            pipes.entries(0, None),
+            quiet().entries(1, None),
+            quiet().entries(2, Some(0)),
+        ]);
+        let diagnosis = diagnosis(&watch);
+        assert_eq!(
+            diagnosis.process.pid,
+            PID + 2,
+            "the named one, not its neighbour"
+        );
+        let pids = |list: &[crate::diagnosis::Opinion]| -> Vec<u32> {
+            list.iter().map(|one| one.pid).collect()
+        };
+        assert_eq!(pids(&diagnosis.processes), [PID + 2, PID + 1]);
+        assert_eq!(pids(&diagnosis.predecessors), [PID]);
+        assert_eq!(diagnosis.predecessors[0].verdict, Verdict::Leaking);
+        assert_eq!(diagnosis.verdict, Verdict::Leaking);
+        assert_eq!(watch.subjects().count(), 2);
+    }
+
+    #[test]
+    fn a_gap_is_not_repeated() {
+        let gap = || Entry::Gap(Gap::new("the links", "permission denied", "run as root"));
+        let other = Entry::Gap(Gap::new("the children", "permission denied", "run as root"));
+        let watch = taken([quiet().entries(0, None), vec![gap(), other, gap()]]);
+        assert_eq!(watch.gaps().len(), 2);
+        assert_eq!(diagnosis(&watch).gaps, watch.gaps());
+    }
+
+    #[test]
+    fn a_number_that_is_there_already_is_not_taken_again() {
+        let watch = taken([quiet().entries(0, None), quiet().entries(0, None)]);
+        assert_eq!(watch.subjects().count(), 1);
+        let itself = taken([quiet().entries(3, Some(3))]);
+        assert_eq!(itself.subjects().count(), 1);
+    }
+
+    #[test]
+    fn without_its_end_a_watch_ends_at_its_last_entry() {
+        let mut watch = taken([quiet().entries(0, None)]);
+        assert_eq!(watch.ended(), None);
+        let cut = diagnosis(&watch);
+        assert_eq!(cut.ended, Ended::RecordingCut);
+        assert_eq!(cut.ended_at.as_second(), 79);
+        watch.take(&Entry::Gone { id: 0, at: 90.5 });
+        assert_eq!(watch.subjects().next().unwrap().gone, Some(90.5));
+        assert_eq!(watch.wall_time().as_second(), 90);
+    }
+
+    #[test]
+    fn nobody_in_view_is_no_diagnosis() {
+        let mut watch = Watch::new(header());
+        watch.take(&Entry::Gone { id: 7, at: 1.0 });
+        assert!(watch.diagnosis(&settings()).is_none());
     }
 }

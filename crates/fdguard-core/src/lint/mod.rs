@@ -155,47 +155,9 @@ fn is_listener(entry: &FdEntry) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
-    use super::{LINTS, Severity, check};
+    use super::{Severity, check};
     use crate::testing::{file, pidfd, radar, snapshot, stdio};
     use crate::{Class, Snapshot};
-
-    #[test]
-    fn every_id_is_kebab_case_and_there_only_once() {
-        let ids: BTreeSet<&str> = LINTS.iter().map(|lint| lint.id).collect();
-        assert_eq!(ids.len(), LINTS.len());
-        for id in ids {
-            let word = |word: &str| {
-                !word.is_empty()
-                    && word
-                        .bytes()
-                        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-            };
-            assert!(id.split('-').all(word), "{id}");
-        }
-    }
-
-    #[test]
-    fn every_lint_has_its_page_and_every_page_its_lint() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/rules");
-        let pages: BTreeSet<String> = std::fs::read_dir(&folder)
-            .unwrap()
-            .map(|page| page.unwrap().file_name().into_string().unwrap())
-            .collect();
-        let expected: BTreeSet<String> =
-            LINTS.iter().map(|lint| format!("{}.md", lint.id)).collect();
-        assert_eq!(pages, expected);
-        for lint in LINTS {
-            let page = std::fs::read_to_string(folder.join(format!("{}.md", lint.id))).unwrap();
-            assert!(page.starts_with(&format!("# {}\n", lint.id)), "{}", lint.id);
-            assert!(page.contains(lint.requirement), "{}: R-number", lint.id);
-            if let Some(cwe) = lint.cwe {
-                assert!(page.contains(&format!("CWE-{cwe}")), "{}: CWE", lint.id);
-            }
-        }
-    }
 
     #[test]
     fn the_gravest_hit_comes_first_whatever_the_order_of_the_table() {

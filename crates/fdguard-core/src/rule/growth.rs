@@ -14,9 +14,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Beside a leak it is a side show; alone it is what the user asked about.
+/// Beside a leak it is a side show; alone, or beside what was judged harmless, it is what the user asked
+/// about.
 fn check(case: &Case<'_>) -> Vec<Finding> {
-    let severity = if case.leaking.is_empty() {
+    let severity = if case.leaks().next().is_none() {
         Severity::Warning
     } else {
         RULE.severity
@@ -31,14 +32,13 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
                 finding.severity = severity;
             }
             finding.why = format!(
-                "{} more {} in {}; {}",
+                "{} more {} in {}; whether that ends cannot be told yet",
                 judgement.rise,
                 subject(culprit),
                 duration(judgement.span),
-                judgement.shape.phrase(),
             );
             finding.next_step = format!(
-                "watch it for longer than {} before you act. {}",
+                "Watch it for longer than {} before you act. {}",
                 duration(4.0 * judgement.span),
                 finding.next_step
             );
@@ -46,4 +46,46 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
             finding
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Class;
+    use crate::judge::Verdict;
+    use crate::lint::Severity;
+    use crate::testing::watched::{settings, watched};
+
+    #[test]
+    fn r13_a_rise_too_short_to_be_a_leak_is_a_warning_to_watch_longer() {
+        let short = watched(|t| {
+            t.open(Class::Regular, "/srv/a", 10);
+            t.drip(&Class::Eventfd, "anon_inode:[eventfd]", 14);
+        });
+        let opinion = short.opinion(&settings());
+        assert_eq!(opinion.verdict, Verdict::Growing);
+        let finding = &opinion.findings[0];
+        assert_eq!(
+            (finding.rule.as_str(), finding.severity),
+            ("growth", Severity::Warning)
+        );
+        assert_eq!(finding.class, Some(Class::Eventfd));
+        assert!(
+            finding
+                .next_step
+                .starts_with("Watch it for longer than 52 s before you act. ")
+        );
+        assert_eq!(opinion.rising(), ["eventfd"]);
+    }
+
+    #[test]
+    fn r13_what_stands_still_or_was_hardly_seen_is_quiet() {
+        let still = watched(|t| {
+            t.open(Class::Regular, "/srv/a", 10);
+            t.looks(14);
+        });
+        assert_eq!(still.found("growth", &settings()), []);
+        let unseen = watched(|t| t.drip(&Class::Pipe, "pipe:[7]", 3));
+        assert_eq!(unseen.found("growth", &settings()), []);
+        assert_eq!(unseen.opinion(&settings()).verdict, Verdict::Unknown);
+    }
 }

@@ -4,7 +4,6 @@ use super::wording::{closed, duration, rate, subject};
 use super::{Case, Rule, SOON};
 use crate::finding::Finding;
 use crate::lint::Severity;
-use crate::wall;
 
 pub(super) const RULE: Rule = Rule {
     id: "leak",
@@ -17,10 +16,12 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(case: &Case<'_>) -> Vec<Finding> {
     let walls = case.etas();
-    let soonest = walls.first().map(|wall| wall.eta_seconds);
+    // What is a wall only under a condition is no emergency.
+    let certain = case.walls.iter().filter(|wall| wall.only_if.is_none());
+    let mut etas = certain.filter_map(|wall| wall.eta_seconds);
     let full = case.wall("soft-limit").and_then(|wall| wall.percent);
-    let critical = case.settings.levels.critical.min(wall::CRITICAL_FROM);
-    let is_urgent = soonest.is_some_and(|eta| eta < SOON) || full.is_some_and(|p| p >= critical);
+    let is_full = full.is_some_and(|percent| percent >= case.settings.levels.critical);
+    let is_urgent = etas.any(|eta| eta < SOON) || is_full;
     let culprits = case.leaking.iter();
     culprits
         .map(|culprit| {
@@ -44,4 +45,82 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
             finding
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Class;
+    use crate::judge::Verdict;
+    use crate::lint::Severity;
+    use crate::testing::watched::{leak, settings, watched};
+
+    #[test]
+    fn r13_a_drip_is_a_leak_with_its_class_its_rate_and_its_walls() {
+        let opinion = leak(&Class::Pipe, "pipe:[7]", 80).opinion(&settings());
+        assert_eq!(opinion.verdict, Verdict::Leaking);
+        let finding = &opinion.findings[0];
+        assert_eq!(finding.rule, "leak");
+        assert_eq!(
+            (&finding.class, finding.count),
+            (&Some(Class::Pipe), Some(80))
+        );
+        assert_eq!(finding.rate_per_min, Some(60.0));
+        assert_eq!(finding.walls[0].name, "soft-limit");
+        let said = " more pipe descriptors in ";
+        assert!(finding.why.contains(said), "{}", finding.why);
+        assert!(
+            finding.why.ends_with("none that grew as old was closed"),
+            "{}",
+            finding.why
+        );
+    }
+
+    #[test]
+    fn r13_a_leak_that_hits_the_limit_within_the_hour_is_critical() {
+        let far = leak(&Class::Pipe, "pipe:[7]", 80).found("leak", &settings());
+        assert_eq!(far[0].severity, Severity::Warning);
+        let near = watched(|t| {
+            t.limits(1024, 65_536);
+            t.drip(&Class::Pipe, "pipe:[7]", 80);
+        });
+        assert_eq!(
+            near.found("leak", &settings())[0].severity,
+            Severity::Critical
+        );
+    }
+
+    #[test]
+    fn r7_a_wall_that_may_be_none_is_no_emergency() {
+        let opinion = leak(&Class::Pipe, "pipe:[7]", 80).opinion(&settings());
+        let walls = &opinion.findings[0].walls;
+        assert_eq!(walls.last().unwrap().name, "select-1024");
+        assert!(walls.last().unwrap().eta_seconds < 3600.0);
+        assert_eq!(opinion.findings[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn r13_a_pool_that_is_full_and_what_cannot_be_listed_twice_are_no_leak() {
+        let pool = watched(|t| {
+            t.drip(&Class::Pipe, "pipe:[7]", 30);
+            t.looks(90);
+        });
+        assert_eq!(pool.found("leak", &settings()), []);
+        assert_eq!(watched(|_| {}).found("leak", &settings()), []);
+    }
+
+    #[test]
+    fn r13_a_count_that_only_rises_is_a_leak_of_unknown_class() {
+        let blind = watched(|t| {
+            t.blind();
+            t.drip(&Class::Pipe, "pipe:[7]", 80);
+        });
+        let found = blind.found("leak", &settings());
+        assert_eq!(found[0].class, None);
+        assert!(
+            found[0]
+                .why
+                .ends_with("what was closed in between could not be seen")
+        );
+        assert!(found[0].next_step.starts_with("Look at what it holds"));
+    }
 }

@@ -16,8 +16,8 @@ pub mod wording;
 
 use jiff::civil::Date;
 
-use crate::config::{Expectation, Ledger, Levels};
-use crate::culprit::Culprit;
+use crate::config::{Cleared, Expectation, Ledger, Levels};
+use crate::culprit::{self, Culprit};
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::forecast::Forecast;
 use crate::judge::Judgement;
@@ -102,8 +102,33 @@ impl Case<'_> {
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.check)(self)).collect();
+        self.put_aside(&mut found);
         found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         found
+    }
+
+    /// Beside a leak, what is about other classes is worth knowing and no more: whoever acts on the
+    /// gravest finding must end up at what leaks.
+    fn put_aside(&self, found: &mut [Finding]) {
+        let leaking: Vec<Option<Class>> = self.leaks().map(|one| one.class.clone()).collect();
+        if leaking.is_empty() {
+            return;
+        }
+        for finding in found {
+            if !leaking.contains(&finding.class) {
+                finding.severity = Severity::Info;
+            }
+        }
+    }
+
+    /// What leaks and was not judged harmless, the largest first.
+    fn leaks(&self) -> impl Iterator<Item = &Culprit> {
+        let counts = |one: &&Culprit| {
+            let target = one.target.as_ref();
+            self.cleared(one.class.as_ref(), target, one.count)
+                .is_none()
+        };
+        self.leaking.iter().filter(counts)
     }
 
     /// A finding with what every finding of this case has.
@@ -138,7 +163,7 @@ impl Case<'_> {
             grown: i64::try_from(culprit.judgement.rise).ok(),
             rate_per_min: culprit
                 .slope
-                .map(|slope| (slope.per_second * 6000.0).round() / 100.0),
+                .map(|slope| wording::rounded(slope.per_second * 60.0)),
             confidence: (culprit.judgement.confidence * 100.0).round() / 100.0,
             shape: Some(culprit.judgement.shape),
             ..self.finding(rule, rule.severity)
@@ -152,7 +177,7 @@ impl Case<'_> {
     fn advise(&self, finding: &mut Finding) {
         let Some(class) = &finding.class else {
             finding.next_step =
-                "look at what it holds: run `fdguard snap` as its user or as root".to_owned();
+                "Look at what it holds: run `fdguard snap` as its user or as root.".to_owned();
             return;
         };
         let beside: Vec<Class> = self.beside(class);
@@ -164,9 +189,13 @@ impl Case<'_> {
             beside: &beside,
         };
         if let Some(advice) = self.settings.playbook.advise(&suspect) {
+            // The playbook has phrases; a user's own may have sentences.
+            let phrase = |text: &str| text.trim().trim_end_matches('.').to_owned();
             finding.next_step = format!(
-                "{} Confirm: {} Fix: {}",
-                advice.source, advice.confirm, advice.fix
+                "Source: {}. Confirm: {}. Fix: {}.",
+                phrase(&advice.source),
+                phrase(&advice.confirm),
+                phrase(&advice.fix)
             );
             finding.advice = Some(advice.id.clone());
         }
@@ -183,14 +212,8 @@ impl Case<'_> {
 
     /// What the user has judged harmless is told, and does not count.
     fn clear(&self, finding: &mut Finding) {
-        let Some(class) = &finding.class else { return };
-        let target = finding.target.as_ref().map(Text::as_bytes);
-        let owner = self.process.comm.as_bytes();
         let count = finding.count.unwrap_or(u64::MAX);
-        let entry = self
-            .settings
-            .ledger
-            .find(class, target, owner, count, self.settings.today);
+        let entry = self.cleared(finding.class.as_ref(), finding.target.as_ref(), count);
         if let Some(entry) = entry {
             finding.severity = Severity::Info;
             finding.cleared = Some(ClearedNote {
@@ -198,6 +221,13 @@ impl Case<'_> {
                 date: entry.date.to_string(),
             });
         }
+    }
+
+    /// The entry of the ledger that speaks of so many of these.
+    fn cleared(&self, class: Option<&Class>, target: Option<&Text>, n: u64) -> Option<&Cleared> {
+        let (ledger, today) = (&self.settings.ledger, self.settings.today);
+        let owner = self.process.comm.as_bytes();
+        ledger.find(class?, target.map(Text::as_bytes), owner, n, today)
     }
 
     /// The walls on the way, the nearest first; those that are walls only under a condition last.
@@ -218,15 +248,11 @@ impl Case<'_> {
         self.walls.iter().find(|wall| wall.name == name)
     }
 
-    /// What there is most of: who is near a wall should begin there.
+    /// What leaks, else what there is most of: who is near a wall should begin there.
     fn largest_class(&self) -> Option<Class> {
-        let mut counts = std::collections::BTreeMap::new();
-        for (_, held) in self.timeline.live().iter() {
-            *counts.entry(&held.class).or_insert(0_u64) += 1;
-        }
-        let leaking = self.leaking.first().and_then(|one| one.class.clone());
-        let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        leaking.or_else(|| most.map(|(class, _)| class.clone()))
+        let leaking = self.leaks().next().map(|one| one.class.clone());
+        let live = self.timeline.live().iter().map(|(_, held)| held);
+        leaking.unwrap_or_else(|| culprit::most_common(&live.collect::<Vec<_>>()))
     }
 }
 

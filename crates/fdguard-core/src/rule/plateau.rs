@@ -1,7 +1,7 @@
 //! What moved and is no leak: said, so that nobody takes it for one.
 
 use super::{Case, Rule};
-use crate::culprit::Culprit;
+use crate::culprit::{self, Culprit};
 use crate::finding::Finding;
 use crate::judge::{Shape, Verdict};
 use crate::lint::Severity;
@@ -34,13 +34,10 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
     });
     moved
         .map(|judgement| {
-            let members = case.timeline.members(judgement.group.unwrap_or(usize::MAX));
-            let classes = members.map(|(_, held)| held.class.clone());
-            let class = classes.last();
-            let count = case
-                .timeline
-                .members(judgement.group.unwrap_or(usize::MAX))
-                .count() as u64;
+            let group = judgement.group.unwrap_or(usize::MAX);
+            let members = case.timeline.members(group).map(|(_, held)| held);
+            let members: Vec<_> = members.collect();
+            let (class, count) = (culprit::most_common(&members), members.len() as u64);
             let culprit = Culprit {
                 judgement: judgement.clone(),
                 class,
@@ -50,10 +47,84 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
                 oldest: None,
             };
             let mut finding = case.about(&RULE, &culprit);
-            finding.why = format!("{} descriptors: {}", count, judgement.shape.phrase());
-            finding.next_step = "nothing: it stays within bounds so far".to_owned();
+            let noun = if count == 1 {
+                "descriptor"
+            } else {
+                "descriptors"
+            };
+            let class = finding.class.as_ref();
+            let class = class.map_or(String::new(), |class| format!("{class} "));
+            finding.why = format!(
+                "{count} {class}{noun}; the number {}",
+                judgement.shape.phrase()
+            );
+            finding.next_step = "Nothing to do: it stays within bounds so far.".to_owned();
             finding.advice = None;
             finding
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Class;
+    use crate::judge::{Shape, Verdict};
+    use crate::lint::Severity;
+    use crate::testing::watched::{settings, watched};
+
+    #[test]
+    fn r13_a_pool_that_is_full_is_said_to_be_no_leak() {
+        let pool = watched(|t| {
+            t.looks(1);
+            for _ in 0..15 {
+                t.open(Class::Pipe, "pipe:[7]", 2);
+                t.looks(1);
+            }
+            t.looks(90);
+        });
+        let opinion = pool.opinion(&settings());
+        assert_eq!(opinion.verdict, Verdict::Bounded);
+        let found = pool.found("plateau", &settings());
+        assert_eq!(found[0].severity, Severity::Info);
+        assert_eq!(
+            (&found[0].class, found[0].count),
+            (&Some(Class::Pipe), Some(30))
+        );
+        assert!(
+            found[0]
+                .why
+                .starts_with("30 pipe descriptors; the number rose"),
+            "{}",
+            found[0].why
+        );
+        assert_eq!(found[0].advice, None);
+    }
+
+    #[test]
+    fn r13_a_collectors_saw_tooth_is_bounded() {
+        let saw = watched(|t| {
+            for _ in 0..8 {
+                for _ in 0..12 {
+                    t.open(Class::Regular, "/srv/a", 2);
+                    t.looks(1);
+                }
+                t.close(&Class::Regular, 24);
+            }
+            t.looks(1);
+        });
+        let found = saw.found("plateau", &settings());
+        assert_eq!(found[0].shape, Some(Shape::SawTooth));
+    }
+
+    #[test]
+    fn r13_a_small_move_and_none_are_quiet() {
+        let small = watched(|t| {
+            t.open(Class::Regular, "/srv/a", 3);
+            t.looks(1);
+            t.open(Class::Pipe, "pipe:[7]", 6);
+            t.looks(90);
+        });
+        assert_eq!(small.found("plateau", &settings()), []);
+        assert_eq!(watched(|_| {}).found("plateau", &settings()), []);
+    }
 }

@@ -35,15 +35,76 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
             FD_SETSIZE - 1
         )
     } else {
-        let left = wall.left.unwrap_or(0);
-        format!("{left} numbers below {FD_SETSIZE} are free; the process {objects}")
+        let free = match wall.left.unwrap_or(0) {
+            1 => "1 number below 1024 is free".to_owned(),
+            left => format!("{left} numbers below 1024 are free"),
+        };
+        format!("{free}; the process {objects}")
     };
     vec![Finding {
         class: case.largest_class(),
         count: wall.used,
         walls: case.etas(),
         why,
-        next_step: "use poll() or epoll in place of select(), or keep fewer descriptors; a higher limit makes it worse".to_owned(),
+        next_step: "Use poll() or epoll in place of select(), or keep fewer descriptors; a higher limit makes it worse.".to_owned(),
         ..case.finding(&RULE, severity)
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Class;
+    use crate::finding::Finding;
+    use crate::lint::Severity;
+    use crate::select_use::SelectUse;
+    use crate::testing::watched::{Watched, selects, settings, watched};
+
+    fn found(mut told: Watched, select: Option<SelectUse>) -> Vec<Finding> {
+        told.select = select;
+        told.found("select-cliff", &settings())
+    }
+
+    fn holding(count: usize) -> Watched {
+        watched(|t| {
+            t.open(Class::Regular, "/srv/a", count);
+            t.looks(8);
+        })
+    }
+
+    #[test]
+    fn r7_numbers_near_1024_warn_and_beyond_are_critical() {
+        assert_eq!(found(holding(700), Some(selects())), []);
+        let near = &found(holding(1023), Some(selects()))[0];
+        assert_eq!(near.severity, Severity::Critical);
+        let said =
+            "1 number below 1024 is free; the process can call select(): libold.so imports it";
+        assert_eq!(near.why, said);
+        let some = &found(holding(800), Some(selects()))[0];
+        assert_eq!(some.severity, Severity::Warning);
+        assert!(some.why.starts_with("224 numbers below 1024 are free; "));
+        let beyond = &found(holding(1101), Some(selects()))[0];
+        assert_eq!(beyond.severity, Severity::Critical);
+        assert!(
+            beyond
+                .why
+                .starts_with("number 1100 is in use, select() ends at 1023; ")
+        );
+    }
+
+    #[test]
+    fn r7_free_numbers_count_and_not_the_highest() {
+        let high = watched(|t| {
+            t.open(Class::Regular, "/srv/a", 10);
+            t.open_at(1000, Class::Regular, "/srv/a");
+            t.looks(8);
+        });
+        assert_eq!(found(high, Some(selects())), []);
+    }
+
+    #[test]
+    fn r7_who_cannot_call_it_or_may_not_is_left_alone() {
+        for select in [None, Some(SelectUse::Absent), Some(SelectUse::unknown("x"))] {
+            assert_eq!(found(holding(1101), select), []);
+        }
+    }
 }

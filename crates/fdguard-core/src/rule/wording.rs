@@ -1,5 +1,6 @@
 //! The phrases that several rules share.
 
+use crate::Text;
 use crate::count::as_f64;
 use crate::culprit::Culprit;
 
@@ -35,16 +36,34 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// To three digits, however small: a leak of one a day must not become nothing.
+#[must_use]
+pub(super) fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = value.abs().log10().floor().clamp(-100.0, 100.0);
+    let scale = 10_f64.powf(2.0 - digits);
+    (value * scale).round() / scale
+}
+
 /// What it is, for a sentence: `regular descriptors on /srv/*.log`.
 #[must_use]
 pub(super) fn subject(culprit: &Culprit) -> String {
     match (&culprit.class, &culprit.target) {
-        (Some(class), Some(target)) if target.to_lossy() != class.to_string() => {
+        (Some(class), Some(target)) if !is_class(target) => {
             format!("{class} descriptors on {}", target.to_lossy())
         }
         (Some(class), _) => format!("{class} descriptors"),
         (None, _) => "descriptors (of what class could not be seen)".to_owned(),
     }
+}
+
+/// Whether a target has nothing to say beyond its class: `pipe:[*]`, `anon_inode:[eventpoll]`.
+fn is_class(target: &Text) -> bool {
+    let kernel = ["pipe:", "anon_inode:", "socket:"];
+    let bytes = target.as_bytes();
+    kernel.iter().any(|kind| bytes.starts_with(kind.as_bytes()))
 }
 
 /// How many of those that reached that age were closed.
@@ -57,6 +76,29 @@ pub(super) fn closed(culprit: &Culprit) -> String {
         "none that grew as old was closed".to_owned()
     } else {
         let share = 100.0 * as_f64(died) / as_f64(died + rise);
-        format!("{died} others that grew as old were closed ({share:.0} %)")
+        let others = if died == 1 { "other" } else { "others" };
+        let were = if died == 1 { "was" } else { "were" };
+        format!("{died} {others} that grew as old {were} closed ({share:.0} %)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{duration, rate, rounded};
+
+    #[test]
+    fn a_slow_leak_keeps_its_rate() {
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(near(rounded(60.04), 60.0) && near(rounded(0.000_694_4), 0.000_694));
+        assert!(near(rounded(0.0), 0.0) && near(rounded(-12.345), -12.3));
+        assert_eq!(rate(1.0 / 86_400.0), "1.0 a day");
+        assert_eq!(rate(2.5), "2.5 a second");
+        assert_eq!(rate(0.5), "30 a minute");
+    }
+
+    #[test]
+    fn a_duration_has_the_unit_of_its_size() {
+        let said = [1.0, 119.0, 180.0, 7200.0, 172_800.0].map(duration);
+        assert_eq!(said, ["1 s", "119 s", "3.0 min", "2.0 h", "2.0 days"]);
     }
 }

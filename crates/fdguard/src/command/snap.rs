@@ -2,7 +2,7 @@
 
 use std::mem::ManuallyDrop;
 
-use fdguard_core::{Gap, Snapshot, Summary, Tier};
+use fdguard_core::{Gap, Snapshot, Summary, Tier, catalog};
 use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
 
 use super::pick;
@@ -24,7 +24,10 @@ struct Looked {
 
 pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
     if args.list_rules {
-        output::emit(args.output.as_deref(), |out| rules::write(out, args.json))?;
+        let lints = catalog::lints();
+        output::emit(args.output.as_deref(), |out| {
+            rules::write(out, &lints, args.json)
+        })?;
         return Ok(exit::CLEAN);
     }
     // What is about to end need not be taken apart: with many descriptors that takes a while.

@@ -59,7 +59,7 @@ pub fn play(mut replay: Replay) -> (Watch, Option<String>) {
     (watch, cut)
 }
 
-/// Reads a recording from any bytes, and says how many entries it had: for the fuzzer.
+/// The same from bytes that are no file: for the fuzzer.
 #[doc(hidden)]
 pub fn replay_bytes(bytes: Vec<u8>) -> anyhow::Result<(Watch, Option<String>)> {
     let source = Box::new(std::io::Cursor::new(bytes));

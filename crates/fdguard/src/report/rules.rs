@@ -1,60 +1,37 @@
-//! The table of lints, for people and programs.
+//! The tables of lints and rules, for people and programs.
 
 use std::io::Write;
 
-use fdguard_core::lint::{LINTS, Severity};
+use fdguard_core::catalog::Check;
 use serde::Serialize;
 
 use super::table::{Side, columns};
 
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
     schema: &'static str,
-    rules: Vec<Rule>,
+    rules: &'a [Check],
 }
 
-#[derive(Serialize)]
-struct Rule {
-    id: &'static str,
-    severity: Severity,
-    summary: &'static str,
-    cwe: Option<u16>,
-    requirement: &'static str,
-    fix: &'static str,
-}
-
-/// Writes every lint.
-pub fn write(out: &mut dyn Write, json: bool) -> anyhow::Result<()> {
+/// Writes these checks: [`fdguard_core::catalog::lints`] or [`fdguard_core::catalog::rules`].
+pub fn write(out: &mut dyn Write, checks: &[Check], json: bool) -> anyhow::Result<()> {
     if json {
-        let rules = LINTS
-            .iter()
-            .map(|lint| Rule {
-                id: lint.id,
-                severity: lint.severity,
-                summary: lint.summary,
-                cwe: lint.cwe,
-                requirement: lint.requirement,
-                fix: lint.fix,
-            })
-            .collect();
-        serde_json::to_writer(
-            &mut *out,
-            &Document {
-                schema: "fdguard.rules/1",
-                rules,
-            },
-        )?;
+        let document = Document {
+            schema: "fdguard.rules/1",
+            rules: checks,
+        };
+        serde_json::to_writer(&mut *out, &document)?;
         writeln!(out)?;
         return Ok(());
     }
-    let rows: Vec<Vec<String>> = LINTS
+    let rows: Vec<Vec<String>> = checks
         .iter()
-        .map(|lint| {
-            let (_, severity) = super::style::severity(lint.severity);
+        .map(|check| {
+            let (_, severity) = super::style::severity(check.severity);
             vec![
-                lint.id.to_owned(),
+                check.id.to_owned(),
                 severity.to_owned(),
-                lint.summary.to_owned(),
+                check.summary.to_owned(),
             ]
         })
         .collect();
@@ -62,4 +39,31 @@ pub fn write(out: &mut dyn Write, json: bool) -> anyhow::Result<()> {
         writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::catalog::{lints, rules};
+
+    use super::write;
+
+    #[test]
+    fn both_tables_are_listed_under_one_schema() {
+        for (checks, kind) in [(lints(), "lint"), (rules(), "rule")] {
+            let mut json = Vec::new();
+            write(&mut json, &checks, true).unwrap();
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            assert_eq!(json["schema"], "fdguard.rules/1");
+            let first = &json["rules"][0];
+            assert_eq!(
+                (&first["id"], &first["kind"]),
+                (&checks[0].id.into(), &kind.into())
+            );
+            assert_eq!(first["fix"].is_string(), kind == "lint");
+            let mut text = Vec::new();
+            write(&mut text, &checks, false).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            assert_eq!(text.lines().count(), checks.len());
+        }
+    }
 }

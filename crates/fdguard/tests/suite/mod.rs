@@ -18,8 +18,10 @@ mod failure;
 mod help;
 mod human;
 mod json;
+mod leakbench;
 mod nobody;
 mod real;
+mod recordings;
 mod select;
 mod terminal;
 

@@ -15,7 +15,7 @@ use fdguard_core::recording::Entry;
 use fdguard_core::rule::Settings;
 use fdguard_core::timeline::Look;
 use fdguard_core::watch::{Subject, Watch};
-use fdguard_core::{Pid, Text};
+use fdguard_core::{Pid, Text, catalog};
 use fdguard_probe::Probe;
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
     if args.list_rules {
-        output::emit(args.output.as_deref(), |out| rules::write(out, args.json))?;
+        output::emit(args.output.as_deref(), |out| rules::write(out, &catalog::rules(), args.json))?;
         return Ok(exit::CLEAN);
     }
     let settings = settings::settings(&args.settings)?;

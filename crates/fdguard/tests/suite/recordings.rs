@@ -1,0 +1,41 @@
+//! Recordings of real, healthy servers under load: their replay must stay quiet.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::fdguard;
+
+fn recordings() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn r15_real_servers_under_load_raise_nothing() {
+    let files = recordings();
+    assert!(files.len() >= 4, "{files:?}");
+    for file in files {
+        let output = fdguard()
+            .args(["watch", "--json", "--from"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let name = file.display();
+        let verdict = found["verdict"].as_str().unwrap();
+        assert!(matches!(verdict, "stable" | "bounded"), "{name}: {verdict}");
+        let grave: Vec<&Value> = found["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|finding| finding["severity"] != "info")
+            .collect();
+        assert!(grave.is_empty(), "{name}: {grave:#?}");
+        assert_eq!(output.status.code(), Some(0), "{name}");
+        assert!(found["samples"].as_u64().unwrap() > 100, "{name} was watched");
+    }
+}
