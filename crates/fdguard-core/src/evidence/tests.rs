@@ -6,7 +6,6 @@ use crate::config::Config;
 use crate::judge::Verdict;
 use crate::playbook::Playbook;
 use crate::recording::{Appearance, Entry, Header};
-use crate::redact::Redactor;
 use crate::rule::Settings;
 use crate::testing::{file, snapshot, stdio};
 use crate::timeline::{Change, Look, Sighting};

@@ -167,22 +167,49 @@ fn findings(findings: &[Finding], many: bool) -> Option<Section> {
     section("found", notes.collect())
 }
 
-/// The advice of the playbook has three parts in one sentence: who makes it, how to make sure, what to change.
+/// The advice of the playbook has three parts in one text: who makes it, how to make sure, what to change.
 fn steps(next_step: &str) -> Vec<(&'static str, String)> {
-    let (source, rest) = next_step
-        .split_once(" Confirm: ")
-        .unwrap_or((next_step, ""));
+    let (lead, rest) = next_step.split_once("Source: ").unwrap_or((next_step, ""));
+    let (source, rest) = rest.split_once(" Confirm: ").unwrap_or((rest, ""));
     let (confirm, fix) = rest.split_once(" Fix: ").unwrap_or((rest, ""));
-    let label = if rest.is_empty() { "next" } else { "likely" };
-    let mut steps = vec![(label, source), ("confirm", confirm), ("fix", fix)];
-    steps.retain(|(_, text)| !text.is_empty());
-    steps
-        .into_iter()
-        .map(|(label, text)| (label, sanitize_str(text).into_owned()))
+    let steps = [
+        ("next", lead),
+        ("likely", source),
+        ("confirm", confirm),
+        ("fix", fix),
+    ];
+    let trimmed = steps.map(|(label, text)| (label, text.trim().trim_end_matches('.')));
+    let told = trimmed.into_iter().filter(|(_, text)| !text.is_empty());
+    told.map(|(label, text)| (label, sanitize_str(text).into_owned()))
         .collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "times for people")]
 fn seconds_of(seconds: u64) -> f64 {
     seconds as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::steps;
+
+    #[test]
+    fn advice_is_told_in_its_parts() {
+        let told = steps("Most are of class pipe. Source: a child. Confirm: count. Fix: close it.");
+        let told: Vec<_> = told
+            .iter()
+            .map(|(label, text)| (*label, text.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("next", "Most are of class pipe"),
+                ("likely", "a child"),
+                ("confirm", "count"),
+                ("fix", "close it")
+            ]
+        );
+        assert_eq!(steps("look again"), [("next", "look again".to_owned())]);
+        assert_eq!(steps(""), []);
+    }
 }
