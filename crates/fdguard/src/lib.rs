@@ -10,7 +10,9 @@ use clap::Parser as _;
 
 pub mod cli;
 pub mod command;
+pub mod doctor;
 pub mod exit;
+mod log;
 pub mod output;
 pub mod recording;
 pub mod report;

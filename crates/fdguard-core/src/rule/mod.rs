@@ -12,7 +12,7 @@ mod leak;
 mod level;
 mod plateau;
 mod select_cliff;
-mod wording;
+pub mod wording;
 
 use jiff::civil::Date;
 

@@ -6,7 +6,7 @@ use crate::culprit::Culprit;
 
 /// `40 s`, `3 min`, `5 h`, `12 days`.
 #[must_use]
-pub(super) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s < 120.0 => (s, "s"),
         s if s < 7200.0 => (s / 60.0, "min"),
@@ -22,7 +22,7 @@ pub(super) fn duration(seconds: f64) -> String {
 
 /// `2.5 a second`, `40 a minute`, `3 an hour`, `1.2 a day`.
 #[must_use]
-pub(super) fn rate(per_second: f64) -> String {
+pub fn rate(per_second: f64) -> String {
     let (value, unit) = match per_second {
         r if r >= 1.0 => (r, "a second"),
         r if r * 60.0 >= 1.0 => (r * 60.0, "a minute"),

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 mod diff;
+mod doctor;
 mod duration;
 mod explain;
 mod select;
@@ -11,6 +12,7 @@ mod top;
 mod watch;
 
 pub use diff::DiffArgs;
+pub use doctor::DoctorArgs;
 pub use explain::ExplainArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
@@ -48,6 +50,8 @@ pub enum Command {
     Snap(SnapArgs),
     /// What changed between two snapshots?
     Diff(DiffArgs),
+    /// What is wrong with this process? The whole playbook in one go, and the evidence for an issue.
+    Doctor(Box<DoctorArgs>),
     /// Is it leaking, which class, how fast, when does it hit which wall?
     Watch(Box<WatchArgs>),
     /// Which of these log lines are really descriptor exhaustion?

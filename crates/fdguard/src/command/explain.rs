@@ -1,7 +1,7 @@
 //! `fdguard explain`: which of these log lines are really descriptor exhaustion?
 
 use std::fs::File;
-use std::io::{self, ErrorKind, IsTerminal as _, Read};
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -13,29 +13,9 @@ use fdguard_probe::{Options, Probe};
 
 use crate::cli::ExplainArgs;
 use crate::exit::{self, Hinted};
-use crate::output;
 use crate::report::explanation::{self, HeldBy};
 use crate::report::playbook as listing;
-
-/// Large enough that reading is not what takes the time.
-const PIECE: usize = 256 << 10;
-
-/// Files that are no text, by how they begin, and how to make text of them.
-const PACKED: [(&[u8], &str, &str); 5] = [
-    (b"\x1f\x8b", "is compressed", "zcat LOG | fdguard explain"),
-    (
-        b"\x28\xb5\x2f\xfd",
-        "is compressed",
-        "zstdcat LOG | fdguard explain",
-    ),
-    (b"\xfd7zXZ", "is compressed", "xzcat LOG | fdguard explain"),
-    (b"BZh", "is compressed", "bzcat LOG | fdguard explain"),
-    (
-        b"LPKSHHRH",
-        "is a journal",
-        "journalctl --file LOG | fdguard explain",
-    ),
-];
+use crate::{log, output};
 
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let playbook = read_playbook(args.playbook.as_deref())?;
@@ -177,7 +157,7 @@ fn read_log(
         Some(path) if !is_stdin(path) => {
             let name = || path.display().to_string();
             let file = File::open(path).with_context(name)?;
-            scan(&mut scanner, file, &name())?;
+            log::scan(&mut scanner, file, &name())?;
         }
         // Nobody types a log; with a process there is still something to say.
         None if io::stdin().is_terminal() && args.pid.is_some() => {}
@@ -186,35 +166,7 @@ fn read_log(
                 "fdguard explain LOG, or COMMAND | fdguard explain; --list shows the playbook";
             return Err(Hinted::usage("no log named", hint).into());
         }
-        _ => scan(&mut scanner, io::stdin().lock(), "standard input")?,
+        _ => log::scan(&mut scanner, io::stdin().lock(), "standard input")?,
     }
     Ok(scanner.finish(near))
-}
-
-fn scan(scanner: &mut Scanner<'_>, mut log: impl Read, name: &str) -> anyhow::Result<()> {
-    let mut piece = vec![0; PIECE];
-    let mut is_first = true;
-    loop {
-        let length = match log.read(&mut piece) {
-            Ok(0) => return Ok(()),
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error).with_context(|| name.to_owned()),
-        };
-        if std::mem::take(&mut is_first) {
-            refuse_packed(&piece[..length], name)?;
-        }
-        scanner.feed(&piece[..length]);
-    }
-}
-
-/// "Nothing found" in bytes that are no log would be a lie.
-fn refuse_packed(beginning: &[u8], name: &str) -> anyhow::Result<()> {
-    let packed = PACKED
-        .iter()
-        .find(|(magic, ..)| beginning.starts_with(magic));
-    match packed {
-        Some((_, what, hint)) => Err(Hinted::look(format!("{name}: {what}"), *hint).into()),
-        None => Ok(()),
-    }
 }

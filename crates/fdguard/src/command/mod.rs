@@ -6,6 +6,7 @@ use crate::cli::{Cli, Command};
 use crate::exit;
 
 mod diff;
+mod doctor;
 mod explain;
 mod pick;
 mod settings;
@@ -20,6 +21,7 @@ pub fn dispatch(cli: Cli) -> u8 {
     let outcome = match cli.command {
         Command::Snap(args) => snap::run(&args),
         Command::Diff(args) => diff::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),

@@ -12,6 +12,7 @@ use testkit::{NOBODY, run_as};
 
 mod contract;
 mod difference;
+mod doctor;
 mod explain;
 mod failure;
 mod help;

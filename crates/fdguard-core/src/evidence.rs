@@ -1,0 +1,267 @@
+//! What a doctor's visit gathers, and what it comes to.
+//!
+//! [`Material`] is what was seen, and only that; [`Evidence`] is concluded from it, so that redacted
+//! material gives redacted evidence. Every report and every file of a bundle is made from one [`Evidence`].
+
+use serde::Serialize;
+
+use crate::diagnosis::Diagnosis;
+use crate::lint::Severity;
+use crate::recording::{Entry, Header};
+use crate::rule::Settings;
+use crate::select_use::SelectUse;
+use crate::watch::Watch;
+use crate::{Gap, Pid, Snapshot, Summary, Text, Tier};
+
+mod curve;
+mod database;
+mod redacted;
+
+pub use curve::{Curve, Curves, Family, Point};
+pub use database::{Database, DatabaseHolder};
+
+/// Everything that was gathered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Material {
+    /// The first line of the watch's recording.
+    pub header: Header,
+    /// The others.
+    pub entries: Vec<Entry>,
+    /// The processes that were named.
+    pub visits: Vec<Visit>,
+    /// Their parents and descendants.
+    pub relatives: Vec<Relative>,
+    /// How many more descendants there are than are listed.
+    pub relatives_more: u64,
+    /// Where they run.
+    pub machine: Machine,
+    /// The logs that were given.
+    pub logs: Vec<LogFile>,
+    /// What could not be seen.
+    pub gaps: Vec<Gap>,
+}
+
+/// One process, before the watch and after it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visit {
+    /// Before.
+    pub begin: Snapshot,
+    /// After; absent where it had ended.
+    pub end: Option<Snapshot>,
+    /// Whether it can call `select()`, where somebody looked.
+    pub select: Option<SelectUse>,
+    /// What runs it, where its executable tells.
+    pub runtime: Option<Runtime>,
+}
+
+/// An interpreter or virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Runtime {
+    /// Its name.
+    pub name: String,
+    /// Its version as far as its path says it.
+    pub version: Option<String>,
+}
+
+/// How a process is related to those that were named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// A parent, or a parent's parent.
+    Ancestor,
+    /// One that was named.
+    Named,
+    /// A child, or a child's child.
+    Descendant,
+    /// None of these: it holds a database that they hold.
+    Sharer,
+}
+
+/// A process of the family.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Relative {
+    /// Its number.
+    pub pid: Pid,
+    /// Its parent.
+    pub ppid: Option<Pid>,
+    /// How it is related.
+    pub relation: Relation,
+    /// How deep below the topmost one it stands.
+    pub depth: u32,
+    /// Its command.
+    pub comm: Text,
+    /// How many descriptors it holds.
+    pub count: Option<u64>,
+    /// Its soft limit.
+    pub soft: Option<u64>,
+    /// Whether it ended and was not waited for.
+    pub zombie: bool,
+}
+
+/// The host: what everybody asks for, and nothing that names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Version of fdguard.
+    pub fdguard: String,
+    /// Release of the kernel.
+    pub kernel: Option<String>,
+    /// The distribution.
+    pub os: Option<String>,
+    /// The processor.
+    pub arch: String,
+    /// How long it has been running.
+    pub uptime_seconds: Option<u64>,
+}
+
+/// A log, and what in it speaks of descriptors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LogFile {
+    /// Where it is.
+    pub path: Text,
+    /// How many lines were read.
+    pub lines: u64,
+    /// What was found.
+    pub symptoms: Vec<LogSymptom>,
+}
+
+/// A kind of line that speaks of descriptors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LogSymptom {
+    /// Its name.
+    pub id: String,
+    /// Which wall was hit.
+    pub wall: String,
+    /// What it means.
+    pub meaning: String,
+    /// What to do next.
+    pub next: String,
+    /// How many lines.
+    pub count: u64,
+    /// The first, from 1.
+    pub first_line: u64,
+    /// The last.
+    pub last_line: u64,
+    /// One of them; absent where lines are not to be shown.
+    pub example: Option<Text>,
+}
+
+/// What the material comes to.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// What it was concluded from.
+    pub material: Material,
+    /// What the watch came to.
+    pub diagnosis: Diagnosis,
+    /// Each process that was named.
+    pub examined: Vec<Examined>,
+    /// Everything that could not be seen.
+    pub gaps: Vec<Gap>,
+    /// Whether names were made unrecognisable.
+    pub redacted: bool,
+}
+
+/// What is said of one process.
+#[derive(Clone, Debug)]
+pub struct Examined {
+    /// Before the watch.
+    pub begin: Summary,
+    /// After it, or before where it had ended.
+    pub latest: Summary,
+    /// How many descriptors it held over time.
+    pub curves: Option<Curves>,
+    /// The databases that it holds.
+    pub databases: Vec<Database>,
+    /// Seconds since it was started.
+    pub uptime_seconds: Option<u64>,
+}
+
+impl Visit {
+    /// The latest look at it.
+    #[must_use]
+    pub fn latest(&self) -> &Snapshot {
+        self.end.as_ref().unwrap_or(&self.begin)
+    }
+}
+
+impl Evidence {
+    /// Concludes everything; `None` when no process came into view.
+    #[must_use]
+    pub fn of(material: Material, settings: &Settings) -> Option<Self> {
+        let mut watch = Watch::new(material.header.clone());
+        for entry in &material.entries {
+            watch.take(entry);
+        }
+        let diagnosis = watch.diagnosis(settings)?;
+        let examined = material.visits.iter().map(|visit| {
+            let timeline = watch
+                .subjects()
+                .find(|subject| subject.process.pid == visit.begin.process.pid)
+                .map(|subject| &subject.timeline);
+            let latest = visit.latest();
+            Examined {
+                begin: Summary::of(&visit.begin),
+                latest: Summary::of(latest),
+                curves: timeline.map(Curves::of),
+                databases: database::databases(latest, &material.relatives),
+                uptime_seconds: uptime(latest),
+            }
+        });
+        let examined = examined.collect();
+        let gaps = all_gaps(&material, &diagnosis);
+        Some(Self {
+            diagnosis,
+            examined,
+            gaps,
+            material,
+            redacted: false,
+        })
+    }
+
+    /// The processes that were named, with what is said of each.
+    pub fn patients(&self) -> impl Iterator<Item = (&Visit, &Examined)> {
+        self.material.visits.iter().zip(&self.examined)
+    }
+
+    /// Whether anything was found that somebody should look at.
+    #[must_use]
+    pub fn has_findings(&self) -> bool {
+        let findings = self.diagnosis.findings.iter();
+        let mut grave = findings.filter(|finding| finding.cleared.is_none());
+        let lints = self.examined.iter().flat_map(|one| &one.latest.lints);
+        grave.any(|finding| finding.severity >= Severity::Warning)
+            || lints
+                .into_iter()
+                .any(|hit| hit.severity >= Severity::Warning)
+    }
+
+    /// Whether every process could be looked into, and not only counted.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let mut visits = self.material.visits.iter();
+        visits.all(|visit| visit.begin.tier > Tier::Radar)
+    }
+}
+
+fn uptime(snapshot: &Snapshot) -> Option<u64> {
+    let since = snapshot.taken_at.as_second() - snapshot.process.start_time?.as_second();
+    u64::try_from(since).ok()
+}
+
+/// Each gap once, whoever noticed it.
+fn all_gaps(material: &Material, diagnosis: &Diagnosis) -> Vec<Gap> {
+    let visits = material.visits.iter();
+    let of_snapshots = visits.flat_map(|visit| {
+        let end = visit.end.iter().flat_map(|end| &end.gaps);
+        visit.begin.gaps.iter().chain(end)
+    });
+    let mut gaps: Vec<Gap> = Vec::new();
+    for gap in of_snapshots.chain(&diagnosis.gaps).chain(&material.gaps) {
+        if !gaps.contains(gap) {
+            gaps.push(gap.clone());
+        }
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! How many descriptors there were over time, for drawing.
+
+use serde::Serialize;
+
+use crate::Class;
+use crate::timeline::{BUCKETS, RINGS, Timeline, Track};
+
+/// The count, and each family of classes on its own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curves {
+    /// All descriptors.
+    pub total: Curve,
+    /// Families of classes, the largest first; none where they could not be listed.
+    pub families: Vec<Family>,
+}
+
+/// A family of classes over time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Family {
+    /// Its class: a socket that changes its state stays in it.
+    pub class: Class,
+    /// How many of it.
+    pub curve: Curve,
+}
+
+/// One number over time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Curve {
+    /// In the order of time.
+    pub points: Vec<Point>,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Its end, in seconds since the watch began.
+    pub at: f64,
+    /// The least that was seen.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+}
+
+impl Curve {
+    /// The most that was ever seen.
+    #[must_use]
+    pub fn highest(&self) -> u32 {
+        self.points.iter().map(|point| point.max).max().unwrap_or(0)
+    }
+
+    /// What it came to.
+    #[must_use]
+    pub fn last(&self) -> Option<u32> {
+        self.points.last().map(|point| point.max)
+    }
+}
+
+impl Curves {
+    /// The whole watch at the finest scale that still reaches back to its beginning.
+    #[must_use]
+    pub fn of(timeline: &Timeline) -> Self {
+        let mut ring = 0;
+        let mut reach = BUCKETS as u64;
+        while reach < timeline.looks() && ring + 1 < RINGS {
+            ring += 1;
+            reach = reach.saturating_mul(8);
+        }
+        let times = timeline.grid().ends(ring);
+        let curve = |track: &Track| Curve {
+            points: track
+                .ring(ring)
+                .all
+                .padded(times.len())
+                .into_iter()
+                .zip(&times)
+                .map(|(bucket, at)| Point {
+                    at: *at,
+                    min: bucket.min,
+                    max: bucket.max,
+                })
+                .collect(),
+        };
+        let whole = timeline
+            .groups()
+            .filter(|(_, group)| group.key.target.is_none());
+        let mut families: Vec<Family> = whole
+            .map(|(_, group)| Family {
+                class: group.key.family.clone(),
+                curve: curve(&group.track),
+            })
+            .filter(|family| family.curve.highest() > 0)
+            .collect();
+        families.sort_by_key(|family| std::cmp::Reverse(family.curve.last()));
+        Self {
+            total: curve(timeline.total()),
+            families,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Names made unrecognisable, shapes kept: a bundle that may be shown to strangers.
+//!
+//! What users and programs chose (directories, files, addresses, arguments) becomes a short token; what
+//! the system chose (classes, well-known directories, libraries, kinds of files) stays. The same name has
+//! the same token wherever it occurs. Tokens are counted, not computed: nothing of a name is in its
+//! token, so there is nothing to guess, and two bundles have nothing in common.
+//!
+//! What was seen is redacted, and then everything is concluded again from that: no sentence can hold a
+//! name that was not there any more when it was made.
+
+mod address;
+mod material;
+mod path;
+mod words;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::Text;
+
+/// Gives out tokens, and remembers for what.
+#[derive(Clone, Debug, Default)]
+pub struct Redactor {
+    words: HashMap<Vec<u8>, String>,
+    numbers: HashMap<Vec<u8>, HashMap<Vec<u8>, usize>>,
+    ports: HashMap<u16, u16>,
+    /// What was given out: to be left alone when it comes by again.
+    issued: HashSet<Vec<u8>>,
+}
+
+impl Redactor {
+    /// One that has given out nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The token of a name as a whole.
+    pub fn word(&mut self, name: &[u8]) -> String {
+        if self.issued.contains(name) {
+            return String::from_utf8_lossy(name).into_owned();
+        }
+        let next = self.words.len();
+        let token = self.words.entry(name.to_vec()).or_insert_with(|| {
+            let letters = letters(next);
+            format!("~{letters}")
+        });
+        self.issued.insert(token.as_bytes().to_vec());
+        token.clone()
+    }
+
+    /// The token of one of many names that differ in a number or a random part: those of one shape get
+    /// one word and a number each, so that they are still collapsed into one.
+    fn numbered(&mut self, shape: &[u8], name: &[u8]) -> String {
+        let of_shape = self.numbers.entry(shape.to_vec()).or_default();
+        let next = of_shape.len() + 1;
+        let number = *of_shape.entry(name.to_vec()).or_insert(next);
+        if shape.iter().any(u8::is_ascii_alphabetic) {
+            format!("{}-{number}", self.word(shape))
+        } else {
+            format!("~{number}")
+        }
+    }
+
+    /// A command's name: it stays when it looks like the name of a program, since that is what it is by
+    /// default.
+    pub fn command(&mut self, comm: &Text) -> Text {
+        if words::is_program_name(comm.as_bytes()) {
+            return comm.clone();
+        }
+        Text::from(self.word(comm.as_bytes()))
+    }
+
+    /// A sentence of ours: paths in it are redacted.
+    pub fn prose(&mut self, sentence: &str) -> String {
+        let words: Vec<String> = sentence
+            .split(' ')
+            .map(|word| match word.find('/') {
+                Some(at) if word[..at].chars().all(|c| !c.is_alphanumeric()) => {
+                    let (before, path) = word.split_at(at);
+                    let path = self.path(path.as_bytes());
+                    format!("{before}{}", String::from_utf8_lossy(&path))
+                }
+                _ => word.to_owned(),
+            })
+            .collect();
+        words.join(" ")
+    }
+}
+
+/// `a` to `z`, then `aa` and so on.
+fn letters(index: usize) -> String {
+    let mut rest = index + 1;
+    let mut letters = Vec::new();
+    while rest > 0 {
+        rest -= 1;
+        letters.push(char::from(b"abcdefghijklmnopqrstuvwxyz"[rest % 26]));
+        rest /= 26;
+    }
+    letters.into_iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! `fdguard doctor`: what is wrong with this process?
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use fdguard_core::evidence::Evidence;
+use fdguard_core::playbook::Playbook;
+use fdguard_probe::Probe;
+
+use super::{pick, settings};
+use crate::cli::{DoctorArgs, Selection};
+use crate::doctor::bundle::Place;
+use crate::doctor::gather::{self, Plan};
+use crate::exit::{self, Hinted};
+use crate::report::{doctor, html};
+use crate::{output, terminal};
+
+/// More often than this the looking itself is the load.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
+    let selection = selection(args)?;
+    // Everything that can be wrong with what was asked for is told before the watch, not after it.
+    let settings = settings::settings(&args.settings)?;
+    let logs = gather::open_logs(&args.log)?;
+    let probe = Probe::new()?;
+    let pids = pick::pick(&probe, &selection)?;
+    let place = args.output.as_deref().map(Place::take).transpose()?;
+    args.html.as_deref().map(check_place).transpose()?;
+    // What the user wrote about symptoms may hold names, too.
+    let ours = Playbook::embedded();
+    let plan = Plan {
+        length: args.length,
+        every: args.every,
+        playbook: if args.redact {
+            &ours
+        } else {
+            &settings.playbook
+        },
+    };
+    let material = gather::gather(&probe, &pids, plan, logs)?;
+    let named_all = material.visits.len() == pids.len();
+    let evidence = if args.redact {
+        Evidence::redacted(material, &settings)
+    } else {
+        Evidence::of(material, &settings)
+    };
+    let Some(evidence) = evidence else {
+        return Err(Hinted::look("no process came into view", "fdguard top --once").into());
+    };
+    if let Some(path) = args.html.as_deref() {
+        output::emit(Some(path), |out| {
+            Ok(out.write_all(html::page(&evidence).as_bytes())?)
+        })?;
+    }
+    if let Some(place) = place {
+        place.keep(&evidence)?;
+    }
+    report(args, &evidence)?;
+    Ok(if !evidence.is_complete() || !named_all {
+        exit::COULD_NOT_LOOK
+    } else if evidence.has_findings() {
+        exit::FINDINGS
+    } else {
+        exit::CLEAN
+    })
+}
+
+fn selection(args: &DoctorArgs) -> anyhow::Result<Selection> {
+    if args.every < SHORTEST {
+        let hint = "fdguard doctor PID --every 250ms";
+        return Err(Hinted::usage("--every is 10ms at the least", hint).into());
+    }
+    match args.select.selection() {
+        Some(Selection::All) => Err(Hinted::usage(
+            "the doctor sees one patient, or a few",
+            "fdguard top names the one that is near a wall; then fdguard doctor PID",
+        )
+        .into()),
+        Some(selection) => Ok(selection),
+        None => Err(Hinted::usage("no process named", "fdguard doctor PID, or --name NAME").into()),
+    }
+}
+
+/// Whether a file can be made there.
+fn check_place(path: &Path) -> anyhow::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let may_write = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
+    may_write
+        .map_err(std::io::Error::from)
+        .with_context(|| path.display().to_string())?;
+    anyhow::ensure!(!path.is_dir(), "{}: is a directory", path.display());
+    Ok(())
+}
+
+fn report(args: &DoctorArgs, evidence: &Evidence) -> anyhow::Result<()> {
+    let bundle = args.output.as_deref();
+    if args.json {
+        return output::emit(None, |out| doctor::write_document(out, evidence, bundle));
+    }
+    let options = doctor::Options {
+        width: terminal::width(),
+        bundle,
+        hint: true,
+    };
+    output::emit_styled(None, |out| doctor::write(out, evidence, &options))
+}

@@ -1,0 +1,160 @@
+//! Everything there is to see of some processes, in the order of the playbook.
+
+use std::time::Duration;
+
+use fdguard_core::evidence::{Material, Visit};
+use fdguard_core::explain;
+use fdguard_core::playbook::Playbook;
+use fdguard_core::{Class, Gap, Pid, Snapshot, Summary};
+use fdguard_probe::{Error as ProbeError, Options, Probe, Radar};
+
+use super::logs::OpenLog;
+use super::{family, logs, machine, runtime, watch};
+
+pub use super::logs::open as open_logs;
+
+/// How to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// How long to watch.
+    pub length: Duration,
+    /// How often to look in that time.
+    pub every: Duration,
+    /// Which lines of a log mean what.
+    pub playbook: &'a Playbook,
+}
+
+/// Looks, watches, looks again. What of the named ones could not be read is a gap, unless that is all of them.
+pub fn gather(
+    probe: &Probe,
+    pids: &[Pid],
+    plan: Plan<'_>,
+    open_logs: Vec<OpenLog>,
+) -> anyhow::Result<Material> {
+    let (mut visits, mut gaps) = first_look(probe, pids)?;
+    let taken = watch::short_watch(probe, &visits, plan.length, plan.every)?;
+    let ends = second_look(probe, &visits);
+    for (visit, end) in visits.iter_mut().zip(ends) {
+        if end.is_none() {
+            let pid = visit.begin.process.pid;
+            gaps.push(Gap::new(
+                format!("process {pid} after the watch"),
+                "it had ended",
+                "look at its successor: fdguard doctor --name",
+            ));
+        }
+        visit.select = taken.select_of(visit.begin.process.pid);
+        visit.end = end;
+    }
+    let (relatives, relatives_more) = related(probe, &visits, &mut gaps);
+    let walls = visits
+        .iter()
+        .flat_map(|visit| Summary::of(visit.latest()).walls);
+    let near = explain::near(&walls.collect::<Vec<_>>());
+    let read = |log: OpenLog| logs::read(log, plan.playbook, &near);
+    let logs = open_logs
+        .into_iter()
+        .map(read)
+        .collect::<anyhow::Result<_>>()?;
+    Ok(Material {
+        header: taken.header,
+        entries: taken.entries,
+        visits,
+        relatives,
+        relatives_more,
+        machine: machine::read(),
+        logs,
+        gaps,
+    })
+}
+
+fn first_look(probe: &Probe, pids: &[Pid]) -> anyhow::Result<(Vec<Visit>, Vec<Gap>)> {
+    let mut visits = Vec::new();
+    let mut gaps = Vec::new();
+    let mut first_error: Option<ProbeError> = None;
+    for seen in snapshots(probe, pids) {
+        match seen {
+            Ok(begin) => visits.push(visit(begin)),
+            Err(error) => {
+                gaps.push(Gap::new(
+                    error.to_string(),
+                    "it could not be read",
+                    "see fdguard top for what runs now",
+                ));
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    match first_error {
+        Some(error) if visits.is_empty() => Err(error.into()),
+        _ => Ok((visits, gaps)),
+    }
+}
+
+/// One process alone is asked more than several: what its user uses of inotify, for one.
+fn snapshots(probe: &Probe, pids: &[Pid]) -> Vec<Result<Snapshot, ProbeError>> {
+    match pids {
+        [one] => vec![probe.snapshot(*one, Options::default())],
+        _ => probe.snapshots(pids, Options::default()),
+    }
+}
+
+fn visit(begin: Snapshot) -> Visit {
+    let exe = begin.process.exe.as_ref();
+    Visit {
+        runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
+        select: None,
+        begin,
+        end: None,
+    }
+}
+
+/// The same processes again; absent where another one has the number now.
+fn second_look(probe: &Probe, visits: &[Visit]) -> Vec<Option<Snapshot>> {
+    let pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
+    let seen = snapshots(probe, &pids).into_iter().zip(visits);
+    seen.map(|(end, visit)| {
+        end.ok()
+            .filter(|end| end.process.key() == visit.begin.process.key())
+    })
+    .collect()
+}
+
+fn related(
+    probe: &Probe,
+    visits: &[Visit],
+    gaps: &mut Vec<Gap>,
+) -> (Vec<fdguard_core::evidence::Relative>, u64) {
+    let named: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
+    match Radar::single(true).look(probe) {
+        Ok(view) => family::relatives(&view.rows, &named, &sharers(visits)),
+        Err(error) => {
+            let remedy = "look at the proc file system";
+            gaps.push(Gap::new(
+                "parents and descendants",
+                error.to_string(),
+                remedy,
+            ));
+            (Vec::new(), 0)
+        }
+    }
+}
+
+/// Other processes that hold a database of these.
+fn sharers(visits: &[Visit]) -> Vec<Pid> {
+    let entries = visits
+        .iter()
+        .flat_map(|visit| visit.latest().fds.iter().flatten());
+    let of_databases = entries.filter(|entry| {
+        matches!(
+            entry.class,
+            Class::SqliteDb | Class::SqliteWal | Class::SqliteShm | Class::SqliteJournal
+        )
+    });
+    let mut pids: Vec<Pid> = of_databases
+        .flat_map(|entry| entry.shared_with.iter().map(|holder| holder.pid))
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}

@@ -1,0 +1,66 @@
+//! The logs that were given: which of their lines speak of descriptors.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use fdguard_core::Text;
+use fdguard_core::evidence::{LogFile, LogSymptom};
+use fdguard_core::explain::{Found, Scanner, WallName};
+use fdguard_core::playbook::Playbook;
+
+use crate::log;
+
+/// A log that could be opened.
+#[derive(Debug)]
+pub struct OpenLog {
+    path: PathBuf,
+    file: File,
+}
+
+/// Opens them all, so that one that is not there is told before the watch and not after it.
+pub fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<OpenLog>> {
+    let open = |path: &PathBuf| {
+        let file = File::open(path).with_context(|| path.display().to_string())?;
+        anyhow::ensure!(
+            !file.metadata()?.is_dir(),
+            "{}: is a directory",
+            path.display()
+        );
+        Ok(OpenLog {
+            path: path.clone(),
+            file,
+        })
+    };
+    paths.iter().map(open).collect()
+}
+
+/// Reads one to its end. Lines that are doubtful alone count where the process is at that wall.
+pub(super) fn read(
+    log: OpenLog,
+    playbook: &Playbook,
+    near: &[WallName],
+) -> anyhow::Result<LogFile> {
+    let mut scanner = Scanner::new(playbook)?;
+    log::scan(&mut scanner, log.file, &log.path.display().to_string())?;
+    let explanation = scanner.finish(near);
+    Ok(LogFile {
+        path: Text::from(log.path.as_os_str().as_bytes()),
+        lines: explanation.lines_read,
+        symptoms: explanation.symptoms.into_iter().map(symptom).collect(),
+    })
+}
+
+fn symptom(found: Found) -> LogSymptom {
+    LogSymptom {
+        id: found.id,
+        wall: found.wall.name().to_owned(),
+        meaning: found.meaning,
+        next: found.next,
+        count: found.count,
+        first_line: found.first_line,
+        last_line: found.last_line,
+        example: Some(found.example),
+    }
+}

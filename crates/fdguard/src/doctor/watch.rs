@@ -1,0 +1,122 @@
+//! A short watch over some processes, written down entry by entry.
+
+use std::time::{Duration, Instant};
+
+use fdguard_core::Pid;
+use fdguard_core::diagnosis::Ended;
+use fdguard_core::evidence::Visit;
+use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::select_use::SelectUse;
+use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_probe::{Error as ProbeError, Probe};
+use jiff::Timestamp;
+
+use crate::watching::{Live, Plan, Progress};
+
+/// A recording in memory.
+pub(super) struct Taken {
+    pub(super) header: Header,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Watches until the time is up, all processes have ended, or the user has seen enough. What ended before
+/// the watch could begin was still seen once: that is kept.
+pub(super) fn short_watch(
+    probe: &Probe,
+    visits: &[Visit],
+    length: Duration,
+    every: Duration,
+) -> anyhow::Result<Taken> {
+    let mut pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
+    while !pids.is_empty() {
+        let plan = Plan {
+            pids: pids.clone(),
+            name: None,
+            tree: false,
+            every,
+            jitter: Duration::ZERO,
+            length: Some(length),
+        };
+        match Live::begin(probe, plan) {
+            Ok(live) => return watch_to_the_end(live, length),
+            Err(error) => match error.downcast_ref().and_then(ended) {
+                Some(pid) if pids.contains(&pid) => pids.retain(|other| *other != pid),
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(Taken::of_one_look(visits, every))
+}
+
+fn watch_to_the_end(mut live: Live<'_>, length: Duration) -> anyhow::Result<Taken> {
+    // It ends by itself: nobody else has to be served in between.
+    while live.advance(Instant::now() + length)? != Progress::Ended {}
+    Ok(Taken {
+        header: live.watch().header().clone(),
+        entries: live.take_entries(),
+    })
+}
+
+/// The process that is not there any more, where that is the trouble.
+fn ended(error: &ProbeError) -> Option<Pid> {
+    match error {
+        ProbeError::NoSuchProcess(pid)
+        | ProbeError::Vanished(pid)
+        | ProbeError::Zombie { pid, .. } => Some(*pid),
+        _ => None,
+    }
+}
+
+impl Taken {
+    /// What the first look saw, as a watch that ended with it.
+    fn of_one_look(visits: &[Visit], every: Duration) -> Self {
+        let now = Timestamp::now();
+        let entries = visits.iter().zip(0..).flat_map(|(visit, id)| {
+            let begin = &visit.begin;
+            let opened = begin.fds.as_ref();
+            let look = Look {
+                count: begin.count,
+                table: opened.map(|fds| Change {
+                    opened: fds.iter().map(Sighting::from).collect(),
+                    ..Change::default()
+                }),
+                limits: Some(begin.limits),
+                host: Some(begin.host),
+                ..Look::default()
+            };
+            [
+                Entry::Process(Box::new(Appearance {
+                    id,
+                    at: 0.0,
+                    process: begin.process.clone(),
+                    tier: begin.tier,
+                    select: None,
+                    successor_of: None,
+                })),
+                Entry::Look {
+                    id,
+                    look: Box::new(look),
+                },
+                Entry::Gone { id, at: 0.0 },
+            ]
+        });
+        let end = Entry::End {
+            ended: Ended::ProcessEnded,
+            ended_at: now,
+        };
+        Self {
+            header: Header::new(now, every.as_secs_f64()),
+            entries: entries.chain([end]).collect(),
+        }
+    }
+
+    /// Whether a process can call `select()`: looked up when it came into view.
+    pub(super) fn select_of(&self, pid: Pid) -> Option<SelectUse> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::Process(appearance) if appearance.process.pid == pid => {
+                appearance.select.clone()
+            }
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! Reading logs, for what in them speaks of descriptors.
+
+use std::io::{ErrorKind, Read};
+
+use anyhow::Context as _;
+use fdguard_core::explain::Scanner;
+
+use crate::exit::Hinted;
+
+/// Large enough that reading is not what takes the time.
+const PIECE: usize = 256 << 10;
+
+/// Files that are no text, by how they begin, and how to make text of them.
+const PACKED: [(&[u8], &str, &str); 5] = [
+    (b"\x1f\x8b", "is compressed", "zcat LOG | fdguard explain"),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "is compressed",
+        "zstdcat LOG | fdguard explain",
+    ),
+    (b"\xfd7zXZ", "is compressed", "xzcat LOG | fdguard explain"),
+    (b"BZh", "is compressed", "bzcat LOG | fdguard explain"),
+    (
+        b"LPKSHHRH",
+        "is a journal",
+        "journalctl --file LOG | fdguard explain",
+    ),
+];
+
+/// Hands a log to the scanner, piece by piece.
+pub(crate) fn scan(
+    scanner: &mut Scanner<'_>,
+    mut log: impl Read,
+    name: &str,
+) -> anyhow::Result<()> {
+    let mut piece = vec![0; PIECE];
+    let mut is_first = true;
+    loop {
+        let length = match log.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error).with_context(|| name.to_owned()),
+        };
+        if std::mem::take(&mut is_first) {
+            refuse_packed(&piece[..length], name)?;
+        }
+        scanner.feed(&piece[..length]);
+    }
+}
+
+/// "Nothing found" in bytes that are no log would be a lie.
+fn refuse_packed(beginning: &[u8], name: &str) -> anyhow::Result<()> {
+    let packed = PACKED
+        .iter()
+        .find(|(magic, ..)| beginning.starts_with(magic));
+    match packed {
+        Some((_, what, hint)) => Err(Hinted::look(format!("{name}: {what}"), *hint).into()),
+        None => Ok(()),
+    }
+}

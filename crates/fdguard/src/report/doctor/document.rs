@@ -1,0 +1,168 @@
+//! The `fdguard.diagnosis/1` document with what the doctor adds to it.
+
+use std::io::Write;
+use std::path::Path;
+
+use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::evidence::{
+    Curves, Database, Evidence, Examined, LogFile, Machine, Relative, Runtime, Visit,
+};
+use fdguard_core::lint::{LintHit, Severity};
+use fdguard_core::select_use::SelectUse;
+use fdguard_core::snapshot::{Ceilings, Limits};
+use fdguard_core::summary::{ClassCount, TargetCount};
+use fdguard_core::wall::Wall;
+use fdguard_core::{Fd, Pid, Tier};
+use serde::Serialize;
+
+/// How many targets the document has: all of them are in the snapshots.
+const TARGETS: usize = 20;
+
+/// A diagnosis, and more members beside its own.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+    headline: String,
+    snapshot: Option<Held<'a>>,
+    lints: Vec<Lint<'a>>,
+    evidence: Gathered<'a>,
+}
+
+#[derive(Serialize)]
+struct Held<'a> {
+    pid: Pid,
+    tier: Tier,
+    count: Option<u64>,
+    limits: Limits,
+    percent_of_soft: Option<f64>,
+    lowest: Option<u64>,
+    highest: Option<u64>,
+    table_size: Option<u64>,
+    crossed_1024: Option<bool>,
+    walls: &'a [Wall],
+    classes: Option<&'a [ClassCount]>,
+    targets: Option<&'a [TargetCount]>,
+    patterns: &'a [String],
+    host: &'a Ceilings,
+}
+
+#[derive(Serialize)]
+struct Lint<'a> {
+    pid: Pid,
+    rule: &'a str,
+    severity: Severity,
+    message: &'a str,
+    fds: &'a [Fd],
+    fix: &'a str,
+}
+
+#[derive(Serialize)]
+struct Gathered<'a> {
+    redacted: bool,
+    machine: &'a Machine,
+    processes: Vec<Patient<'a>>,
+    family: &'a [Relative],
+    family_more: u64,
+    logs: &'a [LogFile],
+    bundle: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Patient<'a> {
+    snapshot: Held<'a>,
+    uptime_seconds: Option<u64>,
+    runtime: Option<&'a Runtime>,
+    select: Option<&'a SelectUse>,
+    databases: &'a [Database],
+    curves: Option<&'a Curves>,
+}
+
+/// Writes the document in one line.
+pub fn write_document(
+    out: &mut dyn Write,
+    evidence: &Evidence,
+    bundle: Option<&Path>,
+) -> anyhow::Result<()> {
+    let mut diagnosis = evidence.diagnosis.clone();
+    // All gaps, not those of the watch alone.
+    diagnosis.gaps.clone_from(&evidence.gaps);
+    let headline = super::headline(evidence);
+    let document = Document {
+        diagnosis: &diagnosis,
+        headline: format!("{}: {}", headline.word, headline.text),
+        snapshot: evidence
+            .patients()
+            .next()
+            .map(|(visit, examined)| held(visit, examined)),
+        lints: evidence
+            .patients()
+            .flat_map(|(visit, examined)| lints(visit, examined))
+            .collect(),
+        evidence: Gathered {
+            redacted: evidence.redacted,
+            machine: &evidence.material.machine,
+            processes: evidence
+                .patients()
+                .map(|(visit, examined)| patient(visit, examined))
+                .collect(),
+            family: &evidence.material.relatives,
+            family_more: evidence.material.relatives_more,
+            logs: &evidence.material.logs,
+            bundle: bundle.map(|path| path.display().to_string()),
+        },
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// The document as it lies in a bundle: a bundle does not say where it was made.
+pub fn bundled_document(evidence: &Evidence) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    write_document(&mut text, evidence, None)?;
+    Ok(text)
+}
+
+fn held<'a>(visit: &'a Visit, examined: &'a Examined) -> Held<'a> {
+    let (latest, summary) = (visit.latest(), &examined.latest);
+    let targets = summary.targets.as_deref();
+    Held {
+        pid: latest.process.pid,
+        tier: latest.tier,
+        count: latest.count,
+        limits: latest.limits,
+        percent_of_soft: summary.percent_of_soft,
+        lowest: summary.lowest,
+        highest: summary.highest,
+        table_size: latest.table_size,
+        crossed_1024: summary.crossed_1024,
+        walls: &summary.walls,
+        classes: summary.classes.as_deref(),
+        targets: targets.map(|targets| &targets[..targets.len().min(TARGETS)]),
+        patterns: &summary.patterns,
+        host: &latest.host,
+    }
+}
+
+fn lints<'a>(visit: &'a Visit, examined: &'a Examined) -> impl Iterator<Item = Lint<'a>> {
+    examined.latest.lints.iter().map(|hit: &LintHit| Lint {
+        pid: visit.begin.process.pid,
+        rule: hit.rule,
+        severity: hit.severity,
+        message: &hit.message,
+        fds: &hit.fds,
+        fix: hit.fix,
+    })
+}
+
+fn patient<'a>(visit: &'a Visit, examined: &'a Examined) -> Patient<'a> {
+    Patient {
+        snapshot: held(visit, examined),
+        uptime_seconds: examined.uptime_seconds,
+        runtime: visit.runtime.as_ref(),
+        select: visit.select.as_ref(),
+        databases: &examined.databases,
+        curves: examined.curves.as_ref(),
+    }
+}

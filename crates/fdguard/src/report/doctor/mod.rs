@@ -1,0 +1,12 @@
+//! The doctor's report: one outline, for people as text and as a web page; and the document for programs.
+
+mod document;
+mod outline;
+mod text;
+mod verdict;
+
+pub use document::{bundled_document, write_document};
+pub(super) use outline::within;
+pub use outline::{Block, Note, Outline, Section, Table};
+pub use text::{Options, write};
+pub use verdict::{Headline, headline};

@@ -1,0 +1,215 @@
+//! What the report says, apart from how it is shown: text and web page have the same.
+//!
+//! Every string here is safe to show: names that others chose went through [`crate::terminal::sanitize`].
+
+mod around;
+mod one;
+
+use fdguard_core::evidence::Evidence;
+use fdguard_core::finding::Finding;
+use fdguard_core::lint::Severity;
+use fdguard_core::rule::wording;
+
+pub(in crate::report) use one::within;
+
+use super::verdict::{self, Headline};
+use crate::report::table::{Side, counted};
+use crate::terminal::{sanitize, sanitize_str};
+
+/// The report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outline {
+    /// Of whom.
+    pub title: String,
+    /// The sentence that comes first.
+    pub headline: Headline,
+    /// How it was looked at.
+    pub about: String,
+    /// The rest.
+    pub sections: Vec<Section>,
+}
+
+/// A part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// What stands under it.
+    pub blocks: Vec<Block>,
+}
+
+/// A piece of a section.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    /// A plain sentence.
+    Sentence(String),
+    /// Something that was found.
+    Note(Note),
+    /// Rows.
+    Table(Table),
+}
+
+/// Something that was found, what it is and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// How much it matters, where it does.
+    pub severity: Option<Severity>,
+    /// What it is.
+    pub text: String,
+    /// The rule that found it.
+    pub rule: Option<String>,
+    /// More, each with its label.
+    pub more: Vec<(&'static str, String)>,
+}
+
+/// Rows under names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The columns; names may be empty where the rows explain themselves.
+    pub columns: Vec<(&'static str, Side)>,
+    /// The cells.
+    pub rows: Vec<Vec<String>>,
+    /// What was left out.
+    pub more: Option<String>,
+}
+
+impl Outline {
+    /// Puts the evidence in order.
+    #[must_use]
+    pub fn of(evidence: &Evidence) -> Self {
+        let diagnosis = &evidence.diagnosis;
+        let many = evidence.material.visits.len() > 1;
+        let mut sections = Vec::new();
+        sections.extend(findings(&diagnosis.findings, many));
+        for (visit, examined) in evidence.patients() {
+            sections.extend(one::of_one(evidence, visit, examined, many));
+        }
+        sections.extend(around::family(
+            &evidence.material.relatives,
+            evidence.material.relatives_more,
+        ));
+        sections.extend(around::logs(evidence));
+        sections.extend(around::gaps(&evidence.gaps));
+        sections.push(around::versions(evidence));
+        Self {
+            title: title(evidence),
+            headline: verdict::headline(evidence),
+            about: about(evidence),
+            sections,
+        }
+    }
+}
+
+fn title(evidence: &Evidence) -> String {
+    // By its latest name: it may have become another program meanwhile.
+    let visit = evidence.material.visits.first();
+    let process = visit.map_or(&evidence.diagnosis.process, |visit| &visit.latest().process);
+    let others = evidence.material.visits.len().saturating_sub(1) as u64;
+    let others = match others {
+        0 => String::new(),
+        _ => format!(
+            " and {}",
+            counted(others, "other process", "other processes")
+        ),
+    };
+    format!("{} (pid {}){others}", sanitize(&process.comm), process.pid)
+}
+
+fn about(evidence: &Evidence) -> String {
+    let diagnosis = &evidence.diagnosis;
+    let watched = diagnosis
+        .processes
+        .first()
+        .map_or(0.0, |one| one.watched_seconds);
+    let redacted = if evidence.redacted {
+        ", names redacted"
+    } else {
+        ""
+    };
+    format!(
+        "watched for {} with {} from {}{redacted}",
+        wording::duration(watched),
+        counted(diagnosis.samples, "look", "looks"),
+        at_second(diagnosis.started_at),
+    )
+}
+
+/// A moment to the second: nobody reads the rest.
+pub(super) fn at_second(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+fn section(title: impl Into<String>, blocks: Vec<Block>) -> Option<Section> {
+    (!blocks.is_empty()).then(|| Section {
+        title: title.into(),
+        blocks,
+    })
+}
+
+fn findings(findings: &[Finding], many: bool) -> Option<Section> {
+    let notes = findings.iter().map(|finding| {
+        let subject = match many {
+            true => format!("{} (pid {}): ", sanitize(&finding.comm), finding.pid),
+            false => String::new(),
+        };
+        let mut more = steps(&finding.next_step);
+        if let Some(cleared) = &finding.cleared {
+            let reason = sanitize_str(&cleared.reason);
+            more.push(("cleared", format!("{reason} ({})", cleared.date)));
+        }
+        Block::Note(Note {
+            severity: Some(finding.severity),
+            text: format!("{subject}{}", sanitize_str(&finding.why)),
+            rule: Some(finding.rule.clone()),
+            more,
+        })
+    });
+    section("found", notes.collect())
+}
+
+/// The advice of the playbook has three parts in one text: who makes it, how to make sure, what to change.
+fn steps(next_step: &str) -> Vec<(&'static str, String)> {
+    let (lead, rest) = next_step.split_once("Source: ").unwrap_or((next_step, ""));
+    let (source, rest) = rest.split_once(" Confirm: ").unwrap_or((rest, ""));
+    let (confirm, fix) = rest.split_once(" Fix: ").unwrap_or((rest, ""));
+    let steps = [
+        ("next", lead),
+        ("likely", source),
+        ("confirm", confirm),
+        ("fix", fix),
+    ];
+    let trimmed = steps.map(|(label, text)| (label, text.trim().trim_end_matches('.')));
+    let told = trimmed.into_iter().filter(|(_, text)| !text.is_empty());
+    told.map(|(label, text)| (label, sanitize_str(text).into_owned()))
+        .collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times for people")]
+fn seconds_of(seconds: u64) -> f64 {
+    seconds as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::steps;
+
+    #[test]
+    fn advice_is_told_in_its_parts() {
+        let told = steps("Most are of class pipe. Source: a child. Confirm: count. Fix: close it.");
+        let told: Vec<_> = told
+            .iter()
+            .map(|(label, text)| (*label, text.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("next", "Most are of class pipe"),
+                ("likely", "a child"),
+                ("confirm", "count"),
+                ("fix", "close it")
+            ]
+        );
+        assert_eq!(steps("look again"), [("next", "look again".to_owned())]);
+        assert_eq!(steps(""), []);
+    }
+}

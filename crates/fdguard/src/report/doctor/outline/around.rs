@@ -1,0 +1,157 @@
+//! What is around the processes: family, logs, what was not seen, versions.
+
+use fdguard_core::Gap;
+use fdguard_core::evidence::{Evidence, LogSymptom, Relation, Relative};
+use fdguard_core::rule::wording;
+
+use super::{Block, Note, Section, Table, seconds_of, section};
+use crate::report::table::{Side, counted, thousands};
+use crate::terminal::{sanitize, sanitize_str};
+
+/// How many relatives are shown.
+const RELATIVES: usize = 40;
+
+pub(super) fn family(relatives: &[Relative], more: u64) -> Option<Section> {
+    let of_family = relatives
+        .iter()
+        .filter(|one| one.relation != Relation::Sharer);
+    let zombies = of_family.clone().filter(|one| one.zombie).count() as u64;
+    let total = of_family.clone().count();
+    let rows = of_family.take(RELATIVES).map(|one| {
+        let indent = "  ".repeat(usize::try_from(one.depth).unwrap_or(0).min(12));
+        let mark = match (one.relation, one.zombie) {
+            (_, true) => "  zombie",
+            (Relation::Named, _) => "  ◂",
+            _ => "",
+        };
+        vec![
+            one.pid.to_string(),
+            one.count.map_or_else(|| "?".to_owned(), thousands),
+            format!("{indent}{}{mark}", sanitize(&one.comm)),
+        ]
+    });
+    let left = total.saturating_sub(RELATIVES) as u64 + more;
+    let mut blocks = vec![Block::Table(Table {
+        columns: vec![
+            ("pid", Side::Right),
+            ("holds", Side::Right),
+            ("command", Side::Left),
+        ],
+        rows: rows.collect(),
+        more: (left > 0).then(|| format!("and {} more", thousands(left))),
+    })];
+    if zombies > 0 {
+        let text = format!(
+            "{} not waited for",
+            counted(zombies, "child that ended is", "children that ended are")
+        );
+        blocks.push(Block::Sentence(text));
+    }
+    (total > 0).then(|| section("family", blocks)).flatten()
+}
+
+pub(super) fn logs(evidence: &Evidence) -> Option<Section> {
+    let logs = evidence.material.logs.iter();
+    let blocks = logs.flat_map(|log| {
+        let path = sanitize(&log.path);
+        let lines = counted(log.lines, "line", "lines");
+        let head = match log.symptoms.is_empty() {
+            true => format!("{path}: {lines}, none speaks of descriptors"),
+            false => format!("{path}: {lines}"),
+        };
+        let notes = log.symptoms.iter().map(symptom);
+        std::iter::once(Block::Sentence(head)).chain(notes)
+    });
+    section("logs", blocks.collect())
+}
+
+fn symptom(symptom: &LogSymptom) -> Block {
+    let lines = match symptom.count {
+        1 => format!("line {}", symptom.first_line),
+        count => format!(
+            "{} lines, {} to {}",
+            thousands(count),
+            symptom.first_line,
+            symptom.last_line
+        ),
+    };
+    let example = symptom
+        .example
+        .as_ref()
+        .map(|line| ("line", sanitize(line)));
+    let next = ("next", symptom.next.clone());
+    Block::Note(Note {
+        severity: None,
+        text: format!("{lines}: {}", symptom.meaning),
+        rule: Some(symptom.id.clone()),
+        more: example.into_iter().chain([next]).collect(),
+    })
+}
+
+pub(super) fn gaps(gaps: &[Gap]) -> Option<Section> {
+    let notes = gaps.iter().map(|gap| {
+        Block::Note(Note {
+            severity: None,
+            text: format!("{}: {}", sanitize_str(&gap.what), sanitize_str(&gap.why)),
+            rule: None,
+            more: vec![("remedy", sanitize_str(&gap.remedy).into_owned())],
+        })
+    });
+    section("not seen", notes.collect())
+}
+
+pub(super) fn versions(evidence: &Evidence) -> Section {
+    let machine = &evidence.material.machine;
+    let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
+    let mut rows = vec![
+        vec!["fdguard".to_owned(), machine.fdguard.clone()],
+        vec![
+            "kernel".to_owned(),
+            format!("{} ({})", or_unknown(&machine.kernel), machine.arch),
+        ],
+        vec!["system".to_owned(), or_unknown(&machine.os)],
+    ];
+    if let Some(uptime) = machine.uptime_seconds {
+        rows.push(vec![
+            "host up for".to_owned(),
+            wording::duration(seconds_of(uptime)),
+        ]);
+    }
+    for visit in evidence.material.visits.iter().take(RELATIVES) {
+        let process = &visit.begin.process;
+        let exe = process
+            .exe
+            .as_ref()
+            .map_or_else(|| "?".to_owned(), sanitize);
+        let runtime = visit.runtime.as_ref().map_or_else(String::new, |runtime| {
+            let version = runtime
+                .version
+                .as_deref()
+                .map_or_else(String::new, |version| format!(" {version}"));
+            format!(", {}{}", runtime.name, sanitize_str(&version))
+        });
+        rows.push(vec![
+            format!("pid {}", process.pid),
+            format!("{exe}{runtime}"),
+        ]);
+        if let Some(select) = &visit.select {
+            let said = select.to_string();
+            rows.push(vec![String::new(), sanitize_str(&said).into_owned()]);
+        }
+    }
+    Section {
+        title: "versions".to_owned(),
+        blocks: vec![Block::Table(Table {
+            columns: vec![("", Side::Left), ("", Side::Left)],
+            rows: rows
+                .into_iter()
+                .map(|row| {
+                    row.iter()
+                        .map(|cell| sanitize_str(cell).into_owned())
+                        .collect()
+                })
+                .collect(),
+            more: None,
+        })],
+    }
+}

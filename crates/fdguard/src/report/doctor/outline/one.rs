@@ -1,0 +1,264 @@
+//! One process: what it holds, its walls, what looks wrong, its databases.
+
+use std::cmp::Ordering;
+
+use fdguard_core::Tier;
+use fdguard_core::evidence::{Database, Evidence, Examined, Visit};
+use fdguard_core::forecast::Forecast;
+use fdguard_core::lint::{LintHit, Severity};
+use fdguard_core::rule::wording;
+
+use super::{Block, Note, Section, Table, seconds_of, section};
+use crate::report::table::{Side, class_name, counted, thousands};
+use crate::terminal::{sanitize, sanitize_str};
+
+/// How many targets are shown.
+const TARGETS: usize = 20;
+/// How many holders of a database are named.
+const HOLDERS: usize = 8;
+
+pub(super) fn of_one(
+    evidence: &Evidence,
+    visit: &Visit,
+    examined: &Examined,
+    many: bool,
+) -> Vec<Section> {
+    let process = &visit.begin.process;
+    let of = match many {
+        true => format!(" of {} (pid {})", sanitize(&process.comm), process.pid),
+        false => String::new(),
+    };
+    let opinion = evidence
+        .diagnosis
+        .processes
+        .iter()
+        .find(|one| one.pid == process.pid);
+    let walls = opinion.map_or(&[][..], |opinion| &opinion.walls);
+    [
+        section(format!("holdings{of}"), holdings(visit, examined)),
+        section(format!("targets{of}"), targets(examined)),
+        section(format!("walls{of}"), walls_table(walls)),
+        section(
+            format!("looks wrong{of}"),
+            examined.latest.lints.iter().map(lint).collect(),
+        ),
+        section(
+            format!("SQLite databases{of}"),
+            examined.databases.iter().map(database).collect(),
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn holdings(visit: &Visit, examined: &Examined) -> Vec<Block> {
+    let latest = visit.latest();
+    let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
+    let share = examined.latest.percent_of_soft;
+    let share = share.map_or_else(String::new, |percent| format!(" ({percent} %)"));
+    let since = examined.uptime_seconds.map_or_else(String::new, |seconds| {
+        format!(
+            "; it has been running for {}",
+            wording::duration(seconds_of(seconds))
+        )
+    });
+    let mut blocks = vec![Block::Sentence(format!(
+        "{} of {} descriptors{share}, highest number {}{since}",
+        known(latest.count),
+        known(latest.limits.soft),
+        known(examined.latest.highest),
+    ))];
+    if latest.tier == Tier::Radar {
+        blocks.push(Block::Sentence(
+            "what they are could not be seen".to_owned(),
+        ));
+    }
+    blocks.extend(classes(examined).map(Block::Table));
+    let patterns = examined.latest.patterns.iter();
+    blocks.extend(patterns.map(|pattern| Block::Sentence(sanitize_str(pattern).into_owned())));
+    blocks
+}
+
+/// Each class before the watch and after it.
+fn classes(examined: &Examined) -> Option<Table> {
+    let after = examined.latest.classes.as_ref()?;
+    let before = examined.begin.classes.as_deref().unwrap_or_default();
+    let rows = after.iter().map(|row| {
+        let first = before.iter().find(|other| other.class == row.class);
+        let first = first.map_or(0, |first| first.count);
+        vec![
+            thousands(row.count),
+            change(first, row.count),
+            class_name(&row.class),
+        ]
+    });
+    Some(Table {
+        columns: vec![
+            ("now", Side::Right),
+            ("change", Side::Right),
+            ("class", Side::Left),
+        ],
+        rows: rows.collect(),
+        more: None,
+    })
+}
+
+fn change(before: u64, after: u64) -> String {
+    match after.cmp(&before) {
+        Ordering::Equal => "·".to_owned(),
+        Ordering::Greater => format!("+{}", thousands(after - before)),
+        Ordering::Less => format!("-{}", thousands(before - after)),
+    }
+}
+
+fn targets(examined: &Examined) -> Vec<Block> {
+    let Some(targets) = examined
+        .latest
+        .targets
+        .as_ref()
+        .filter(|list| !list.is_empty())
+    else {
+        return Vec::new();
+    };
+    let rows = targets.iter().take(TARGETS).map(|row| {
+        let shown = if row.same { &row.example } else { &row.target };
+        vec![
+            thousands(row.count),
+            class_name(&row.class),
+            sanitize(shown),
+        ]
+    });
+    let left = targets.len().saturating_sub(TARGETS) as u64;
+    vec![Block::Table(Table {
+        columns: vec![
+            ("count", Side::Right),
+            ("class", Side::Left),
+            ("target", Side::Left),
+        ],
+        rows: rows.collect(),
+        more: (left > 0).then(|| format!("and {} more in the snapshot", thousands(left))),
+    })]
+}
+
+fn walls_table(walls: &[Forecast]) -> Vec<Block> {
+    let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
+    let rows: Vec<Vec<String>> = walls
+        .iter()
+        .map(|wall| {
+            let percent = wall.percent;
+            vec![
+                wall.name.clone(),
+                known(wall.used),
+                thousands(wall.at),
+                percent.map_or_else(|| "?".to_owned(), |percent| format!("{percent} %")),
+                forecast(wall),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    vec![Block::Table(Table {
+        columns: vec![
+            ("wall", Side::Left),
+            ("used", Side::Right),
+            ("of", Side::Right),
+            ("share", Side::Right),
+            ("forecast", Side::Left),
+        ],
+        rows,
+        more: None,
+    })]
+}
+
+/// When a wall is reached at this rate, with the range that the rate allows.
+fn forecast(wall: &Forecast) -> String {
+    let condition = wall
+        .only_if
+        .as_ref()
+        .map_or_else(String::new, |only_if| format!(" {only_if}"));
+    let when = match (
+        wall.eta_seconds,
+        within(wall.soonest_seconds, wall.latest_seconds),
+    ) {
+        (Some(eta), _) if eta < 1.0 => "now".to_owned(),
+        (Some(eta), Some(range)) => format!("{} ({range})", wording::duration(eta)),
+        (Some(eta), None) => wording::duration(eta),
+        (None, _) if wall.used.is_none() => return "?".to_owned(),
+        (None, _) => "not on the way there".to_owned(),
+    };
+    format!("{when}{condition}")
+}
+
+/// The range of a forecast; absent where it says no more than the forecast.
+pub(in crate::report) fn within(soonest: Option<f64>, latest: Option<f64>) -> Option<String> {
+    let soonest = wording::duration(soonest?);
+    match latest.map(wording::duration) {
+        Some(latest) if latest == soonest => None,
+        Some(latest) => Some(format!("{soonest} to {latest}")),
+        None => Some(format!("{soonest} at the soonest")),
+    }
+}
+
+fn lint(hit: &LintHit) -> Block {
+    Block::Note(Note {
+        severity: Some(hit.severity),
+        text: sanitize_str(&hit.message).into_owned(),
+        rule: Some(hit.rule.to_owned()),
+        more: vec![("fix", hit.fix.to_owned())],
+    })
+}
+
+fn database(database: &Database) -> Block {
+    let mut text = format!(
+        "{}: {} on the database, {} on its -wal, {} on its -shm",
+        sanitize(&database.path),
+        thousands(database.connections),
+        thousands(database.wal),
+        thousands(database.shm),
+    );
+    if database.journal > 0 {
+        text.push_str(&format!(
+            ", {} on its -journal",
+            thousands(database.journal)
+        ));
+    }
+    let is_broken = database.deleted > 0;
+    if is_broken {
+        text.push_str(&format!(
+            "; {} deleted: what is written there is lost",
+            counted(database.deleted, "of them is", "of them are")
+        ));
+    }
+    let holders: Vec<String> = database
+        .holders
+        .iter()
+        .take(HOLDERS)
+        .map(|holder| {
+            let comm = holder
+                .comm
+                .as_ref()
+                .map_or_else(String::new, |comm| format!("{} ", sanitize(comm)));
+            let writes = if holder.writes == Some(true) {
+                ", writes"
+            } else {
+                ""
+            };
+            let held = counted(holder.descriptors, "descriptor", "descriptors");
+            format!("{comm}(pid {}, {held}{writes})", holder.pid)
+        })
+        .collect();
+    let unlisted = database.holders.len().saturating_sub(HOLDERS) as u64 + database.holders_more;
+    let held = match (holders.is_empty(), unlisted) {
+        (true, 0) => "by no other process that could be seen".to_owned(),
+        (_, 0) => holders.join(", "),
+        (_, more) => format!("{} and {} more", holders.join(", "), thousands(more)),
+    };
+    Block::Note(Note {
+        severity: is_broken.then_some(Severity::Critical),
+        text,
+        rule: None,
+        more: vec![("also held", held)],
+    })
+}

@@ -1,0 +1,642 @@
+//! `fdguard doctor`: the report, the document, the bundle, and what must not be in it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+use testkit::{Victim, is_root, skip};
+
+use super::{AsNobody, Said, fdguard, run};
+
+/// Every file of a bundle.
+const FILES: [&str; 11] = [
+    "README.txt",
+    "diagnosis.json",
+    "limits.txt",
+    "log-symptoms.json",
+    "recording.jsonl",
+    "report.html",
+    "report.txt",
+    "snapshot-begin.json",
+    "snapshot-end.json",
+    "tree.json",
+    "versions.json",
+];
+
+/// A short visit.
+fn doctor(pid: u32, args: &[&str]) -> Said {
+    let pid = pid.to_string();
+    let quick = ["doctor", &pid, "--for", "400ms", "--every", "20ms"];
+    run(quick.into_iter().chain(args.iter().copied()))
+}
+
+/// The same while the victim opens a file about every 20 ms: the end of the report is waited for in between.
+fn doctor_of_a_leak(victim: &mut Victim, args: &[&str]) -> Said {
+    let mut command = fdguard();
+    command.args([
+        "doctor",
+        &victim.pid().to_string(),
+        "--for",
+        "2s",
+        "--every",
+        "25ms",
+    ]);
+    let mut child = command
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !is_talking(&mut child) {
+        victim.tell("1 file");
+    }
+    Said::of(child.wait_with_output().unwrap())
+}
+
+fn is_talking(child: &mut Child) -> bool {
+    let pause = Timespec {
+        tv_sec: 0,
+        tv_nsec: 20_000_000,
+    };
+    let stdout = child.stdout.as_ref().unwrap();
+    let mut waited = [PollFd::new(stdout, PollFlags::IN)];
+    poll(&mut waited, Some(&pause)).unwrap() > 0
+}
+
+/// By the decoder of the recordings; that the `zstd` program reads it has a test of its own.
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).unwrap();
+    let mut content = Vec::new();
+    decoder.read_to_end(&mut content).unwrap();
+    content
+}
+
+/// The files of an archive, or of a directory.
+fn files(place: &Path) -> BTreeMap<String, Vec<u8>> {
+    if place.is_dir() {
+        let entries = fs::read_dir(place)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        return entries
+            .map(|path| (name(&path), fs::read(&path).unwrap()))
+            .collect();
+    }
+    let bytes = fs::read(place).unwrap();
+    let is_plain = place.extension().unwrap() == "tar";
+    let tar = if is_plain { bytes } else { unpacked(&bytes) };
+    let mut archive = tar::Archive::new(tar.as_slice());
+    let entries = archive.entries().unwrap().map(|entry| {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().into_owned();
+        assert_eq!(entry.header().mode().unwrap(), 0o600);
+        assert_eq!(path.components().count(), 2, "{path:?}");
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        (
+            path.file_name().unwrap().to_str().unwrap().to_owned(),
+            content,
+        )
+    });
+    entries.collect()
+}
+
+fn assert_failed(said: &Said, code: i32) {
+    assert_eq!(said.code, code, "{}", said.stderr);
+    assert!(said.stdout.is_empty(), "{}", said.text());
+    assert!(said.stderr.starts_with("fdguard: "), "{}", said.stderr);
+    assert!(said.stderr.lines().count() <= 2, "{}", said.stderr);
+}
+
+#[test]
+fn r58_a_leak_is_named_in_the_first_sentence_and_exits_1() {
+    let mut victim = Victim::of("leaker").nofile(1024).start();
+    let said = doctor_of_a_leak(&mut victim, &[]);
+    assert_eq!((said.code, &*said.stderr), (1, ""), "{}", said.text());
+    let first = said.text().lines().next().unwrap();
+    assert!(
+        first.starts_with("leaking: ") && first.contains(" regular descriptors a second on "),
+        "{first}"
+    );
+    assert!(
+        first.contains("leaked-*.log; the soft limit of 1,024 is reached in "),
+        "{first}"
+    );
+    for part in [
+        "\nfound\n",
+        "likely: ",
+        "fix: ",
+        "\nholdings\n",
+        "\ntargets\n",
+        "\nwalls\n",
+        "\nfamily\n",
+        "\nversions\n",
+    ] {
+        assert!(said.text().contains(part), "{part} in {}", said.text());
+    }
+    assert!(!said.text().contains('\u{1b}'));
+    victim.finish();
+}
+
+#[test]
+fn r58_the_document_is_a_diagnosis_with_the_evidence_beside_it() {
+    let mut victim = Victim::of("leaker").nofile(1024).start();
+    let said = doctor_of_a_leak(&mut victim, &["--json"]);
+    assert_eq!((said.code, &*said.stderr), (1, ""), "{}", said.text());
+    let document = said.json();
+    assert!(
+        said.text()
+            .starts_with(r#"{"schema":"fdguard.diagnosis/1","#)
+    );
+    assert_eq!(document["verdict"], "leaking");
+    assert_eq!(document["process"]["pid"], victim.pid());
+    assert_eq!(document["findings"][0]["rule"], "leak");
+    assert_eq!(document["findings"][0]["class"], "regular");
+    assert!(document["baseline"].as_u64() < document["final"].as_u64());
+    for name in [
+        "started_at",
+        "ended_at",
+        "samples",
+        "hazards",
+        "coverage",
+        "gaps",
+        "snapshot",
+        "lints",
+    ] {
+        assert!(!document[name].is_null(), "{name}");
+    }
+    assert_eq!(document["snapshot"]["classes"][0]["class"], "regular");
+    let evidence = &document["evidence"];
+    assert_eq!(evidence["redacted"], false);
+    assert_eq!(evidence["bundle"], Value::Null);
+    assert_eq!(evidence["machine"]["fdguard"], env!("CARGO_PKG_VERSION"));
+    let points = evidence["processes"][0]["curves"]["total"]
+        .as_array()
+        .unwrap();
+    assert!(points.len() > 30, "{} points", points.len());
+    victim.finish();
+}
+
+#[test]
+fn a_quiet_program_is_stable_and_exits_0() {
+    let victim = Victim::start("leaker");
+    let said = doctor(victim.pid(), &[]);
+    assert_eq!((said.code, &*said.stderr), (0, ""), "{}", said.text());
+    assert!(
+        said.text()
+            .starts_with("stable: 3 descriptors before and after "),
+        "{}",
+        said.text()
+    );
+    assert!(
+        said.text().ends_with("-o evidence.tar.zst --redact\n"),
+        "{}",
+        said.text()
+    );
+    victim.finish();
+}
+
+#[test]
+fn r58_lints_of_a_quiet_program_exit_1() {
+    let victim = Victim::start("everything");
+    let said = doctor(victim.pid(), &["--json"]);
+    assert_eq!(said.code, 1, "{}", said.stderr);
+    let document = said.json();
+    assert!(!document["lints"].as_array().unwrap().is_empty());
+    let databases = document["evidence"]["processes"][0]["databases"]
+        .as_array()
+        .unwrap();
+    assert!(
+        databases.iter().any(|one| one["wal"].as_u64() > Some(0)),
+        "{databases:?}"
+    );
+    victim.finish();
+}
+
+#[test]
+fn r8_the_family_is_shown_with_its_zombies() {
+    let victim = Victim::of("parent").arg("2").arg("1").start();
+    let said = doctor(victim.pid(), &["--json"]);
+    let document = said.json();
+    let family = document["evidence"]["family"].as_array().unwrap();
+    let of = |relation: &str| {
+        family
+            .iter()
+            .filter(|one| one["relation"] == relation)
+            .count()
+    };
+    assert_eq!((of("named"), of("descendant")), (1, 3));
+    assert!(of("ancestor") >= 1);
+    assert_eq!(family.iter().filter(|one| one["zombie"] == true).count(), 1);
+    let said = doctor(victim.pid(), &["--tree"]);
+    assert!(said.text().contains("other processes"), "{}", said.text());
+    assert!(
+        said.text().contains("1 child that ended is not waited for"),
+        "{}",
+        said.text()
+    );
+    victim.finish();
+}
+
+#[test]
+fn r16_a_bundle_is_complete_in_every_form_and_only_its_user_may_read_it() {
+    let mut victim = Victim::start("leaker");
+    victim.tell("20 file");
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("app.log");
+    fs::write(&log, "fine\nOSError: [Errno 24] Too many open files\n").unwrap();
+    for name in ["evidence", "evidence.tar", "evidence.tar.zst"] {
+        let place = folder.path().join(name);
+        let (shown, log) = (place.to_str().unwrap(), log.to_str().unwrap());
+        let said = doctor(victim.pid(), &["-o", shown, "--log", log]);
+        assert_eq!((said.code, &*said.stderr), (0, ""), "{}", said.text());
+        assert!(
+            said.text().contains(&format!("evidence\n  {shown}\n")),
+            "{}",
+            said.text()
+        );
+        let mode = place.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, if place.is_dir() { 0o700 } else { 0o600 });
+        let files = files(&place);
+        let names: Vec<&str> = files.keys().map(String::as_str).collect();
+        assert_eq!(names, FILES, "{name}");
+        for (name, content) in &files {
+            let text = std::str::from_utf8(content).unwrap();
+            assert!(text.ends_with('\n') && !text.contains('\u{1b}'), "{name}");
+            if name.ends_with(".json") || name.ends_with(".jsonl") {
+                text.lines()
+                    .for_each(|line| drop(serde_json::from_str::<Value>(line).unwrap()));
+            }
+        }
+        assert!(!String::from_utf8_lossy(&files["diagnosis.json"]).contains(shown));
+        let symptoms: Value = serde_json::from_slice(&files["log-symptoms.json"]).unwrap();
+        assert_eq!(symptoms["logs"][0]["symptoms"][0]["first_line"], 2);
+    }
+    // Nothing is left of the writing.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+    let begin = folder.path().join("evidence/snapshot-begin.json");
+    let end = folder.path().join("evidence/snapshot-end.json");
+    let said = run([
+        "diff",
+        begin.to_str().unwrap(),
+        end.to_str().unwrap(),
+        "--exit-code",
+    ]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let modes = fs::read_dir(folder.path().join("evidence")).unwrap();
+    assert!(
+        modes
+            .into_iter()
+            .all(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777 == 0o600)
+    );
+    victim.finish();
+}
+
+/// A program with secrets in its paths, its arguments and its peers; it waits for the end of its input.
+struct Secretive {
+    child: Child,
+    folder: tempfile::TempDir,
+    has_peer: bool,
+}
+
+const SECRETS: [&str; 6] = [
+    "zqalice",
+    "zqproject",
+    "zqcustomer",
+    "zqhunter2",
+    "203.0.113.77",
+    "zqchat",
+];
+
+impl Secretive {
+    fn start() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("zqproject")
+            .tempdir()
+            .unwrap();
+        let script = r#"
+            mkdir -p "$1/home/zqalice"
+            exec 5>"$1/home/zqalice/zqcustomer-4711.jsonl" 6>"$1/zqchat.db"
+            exec 7<>/dev/udp/203.0.113.77/4711 && echo peer || echo none
+            read -r line"#;
+        let mut child = Command::new("bash")
+            .args([
+                "-c",
+                script,
+                "bash",
+                folder.path().to_str().unwrap(),
+                "--password=zqhunter2",
+            ])
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        Self {
+            has_peer: line == "peer\n",
+            child,
+            folder,
+        }
+    }
+}
+
+impl Drop for Secretive {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn r10_nothing_secret_is_in_a_redacted_bundle() {
+    let victim = Secretive::start();
+    let out = tempfile::tempdir().unwrap();
+    let log = victim.folder.path().join("zqalice.log");
+    fs::write(&log, "zqhunter2: too many open files: zqcustomer\n").unwrap();
+    let secrets = SECRETS
+        .iter()
+        .filter(|secret| victim.has_peer || !secret.starts_with("203"));
+    let secrets: Vec<&str> = secrets.copied().collect();
+    let places = ["folder", "bundle.tar.zst"].map(|name| out.path().join(name));
+    for place in &places {
+        let html = out.path().join("page.html");
+        let args = [
+            "--log",
+            log.to_str().unwrap(),
+            "-o",
+            place.to_str().unwrap(),
+            "--html",
+            html.to_str().unwrap(),
+        ];
+        let plain = doctor(victim.child.id(), &["--json"]);
+        for secret in secrets.iter().filter(|secret| **secret != "zqalice") {
+            assert!(
+                plain.text().contains(secret),
+                "{secret} must be there to be redacted: {}",
+                plain.text()
+            );
+        }
+        let said = doctor(victim.child.id(), &[&args[..], &["--redact"]].concat());
+        let mut texts = files(place);
+        texts.insert("stdout".to_owned(), said.stdout);
+        texts.insert("html".to_owned(), fs::read(&html).unwrap());
+        texts.insert("raw".to_owned(), fs::read(place).unwrap_or_default());
+        assert_eq!(texts.len(), FILES.len() + 3);
+        for (name, content) in &texts {
+            for secret in &secrets {
+                let found = content
+                    .windows(secret.len())
+                    .any(|part| part == secret.as_bytes());
+                assert!(
+                    !found,
+                    "{secret} in {name}: {}",
+                    String::from_utf8_lossy(content)
+                );
+            }
+        }
+        let snapshot = String::from_utf8(texts["snapshot-end.json"].clone()).unwrap();
+        assert!(
+            snapshot.contains(".jsonl\"") && snapshot.contains("/home/~"),
+            "{snapshot}"
+        );
+        assert!(snapshot.contains(r#""comm":"bash""#));
+    }
+}
+
+#[test]
+fn the_page_is_one_file_and_foreign_names_are_text_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "<script>alert(1)<img src=x onerror=\"y\">'`&amp;\u{1b}[31m.log";
+    let mut child = Command::new("sh")
+        .args(["-c", r#"exec 5>"$1"; echo ready; read -r line"#, "sh"])
+        .arg(folder.path().join(name))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let page = folder.path().join("page.html");
+    let said = doctor(child.id(), &["--html", page.to_str().unwrap()]);
+    assert!(!said.text().contains('\u{1b}'), "{}", said.text());
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+    assert!(
+        html.contains(
+            "&lt;script&gt;alert(1)&lt;img src=x onerror=&quot;y&quot;&gt;&#39;&#96;&amp;amp;"
+        ),
+        "{html}"
+    );
+    for never in [
+        "<script",
+        "<img",
+        "onerror=\"",
+        "http://",
+        "https://",
+        "javascript:",
+        "url(",
+        "@import",
+        "\u{1b}",
+    ] {
+        assert!(!html.contains(never), "{never}");
+    }
+    for part in [
+        "<title>",
+        "<svg",
+        "role=\"img\"",
+        "<desc>",
+        "prefers-color-scheme",
+        "@media print",
+        "viewport",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_cannot_be_is_told_in_one_line_before_anything_is_watched() {
+    let victim = Victim::start("leaker");
+    let pid = victim.pid().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "x").unwrap();
+    let full = folder.path().to_str().unwrap();
+    let file = folder.path().join("file");
+    let file = file.to_str().unwrap();
+    let inside = format!("{file}/out");
+    let missing = format!("{full}/missing.log");
+    for (args, code) in [
+        (vec!["doctor"], 2),
+        (vec!["doctor", "--all"], 2),
+        (vec!["doctor", "0"], 2),
+        (vec!["doctor", &pid, "--for", "soon"], 2),
+        (vec!["doctor", &pid, "--every", "1ms"], 2),
+        (vec!["doctor", "4194301"], 3),
+        (vec!["doctor", "--name", "no-such-command-here"], 3),
+        (vec!["doctor", &pid, "-o", full], 3),
+        (vec!["doctor", &pid, "-o", file], 3),
+        (vec!["doctor", &pid, "-o", &inside], 3),
+        (
+            vec!["doctor", &pid, "-o", "/no/such/folder/evidence.tar.zst"],
+            3,
+        ),
+        (vec!["doctor", &pid, "-o", "/proc/evidence"], 3),
+        (vec!["doctor", &pid, "-o", ""], 2),
+        (vec!["doctor", &pid, "-o", "/"], 3),
+        (vec!["doctor", &pid, "--log", &missing], 3),
+        (vec!["doctor", &pid, "--log", full], 3),
+        (
+            vec!["doctor", &pid, "--html", "/no/such/folder/page.html"],
+            3,
+        ),
+    ] {
+        // A watch of a minute would be noticed.
+        let long = ["--for", "60s"]
+            .iter()
+            .copied()
+            .filter(|_| !args.contains(&"--for"));
+        let said = run(args.iter().copied().chain(long));
+        assert_failed(&said, code);
+    }
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "nothing is left"
+    );
+    assert_eq!(fs::read(file).unwrap(), b"x");
+    let said = run(["doctor", &pid, "-o", full]);
+    assert!(
+        said.stderr.contains("is there already and is not empty"),
+        "{}",
+        said.stderr
+    );
+    victim.finish();
+}
+
+#[test]
+fn a_process_that_ends_during_the_watch_is_still_reported() {
+    let victim = Victim::start("leaker");
+    let pid = victim.pid();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("evidence");
+    let mut command = fdguard();
+    command.args([
+        "doctor",
+        &pid.to_string(),
+        "--for",
+        "60s",
+        "--every",
+        "10ms",
+        "--json",
+        "-o",
+    ]);
+    let child = command
+        .arg(&place)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It has begun to watch when it holds a handle of the victim, to wait for its end.
+    let holds = |number: &str| {
+        let link = fs::read_link(format!("/proc/{}/fd/{number}", child.id()));
+        link.is_ok_and(|link| link.to_string_lossy().contains("pidfd"))
+    };
+    while !(3..32).any(|number| holds(&number.to_string())) {
+        std::thread::yield_now();
+    }
+    victim.finish();
+    let said = Said::of(child.wait_with_output().unwrap());
+    let document = said.json();
+    assert_eq!(document["ended"], "process-ended", "{}", said.text());
+    assert!(
+        document["gaps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|gap| gap["why"] == "it had ended")
+    );
+    assert_eq!(files(&place).len(), FILES.len());
+}
+
+#[test]
+fn r6_without_the_right_to_look_the_count_is_watched_and_it_exits_3() {
+    if !is_root() {
+        return skip("needs root");
+    }
+    let nobody = AsNobody::new();
+    let victim = Victim::start("leaker");
+    let pid = victim.pid().to_string();
+    let said = nobody.run(&["doctor", &pid, "--for", "400ms", "--every", "20ms"]);
+    assert_eq!(said.code, 3, "{}", said.stderr);
+    assert!(
+        said.text().contains("not seen") && said.text().contains("remedy: "),
+        "{}",
+        said.text()
+    );
+    assert!(
+        said.text().contains("what they are could not be seen"),
+        "{}",
+        said.text()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let place = folder.path().join("evidence");
+    let said = nobody.run(&["doctor", &pid, "-o", place.to_str().unwrap()]);
+    assert_failed(&said, 3);
+    victim.finish();
+}
+
+#[test]
+fn r16_the_archive_is_read_by_the_programs_that_everybody_has() {
+    if !(testkit::have("tar") && testkit::have("zstd")) {
+        return skip("needs tar and zstd");
+    }
+    let victim = Victim::start("leaker");
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("evidence.tar.zst");
+    doctor(victim.pid(), &["-o", place.to_str().unwrap()]);
+    let script = r#"zstd -dc "$1" | tar -tf -"#;
+    let listed = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&place)
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut names: Vec<&str> = listed.lines().collect();
+    names.sort_unstable();
+    assert_eq!(names, FILES.map(|name| format!("evidence/{name}")));
+    victim.finish();
+}
+
+#[test]
+fn the_recording_of_a_bundle_is_judged_again_by_watch() {
+    let mut victim = Victim::of("leaker").nofile(1024).start();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("evidence");
+    let said = doctor_of_a_leak(
+        &mut victim,
+        &["-o", place.to_str().unwrap(), "--json", "--redact"],
+    );
+    let recording = place.join("recording.jsonl");
+    let again = run(["watch", "--from", recording.to_str().unwrap(), "--json"]);
+    assert_eq!(
+        (again.code, &again.json()["verdict"]),
+        (1, &said.json()["verdict"]),
+        "{}",
+        again.stderr
+    );
+    victim.finish();
+}
