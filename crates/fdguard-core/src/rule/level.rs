@@ -82,7 +82,7 @@ mod tests {
         );
         assert!(
             full.next_step
-                .starts_with("Most are of class regular. Source: ")
+                .starts_with("Most are of class regular. Likely source: ")
         );
         assert!(
             full.next_step

@@ -192,7 +192,7 @@ impl Case<'_> {
             // The playbook has phrases; a user's own may have sentences.
             let phrase = |text: &str| text.trim().trim_end_matches('.').to_owned();
             finding.next_step = format!(
-                "Source: {}. Confirm: {}. Fix: {}.",
+                "Likely source: {}. Confirm: {}. Fix: {}.",
                 phrase(&advice.source),
                 phrase(&advice.confirm),
                 phrase(&advice.fix)

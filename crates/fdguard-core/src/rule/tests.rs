@@ -89,7 +89,7 @@ fn r5_a_users_playbook_changes_the_next_step() {
     let leaking = leak(&Class::Pipe, "pipe:[7]", 80);
     let ours = leaking.found("leak", &settings());
     assert!(
-        ours[0].next_step.starts_with("Source: "),
+        ours[0].next_step.starts_with("Likely source: "),
         "{}",
         ours[0].next_step
     );
@@ -99,7 +99,7 @@ fn r5_a_users_playbook_changes_the_next_step() {
     let theirs = Playbook::parse(theirs).unwrap();
     settings.playbook = settings.playbook.extended_by(theirs);
     let changed = leaking.found("leak", &settings);
-    let said = "Source: The pool. Confirm: ask Ann. Fix: restart it.";
+    let said = "Likely source: The pool. Confirm: ask Ann. Fix: restart it.";
     assert_eq!(changed[0].next_step, said);
     assert_eq!(changed[0].advice.as_deref(), Some("our-pool"));
 }

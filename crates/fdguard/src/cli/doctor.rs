@@ -22,7 +22,7 @@ pub struct DoctorArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// How long to watch.
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_positive)]
+    #[arg(long = "for", value_name = "TIME", default_value = "15s", value_parser = parse_positive)]
     pub length: Duration,
     /// How often to look in that time.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_positive)]
