@@ -12,15 +12,19 @@ use super::{SelectArgs, SettingsArgs};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  fdguard doctor 1234                          look, watch for 10 s, say what is wrong
+  fdguard doctor 1234                          look, watch for 15 s, say what is wrong
   fdguard doctor 1234 -o evidence.tar.zst      the same, and a bundle for the issue
   fdguard doctor 1234 -o DIR --redact          without names of users, files, hosts, arguments
   fdguard doctor --name node --tree --for 2min a host and its children
-  fdguard doctor 1234 --log app.log --html report.html")]
+  fdguard doctor 1234 --log app.log --html report.html
+  fdguard doctor --from day.jsonl.zst -o DIR   what a recording tells")]
 pub struct DoctorArgs {
     /// Which processes.
     #[command(flatten)]
     pub select: SelectArgs,
+    /// Examine a recording in place of a running process.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "pid", "name", "tree", "all", "length", "every"])]
+    pub from: Option<PathBuf>,
     /// How long to watch.
     #[arg(long = "for", value_name = "TIME", default_value = "15s", value_parser = parse_positive)]
     pub length: Duration,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use fdguard_core::Pid;
 use fdguard_core::evidence::Evidence;
 use fdguard_core::playbook::Playbook;
 use fdguard_probe::Probe;
@@ -12,6 +13,7 @@ use super::{pick, settings};
 use crate::cli::{DoctorArgs, Selection};
 use crate::doctor::bundle::Place;
 use crate::doctor::gather::{self, Plan};
+use crate::doctor::replay;
 use crate::exit::{self, Hinted};
 use crate::report::{doctor, html};
 use crate::{output, terminal};
@@ -20,12 +22,10 @@ use crate::{output, terminal};
 const SHORTEST: Duration = Duration::from_millis(10);
 
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
-    let selection = selection(args)?;
     // Everything that can be wrong with what was asked for is told before the watch, not after it.
     let settings = settings::settings(&args.settings)?;
+    let patient = patient(args)?;
     let logs = gather::open_logs(&args.log)?;
-    let probe = Probe::new()?;
-    let pids = pick::pick(&probe, &selection)?;
     let place = args.output.as_deref().map(Place::take).transpose()?;
     args.html.as_deref().map(check_place).transpose()?;
     // What the user wrote about symptoms may hold names, too.
@@ -39,8 +39,14 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
             &settings.playbook
         },
     };
-    let material = gather::gather(&probe, &pids, plan, logs)?;
-    let named_all = material.visits.len() == pids.len();
+    let (material, named_all) = match &patient {
+        Patient::Living(probe, pids) => {
+            let material = gather::gather(probe, pids, plan, logs)?;
+            let named_all = material.visits.len() == pids.len();
+            (material, named_all)
+        }
+        Patient::Recorded(path) => (replay::material(path, plan.playbook, logs)?, true),
+    };
     let evidence = if args.redact {
         Evidence::redacted(material, &settings)
     } else {
@@ -67,6 +73,22 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     })
 }
 
+/// Who is examined.
+enum Patient<'a> {
+    Living(Box<Probe>, Vec<Pid>),
+    Recorded(&'a Path),
+}
+
+fn patient(args: &DoctorArgs) -> anyhow::Result<Patient<'_>> {
+    if let Some(path) = &args.from {
+        return Ok(Patient::Recorded(path));
+    }
+    let selection = selection(args)?;
+    let probe = Probe::new()?;
+    let pids = pick::pick(&probe, &selection)?;
+    Ok(Patient::Living(Box::new(probe), pids))
+}
+
 fn selection(args: &DoctorArgs) -> anyhow::Result<Selection> {
     if args.every < SHORTEST {
         let hint = "fdguard doctor PID --every 250ms";
@@ -79,7 +101,11 @@ fn selection(args: &DoctorArgs) -> anyhow::Result<Selection> {
         )
         .into()),
         Some(selection) => Ok(selection),
-        None => Err(Hinted::usage("no process named", "fdguard doctor PID, or --name NAME").into()),
+        None => Err(Hinted::usage(
+            "no process named",
+            "fdguard doctor PID, or --name NAME, --from FILE",
+        )
+        .into()),
     }
 }
 

@@ -9,5 +9,6 @@ pub mod gather;
 mod logs;
 mod machine;
 mod pieces;
+pub mod replay;
 mod runtime;
 mod watch;

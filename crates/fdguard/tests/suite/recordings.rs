@@ -42,3 +42,45 @@ fn r15_real_servers_under_load_raise_nothing() {
         );
     }
 }
+
+#[test]
+fn r58_the_doctor_examines_a_recording_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("evidence");
+    let node = recordings()
+        .into_iter()
+        .find(|file| file.to_string_lossy().contains("node-http"))
+        .unwrap();
+    let output = fdguard()
+        .args(["doctor", "--json", "--from"])
+        .arg(&node)
+        .arg("-o")
+        .arg(&bundle)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["schema"], "fdguard.diagnosis/1");
+    assert_eq!(found["verdict"], "bounded");
+    assert!(bundle.join("report.html").is_file());
+    // The bundle's own recording says the same again.
+    let again = fdguard()
+        .args(["watch", "--json", "--from"])
+        .arg(bundle.join("recording.jsonl"))
+        .output()
+        .unwrap();
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    for key in ["verdict", "samples", "baseline", "final"] {
+        assert_eq!(found[key], again[key], "{key}");
+    }
+}
+
+#[test]
+fn r58_a_recording_and_a_process_exclude_each_other() {
+    let output = fdguard()
+        .args(["doctor", "--from", "x.jsonl", "1"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+}

@@ -169,7 +169,9 @@ fn findings(findings: &[Finding], many: bool) -> Option<Section> {
 
 /// The advice of the playbook has three parts in one text: who makes it, how to make sure, what to change.
 fn steps(next_step: &str) -> Vec<(&'static str, String)> {
-    let (lead, rest) = next_step.split_once("Likely source: ").unwrap_or((next_step, ""));
+    let (lead, rest) = next_step
+        .split_once("Likely source: ")
+        .unwrap_or((next_step, ""));
     let (source, rest) = rest.split_once(" Confirm: ").unwrap_or((rest, ""));
     let (confirm, fix) = rest.split_once(" Fix: ").unwrap_or((rest, ""));
     let steps = [
@@ -195,7 +197,8 @@ mod tests {
 
     #[test]
     fn advice_is_told_in_its_parts() {
-        let told = steps("Most are of class pipe. Likely source: a child. Confirm: count. Fix: close it.");
+        let told =
+            steps("Most are of class pipe. Likely source: a child. Confirm: count. Fix: close it.");
         let told: Vec<_> = told
             .iter()
             .map(|(label, text)| (*label, text.as_str()))

@@ -1,7 +1,7 @@
 //! What is around the processes: family, logs, what was not seen, versions.
 
 use fdguard_core::Gap;
-use fdguard_core::evidence::{Evidence, LogSymptom, Relation, Relative};
+use fdguard_core::evidence::{Evidence, LogSymptom, Machine, Relation, Relative};
 use fdguard_core::rule::wording;
 
 use super::{Block, Note, Section, Table, seconds_of, section};
@@ -102,14 +102,10 @@ pub(super) fn gaps(gaps: &[Gap]) -> Option<Section> {
 
 pub(super) fn versions(evidence: &Evidence) -> Section {
     let machine = &evidence.material.machine;
-    let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
     let mut rows = vec![
         vec!["fdguard".to_owned(), machine.fdguard.clone()],
-        vec![
-            "kernel".to_owned(),
-            format!("{} ({})", or_unknown(&machine.kernel), machine.arch),
-        ],
-        vec!["system".to_owned(), or_unknown(&machine.os)],
+        vec!["kernel".to_owned(), kernel(machine)],
+        vec!["system".to_owned(), or_unknown(machine.os.as_ref())],
     ];
     if let Some(uptime) = machine.uptime_seconds {
         rows.push(vec![
@@ -153,5 +149,17 @@ pub(super) fn versions(evidence: &Evidence) -> Section {
                 .collect(),
             more: None,
         })],
+    }
+}
+
+fn or_unknown(text: Option<&String>) -> String {
+    text.cloned().unwrap_or_else(|| "?".to_owned())
+}
+
+/// A recording does not say where it was made.
+fn kernel(machine: &Machine) -> String {
+    match machine.arch.as_str() {
+        "" => or_unknown(machine.kernel.as_ref()),
+        arch => format!("{} ({arch})", or_unknown(machine.kernel.as_ref())),
     }
 }

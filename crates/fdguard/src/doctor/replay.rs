@@ -1,0 +1,145 @@
+//! A doctor's visit to a recording: what a watch wrote down, in place of a running process.
+
+use std::path::Path;
+
+use fdguard_core::detail::{Fields, Inet};
+use fdguard_core::evidence::{Machine, Material, Visit};
+use fdguard_core::playbook::Playbook;
+use fdguard_core::recording::{Entry, Header};
+use fdguard_core::snapshot::{Snapshot, Via};
+use fdguard_core::timeline::Timeline;
+use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::{Class, Detail, Fd, FdEntry, Gap, Text, Tier};
+
+use super::logs::OpenLog;
+use super::{logs, runtime};
+use crate::recording::Replay;
+
+/// Reads a recording, and gives what a visit would have gathered as far as it tells.
+pub fn material(
+    path: &Path,
+    playbook: &Playbook,
+    open_logs: Vec<OpenLog>,
+) -> anyhow::Result<Material> {
+    let mut replay = Replay::open(path)?;
+    let header = replay.header().clone();
+    let entries: Vec<Entry> = (&mut replay).collect();
+    let cut = replay.cut();
+    let mut gaps = vec![Gap::new(
+        "modes, peers, parents and children, and the machine",
+        "a recording holds classes, names and counts",
+        "run the doctor on the living process",
+    )];
+    gaps.extend(cut.map(|why| {
+        let remedy = "none: what was not written or is damaged cannot be read";
+        Gap::new("the end of the recording", why, remedy)
+    }));
+    let read = |log: OpenLog| logs::read(log, playbook, &[]);
+    Ok(Material {
+        visits: visits(&header, &entries),
+        machine: machine(&header),
+        header,
+        entries,
+        relatives: Vec::new(),
+        relatives_more: 0,
+        logs: open_logs
+            .into_iter()
+            .map(read)
+            .collect::<anyhow::Result<_>>()?,
+        gaps,
+    })
+}
+
+/// Each process as it was at its first listing and at the end.
+fn visits(header: &Header, entries: &[Entry]) -> Vec<Visit> {
+    let mut watch = Watch::new(header.clone());
+    let mut begins: Vec<(u32, Snapshot)> = Vec::new();
+    for entry in entries {
+        watch.take(entry);
+        let Entry::Look { id, .. } = entry else {
+            continue;
+        };
+        let subject = watch.subjects().find(|subject| subject.id == *id);
+        if let Some(subject) = subject.filter(|_| !begins.iter().any(|(known, _)| known == id)) {
+            begins.push((*id, snapshot(subject, &watch)));
+        }
+    }
+    let ends = |id: u32| watch.subjects().find(|subject| subject.id == id);
+    begins
+        .into_iter()
+        .filter_map(|(id, begin)| {
+            let subject = ends(id)?;
+            let exe = begin.process.exe.as_ref();
+            Some(Visit {
+                runtime: exe.and_then(|exe| runtime::of(exe.as_bytes())),
+                select: subject.select.clone(),
+                end: Some(snapshot(subject, &watch)),
+                begin,
+            })
+        })
+        .collect()
+}
+
+fn snapshot(subject: &Subject, watch: &Watch) -> Snapshot {
+    let timeline: &Timeline = &subject.timeline;
+    let fds = timeline.is_listed().then(|| {
+        let held = timeline.live().iter();
+        held.map(|(fd, held)| entry(fd, &held.class, &held.target))
+            .collect()
+    });
+    Snapshot {
+        taken_at: watch.wall_time(),
+        tier: if timeline.is_listed() {
+            Tier::Full
+        } else {
+            Tier::Radar
+        },
+        via: Via::Proc,
+        process: subject.process.clone(),
+        limits: timeline.limits(),
+        count: timeline.count(),
+        table_size: None,
+        host: *timeline.host(),
+        fds,
+        gaps: Vec::new(),
+    }
+}
+
+/// What a recording says of a descriptor; the rest is unknown.
+fn entry(fd: Fd, class: &Class, target: &Text) -> FdEntry {
+    FdEntry {
+        fd,
+        class: class.clone(),
+        target: target.clone(),
+        mode: None,
+        cloexec: None,
+        deleted: *class == Class::Deleted,
+        detail: detail(class, target),
+        id: None,
+        shared_with: Vec::new(),
+        shared_more: 0,
+    }
+}
+
+/// Addresses stand in the name of a connection: by them its siblings are found.
+fn detail(class: &Class, target: &Text) -> Detail {
+    let ends = target.as_str().and_then(|target| target.split_once("->"));
+    match ends {
+        Some((local, remote)) if class.is_tcp() || *class == Class::Udp => {
+            Detail::Inet(Box::new(Inet {
+                local: Some(local.to_owned()),
+                remote: Some(remote.to_owned()),
+                ..Inet::default()
+            }))
+        }
+        _ => Detail::Fields(Fields::default()),
+    }
+}
+
+/// Of the machine only the version that wrote the recording is known.
+fn machine(header: &Header) -> Machine {
+    Machine {
+        fdguard: header.version.clone(),
+        ..Machine::default()
+    }
+}
