@@ -33,13 +33,16 @@ fn style_of(verdict: Verdict) -> Style {
     }
 }
 
+/// Narrower than this no word is broken any more: the terminal does that.
+const NARROWEST: usize = 24;
+
 /// Writes the whole report, lines no wider than `width`.
 pub fn write(
     out: &mut dyn Write,
     diagnosis: &Diagnosis,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    let width = width.unwrap_or(100).max(40);
+    let width = width.unwrap_or(100).max(NARROWEST);
     for opinion in diagnosis.processes.iter().chain(&diagnosis.predecessors) {
         write_opinion(out, opinion, width)?;
     }
@@ -68,15 +71,20 @@ fn ended(ended: Ended) -> Option<&'static str> {
 
 fn write_opinion(out: &mut dyn Write, opinion: &Opinion, width: usize) -> anyhow::Result<()> {
     let style = style_of(opinion.verdict);
-    writeln!(
-        out,
-        "{style}{}{style:#}  {HEADING}{}{HEADING:#} (pid {}): {} in {}, {} looks",
-        word(opinion.verdict),
-        sanitize(&opinion.comm),
-        opinion.pid,
+    let (verdict, comm) = (word(opinion.verdict), sanitize(&opinion.comm));
+    let numbers = format!(
+        "{} in {}, {} looks",
         counts(opinion),
         duration(opinion.watched_seconds),
         opinion.samples,
+    );
+    let head = format!("{verdict}  {comm} (pid {}):", opinion.pid);
+    let fits = head.chars().count() + 1 + numbers.chars().count() <= width;
+    writeln!(
+        out,
+        "{style}{verdict}{style:#}  {HEADING}{comm}{HEADING:#} (pid {}):{}{numbers}",
+        opinion.pid,
+        if fits { " " } else { "\n  " },
     )?;
     for finding in &opinion.findings {
         write_finding(out, finding, width)?;
@@ -86,7 +94,13 @@ fn write_opinion(out: &mut dyn Write, opinion: &Opinion, width: usize) -> anyhow
         .iter()
         .filter(|wall| wall.eta_seconds.is_some());
     for wall in ahead {
-        writeln!(out, "  {}", wall_line(wall))?;
+        wrapped(
+            out,
+            "  ",
+            &sanitize_str(&wall_line(wall)),
+            width,
+            Style::new(),
+        )?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,15 +14,19 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 #[derive(Debug)]
 pub(super) struct Signals {
     came: UnixStream,
+    /// Set once one of them was heeded: the next one ends us at once, whatever we are at.
+    heeded: Arc<AtomicBool>,
 }
 
 impl Signals {
     pub(super) fn listen() -> std::io::Result<Self> {
         let (came, tell) = UnixStream::pair()?;
+        let heeded = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&heeded))?;
             signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
         }
-        Ok(Self { came })
+        Ok(Self { came, heeded })
     }
 }
 
@@ -32,6 +38,18 @@ impl Handle {
     pub(super) fn of(pid: u32) -> Self {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Self(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
+    }
+
+    /// Waits no longer for what has happened.
+    pub(super) fn forget_if_ended(&mut self) {
+        let has_ended = self.0.as_ref().is_some_and(|handle| {
+            let now = Timespec::default();
+            let polled = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&now));
+            polled.is_ok_and(|ready| ready > 0)
+        });
+        if has_ended {
+            self.0 = None;
+        }
     }
 }
 
@@ -57,7 +75,10 @@ pub(super) fn wait(signals: &Signals, processes: &[&Handle], until: Instant) -> 
         match poll(&mut fds, Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => {}
             Ok(0) | Err(_) => return Woken::Time,
-            Ok(_) if !fds[0].revents().is_empty() => return Woken::Signal,
+            Ok(_) if !fds[0].revents().is_empty() => {
+                signals.heeded.store(true, Ordering::Relaxed);
+                return Woken::Signal;
+            }
             Ok(_) => return Woken::ProcessEnded,
         }
     }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
 mod contract;
+mod diagnosis;
 mod difference;
 mod explain;
 mod failure;
@@ -21,6 +22,8 @@ mod nobody;
 mod real;
 mod select;
 mod terminal;
+mod watch;
+mod watching;
 
 /// The built command.
 pub(crate) fn fdguard() -> Command {
