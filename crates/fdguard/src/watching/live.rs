@@ -177,15 +177,19 @@ impl<'p> Live<'p> {
             self.tell(Entry::Gap(gap));
         }
         self.clocks = clocks;
-        self.look_at_all(false)?;
-        self.find_more()
+        self.look_at_all(0, false)?;
+        let newcomers = self.seen;
+        self.find_more()?;
+        // Their first look is now: the next one may be minutes away.
+        self.look_at_all(newcomers, false)
     }
 
-    fn look_at_all(&mut self, last: bool) -> anyhow::Result<()> {
+    /// Looks at everybody who came into view as number `from` or later.
+    fn look_at_all(&mut self, from: u32, last: bool) -> anyhow::Result<()> {
         let mut watched = std::mem::take(&mut self.watched);
         let mut ended = Vec::new();
         let mut entries = Vec::new();
-        for one in &mut watched {
+        for one in watched.iter_mut().filter(|one| one.id >= from) {
             let now = self.began.elapsed();
             let look = if last {
                 one.last_look(now)
@@ -319,7 +323,7 @@ impl<'p> Live<'p> {
 
     /// One last look at everything, and why there is no other.
     fn end(&mut self, ended: Ended) -> anyhow::Result<Progress> {
-        self.look_at_all(true)?;
+        self.look_at_all(0, true)?;
         self.tell(Entry::End {
             ended,
             ended_at: Timestamp::now(),

@@ -23,6 +23,9 @@ mod real;
 mod select;
 mod terminal;
 mod watch;
+mod watch_end;
+mod watch_failure;
+mod watch_record;
 mod watching;
 
 /// The built command.
