@@ -23,6 +23,7 @@ mod real;
 mod select;
 mod terminal;
 mod watch;
+mod watch_blind;
 mod watch_end;
 mod watch_failure;
 mod watch_record;
@@ -134,9 +135,13 @@ impl AsNobody {
         (output.status.code() != Some(99)).then(|| Said::of(output))
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = run_as(NOBODY, Command::new(&self.program));
         command.args(args).current_dir("/").stdin(Stdio::null());
-        Said::of(command.output().unwrap())
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(args).output().unwrap())
     }
 }

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-use testkit::{NOBODY, Victim, have, is_root, skip};
+use testkit::{Victim, skip};
 
 use super::failure::{COULD_NOT_LOOK, USAGE, assert_failed, free_pid};
-use super::watching::{Watching, diagnosis, value};
-use super::{AsNobody, Said, fdguard, run};
+use super::watching::{Watching, diagnosis};
+use super::{Said, fdguard, run};
 
 #[test]
 fn who_is_not_there_cannot_be_watched() {
@@ -162,77 +162,5 @@ fn a_place_that_cannot_be_written_is_told_before_the_watch() {
         assert_failed(&said, COULD_NOT_LOOK);
         assert!(said.stderr.contains("/no/such/folder/x"), "{}", said.stderr);
     }
-    victim.finish();
-}
-
-#[test]
-fn r6_nobody_watches_the_count_and_says_what_is_missing() {
-    if !is_root() {
-        return skip("needs root");
-    }
-    let nobody = AsNobody::new();
-    let mut victim = Victim::start("leaker");
-    victim.tell("39");
-    let pid = victim.pid().to_string();
-    let args = ["watch", &pid, "--every", "10ms", "--for", "1s"];
-    let said = nobody.run(&args);
-    assert_eq!((said.code, &*said.stderr), (COULD_NOT_LOOK, ""));
-    let line = said.text().lines().next().unwrap();
-    assert_eq!(value(line, "count"), "42");
-    assert_eq!(value(line, "highest"), "unknown");
-    assert!(said.text().contains("not seen: "), "{}", said.text());
-    let said = nobody.run(&[&args[..], &["--json", "--samples"]].concat());
-    assert_eq!(said.code, COULD_NOT_LOOK);
-    let document = diagnosis(&said);
-    assert_eq!(document["coverage"]["live_fds"], json!(null));
-    assert_eq!(document["processes"][0]["highest"], json!(null));
-    assert_eq!(document["processes"][0]["classes"], json!(null));
-    assert_eq!(document["gaps"].as_array().unwrap().len(), 1);
-    let remedy = document["gaps"][0]["remedy"].as_str().unwrap();
-    assert!(remedy.contains("sudo"), "{remedy}");
-    let sample = said.text().lines().next().unwrap();
-    let expected = "\"count\":42,\"highest\":null,\"opened\":null,\"closed\":null}";
-    assert!(sample.ends_with(expected), "{sample}");
-    // What is too much is too much even without a list.
-    let said = nobody.run(&[&args[..], &["--max", "40"]].concat());
-    assert_eq!(said.code, 1, "{}", said.text());
-    victim.finish();
-}
-
-#[test]
-fn r6_of_two_processes_one_that_is_only_counted_is_not_looked_at() {
-    if !is_root() {
-        return skip("needs root");
-    }
-    let nobody = AsNobody::new();
-    let own = Victim::of("leaker").as_user(NOBODY).start();
-    let roots = Victim::start("leaker");
-    let pids = [&own, &roots].map(|victim| victim.pid().to_string());
-    let args = ["watch", "--every", "10ms", "--for", "1s", "--json"];
-    let alone = nobody.run(&[&args[..], &[&pids[0]]].concat());
-    assert_eq!(alone.code, 0, "{}", alone.text());
-    let both = nobody.run(&[&args[..], &[&pids[0], &pids[1]]].concat());
-    assert_eq!(both.code, COULD_NOT_LOOK, "{}", both.text());
-    own.finish();
-    roots.finish();
-}
-
-#[test]
-fn r6_numbers_that_can_be_listed_and_not_looked_at_are_no_clean_table() {
-    if !is_root() || !have("setpriv") {
-        return skip("needs root and setpriv");
-    }
-    let victim = Victim::of("leaker").as_user(NOBODY).start();
-    let without = ["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
-    let mut command = std::process::Command::new("setpriv");
-    command.args(without).arg(env!("CARGO_BIN_EXE_fdguard"));
-    let pid = victim.pid().to_string();
-    command.args(["watch", &pid, "--every", "10ms", "--for", "1s", "--json"]);
-    let said = Said::of(command.current_dir("/").output().unwrap());
-    assert_eq!((said.code, &*said.stderr), (COULD_NOT_LOOK, ""));
-    let document = diagnosis(&said);
-    assert_eq!(document["final"], 3);
-    assert_eq!(document["processes"][0]["classes"], json!(null));
-    assert_eq!(document["gaps"].as_array().unwrap().len(), 1);
     victim.finish();
 }
