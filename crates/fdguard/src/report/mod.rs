@@ -9,6 +9,7 @@ pub mod host;
 pub mod human;
 pub mod json;
 pub mod lsof_fields;
+pub mod phases;
 pub mod playbook;
 pub mod rules;
 pub mod state_line;

@@ -19,6 +19,7 @@ mod help;
 mod human;
 mod json;
 mod nobody;
+mod phases;
 mod real;
 mod select;
 mod terminal;
