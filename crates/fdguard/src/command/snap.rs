@@ -24,7 +24,9 @@ struct Looked {
 
 pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
     if args.list_rules {
-        output::emit(args.output.as_deref(), |out| rules::write(out, args.json))?;
+        output::emit(args.output.as_deref(), |out| {
+            rules::write_lints(out, args.json)
+        })?;
         return Ok(exit::CLEAN);
     }
     // What is about to end need not be taken apart: with many descriptors that takes a while.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use testkit::Victim;
 
 use super::diagnosis::assert_sample;
+use super::run;
 use super::watching::{Watching, diagnosis, value};
 
 const KEYS: [&str; 10] = [
@@ -259,4 +260,18 @@ fn a_process_named_twice_is_watched_once() {
     let document = diagnosis(&said);
     assert_eq!(document["processes"].as_array().unwrap().len(), 1);
     victim.finish();
+}
+
+#[test]
+fn the_rules_that_a_watch_lists_are_those_of_a_watch() {
+    let said = run(["watch", "--list-rules"]);
+    assert_eq!((said.code, &*said.stderr), (0, ""));
+    let document = run(["watch", "--list-rules", "--json"]).good_json();
+    assert_eq!(document["schema"], "fdguard.rules/1");
+    let rules = document["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), said.text().lines().count());
+    for rule in ["leak", "growth", "expected-budget", "select-cliff"] {
+        assert!(rules.iter().any(|one| one["id"] == rule), "{rule}");
+    }
+    assert!(rules.iter().all(|one| one["id"] != "dead-pidfd"));
 }

@@ -35,7 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
     if args.list_rules {
-        output::emit(args.output.as_deref(), |out| rules::write(out, args.json))?;
+        output::emit(args.output.as_deref(), |out| {
+            rules::write_rules(out, args.json)
+        })?;
         return Ok(exit::CLEAN);
     }
     let settings = settings::settings(&args.settings)?;
