@@ -147,6 +147,14 @@ impl Shell {
     }
 }
 
+impl Shell {
+    /// Waits until it has done everything it was told.
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap();
+    }
+}
+
 impl Drop for Shell {
     fn drop(&mut self) {
         drop(self.child.kill());
@@ -155,7 +163,7 @@ impl Drop for Shell {
 }
 
 #[test]
-fn r33_a_child_that_is_started_later_is_followed() {
+fn r8_a_child_that_is_started_later_is_followed() {
     let mut shell = Shell::start();
     let root = shell.child.id().to_string();
     let mut watching = Watching::start([&*root, "--tree", "--json", "--samples"]);
@@ -168,6 +176,7 @@ fn r33_a_child_that_is_started_later_is_followed() {
     watching.wait_for(&format!("\"pid\":{other}"));
     let said = watching.stop();
     shell.say(&format!("kill {other}; wait"));
+    shell.end();
     let document = diagnosis(&said);
     assert_eq!(document["process"]["pid"].to_string(), root);
     let pids: Vec<u64> = document["processes"]
