@@ -24,6 +24,9 @@ const SEARCH_SHARE: u32 = 200;
 /// How soon after the end of a process its successor is looked for.
 const SEARCH_AT_MOST_EVERY: Duration = Duration::from_millis(200);
 
+/// Places of ended processes that a later one may take.
+const VACANT_KEPT: usize = 256;
+
 /// What to watch, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -225,6 +228,8 @@ impl<'p> Live<'p> {
             let subject = self.watch.subjects().find(|subject| subject.id == id);
             let command = subject.map(|subject| subject.process.comm.clone());
             self.vacant.push((id, command.unwrap_or_default()));
+            let long_ago = self.vacant.len().saturating_sub(VACANT_KEPT);
+            self.vacant.drain(..long_ago);
             // Its descriptors may not be listed any more; the count may still be read.
             if trouble == Trouble::Denied && !last {
                 self.known.retain(|(known, _)| *known != pid);
