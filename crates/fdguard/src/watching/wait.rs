@@ -4,29 +4,38 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+/// How long after the first signal another one ends us at once. `timeout` sends each of its signals twice.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The signals that end a watch.
 #[derive(Debug)]
 pub(super) struct Signals {
     came: UnixStream,
-    /// Set once one of them was heeded: the next one ends us at once, whatever we are at.
-    heeded: Arc<AtomicBool>,
 }
 
 impl Signals {
     pub(super) fn listen() -> std::io::Result<Self> {
         let (came, tell) = UnixStream::pair()?;
-        let heeded = Arc::new(AtomicBool::new(false));
+        let is_stuck = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&heeded))?;
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_stuck))?;
             signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
         }
-        Ok(Self { came, heeded })
+        let seen = came.try_clone()?;
+        // Beside everything else: we may be writing to somebody who does not read, and must end all the same.
+        std::thread::Builder::new().spawn(move || {
+            let mut first = [PollFd::new(&seen, PollFlags::IN)];
+            while poll(&mut first, None).is_err() {}
+            std::thread::sleep(GRACE);
+            is_stuck.store(true, Ordering::Relaxed);
+        })?;
+        Ok(Self { came })
     }
 }
 
@@ -75,10 +84,7 @@ pub(super) fn wait(signals: &Signals, processes: &[&Handle], until: Instant) -> 
         match poll(&mut fds, Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => {}
             Ok(0) | Err(_) => return Woken::Time,
-            Ok(_) if !fds[0].revents().is_empty() => {
-                signals.heeded.store(true, Ordering::Relaxed);
-                return Woken::Signal;
-            }
+            Ok(_) if !fds[0].revents().is_empty() => return Woken::Signal,
             Ok(_) => return Woken::ProcessEnded,
         }
     }

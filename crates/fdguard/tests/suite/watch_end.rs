@@ -1,6 +1,7 @@
 //! How a watch ends, and what comes and goes while it lasts.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -27,6 +28,49 @@ fn r11_a_signal_ends_it_with_the_verdict_so_far_and_its_code() {
         );
         victim.finish();
     }
+}
+
+#[test]
+fn r11_signals_that_come_together_still_get_their_verdict() {
+    let victim = Victim::start("leaker");
+    for _ in 0..10 {
+        let mut watching = Watching::over(&victim, &["--plain"]);
+        watching.idle(5);
+        for signal in [Signal::TERM, Signal::TERM, Signal::HUP] {
+            watching.signal(signal);
+        }
+        let said = watching.end();
+        let note = "Stopped: this is the verdict so far.";
+        assert!(said.text().contains(note), "{}", said.text());
+    }
+    victim.finish();
+}
+
+#[test]
+fn a_watch_whose_reader_is_stuck_can_be_ended() {
+    let victim = Victim::start("leaker");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let room = rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap() as u64;
+    let mut command = fdguard();
+    let pid = victim.pid().to_string();
+    command
+        .args(["watch", &pid, "--every", "1ms"])
+        .stdout(writer);
+    let mut child = command.spawn().unwrap();
+    // No other line fits.
+    while rustix::io::ioctl_fionread(&reader).unwrap() + 200 < room {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None => rustix::process::kill_process(pid, Signal::TERM).unwrap(),
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(status.signal(), Some(15));
+    victim.finish();
 }
 
 #[test]
