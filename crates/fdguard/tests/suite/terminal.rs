@@ -132,3 +132,18 @@ fn r13_a_watch_names_the_command_and_leaves_its_verdict_on_the_terminal() {
         victim.finish();
     }
 }
+
+#[test]
+fn r11_a_signal_to_a_live_watch_leaves_the_verdict_so_far() {
+    let victim = Victim::start("leaker");
+    let pid = victim.pid().to_string();
+    let mut live = Live::of(&["watch", &pid, "--every", "10ms"], 100, 30);
+    live.wait_for("leaker");
+    let pid = Pid::from_child(&live.child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let (status, shown) = live.end();
+    assert!(status.code().is_some(), "by the verdict's code: {status}");
+    let (_, after) = shown.split_once(LEAVE_SCREEN).unwrap();
+    assert!(after.contains("this is the verdict so far"), "{after:?}");
+    victim.finish();
+}

@@ -135,7 +135,12 @@ fn tell(
         }
         return Ok(());
     }
-    let line = state_line::line(args.format, subject, &subject.opinion(settings));
+    // The line is about this look: what it did not see is unknown, not as it was.
+    let opinion = Opinion {
+        last: look.count,
+        ..subject.opinion(settings)
+    };
+    let line = state_line::line(args.format, subject, &opinion);
     writeln!(stream, "{line}")?;
     Ok(stream.flush()?)
 }
