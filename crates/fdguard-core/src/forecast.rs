@@ -12,6 +12,9 @@ use crate::timeline::Timeline;
 use crate::wall::FD_SETSIZE;
 use crate::{Class, wall};
 
+/// No process runs for longer than ten years: what it would reach later it does not reach.
+const FURTHEST: f64 = 10.0 * 365.25 * 86_400.0;
+
 /// One wall: how far it is, and when it is reached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
@@ -151,8 +154,9 @@ fn make(name: &str, at: Option<u64>, used: Option<u64>, rate: Option<Slope>) -> 
     let after = |per_second: f64| {
         left.filter(|_| per_second > 0.0 && per_second.is_finite())
             .map(|left| as_f64(left) / per_second)
-            .filter(|seconds| seconds.is_finite())
+            .filter(|seconds| *seconds <= FURTHEST)
     };
+    let eta = rate.and_then(|rate| after(rate.per_second));
     Some(Forecast {
         name: name.to_owned(),
         at,
@@ -160,9 +164,9 @@ fn make(name: &str, at: Option<u64>, used: Option<u64>, rate: Option<Slope>) -> 
         left,
         percent: used.and_then(|used| wall::percent(used, at)),
         rate_per_min: rate.map(|rate| rate.per_second * 60.0),
-        eta_seconds: rate.and_then(|rate| after(rate.per_second)),
-        soonest_seconds: rate.and_then(|rate| after(rate.high).or(after(rate.per_second))),
-        latest_seconds: rate.and_then(|rate| after(rate.low)),
+        eta_seconds: eta,
+        soonest_seconds: eta.and_then(|eta| after(rate?.high).or(Some(eta))),
+        latest_seconds: eta.and_then(|_| after(rate?.low)),
         only_if: None,
     })
 }
@@ -307,5 +311,24 @@ mod tests {
         let found = culprits(&timeline, &judge(&timeline), Verdict::Leaking);
         let soft = &forecasts(&timeline, &found, None)[0];
         assert_eq!(soft.rate_per_min, Some(240.0));
+    }
+
+    fn rate(per_second: f64) -> Option<Slope> {
+        Some(Slope {
+            per_second,
+            low: per_second / 1e6,
+            high: per_second,
+        })
+    }
+
+    #[test]
+    fn r13_a_wall_that_is_more_than_ten_years_away_is_not_on_the_way() {
+        let hours = make("hard-limit", Some(10_100), Some(100), rate(1.0)).unwrap();
+        assert_eq!(hours.eta_seconds, Some(10_000.0));
+        assert_eq!(hours.latest_seconds, None, "it may take for ever");
+        let ages = make("system-files", Some(u64::MAX), Some(100), rate(1.0)).unwrap();
+        assert_eq!((ages.eta_seconds, ages.eta()), (None, None));
+        assert_eq!((ages.soonest_seconds, ages.latest_seconds), (None, None));
+        assert_eq!(ages.rate_per_min, Some(60.0), "it rises all the same");
     }
 }

@@ -33,6 +33,7 @@ pub mod id;
 pub mod judge;
 pub mod lint;
 pub mod pattern;
+pub mod phases;
 pub mod playbook;
 pub mod recording;
 pub mod redact;

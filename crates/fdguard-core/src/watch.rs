@@ -12,11 +12,17 @@ use crate::snapshot::Process;
 use crate::timeline::Timeline;
 use crate::{Gap, Tier};
 
+/// Processes that ended and are remembered. A tree may start thousands of them in an hour, and most have
+/// nothing to tell.
+const ENDED_KEPT: usize = 256;
+
 /// Everything seen so far.
 #[derive(Clone, Debug)]
 pub struct Watch {
     header: Header,
     subjects: Vec<Subject>,
+    /// How many ended ones are not among them any more.
+    forgotten: u64,
     gaps: Vec<Gap>,
     ended: Option<(Ended, Timestamp)>,
     /// Seconds since the watch began, at the latest entry.
@@ -62,6 +68,7 @@ impl Watch {
         Self {
             header,
             subjects: Vec::new(),
+            forgotten: 0,
             gaps: Vec::new(),
             ended: None,
             at: 0.0,
@@ -83,6 +90,7 @@ impl Watch {
                 if let Some(subject) = self.subject_mut(*id) {
                     subject.gone = Some(*at);
                 }
+                self.forget(*id);
             }
             Entry::Gap(gap) => {
                 if !self.gaps.contains(gap) {
@@ -118,6 +126,32 @@ impl Watch {
             replaced: false,
         };
         self.subjects.insert(place, subject);
+    }
+
+    /// Forgets the ended process that was looked at least, but neither the first one nor `latest`.
+    fn forget(&mut self, latest: u32) {
+        let ended = self.subjects.iter().enumerate().skip(1);
+        let ended = ended.filter(|(_, one)| one.gone.is_some() && one.id != latest);
+        if ended.clone().count() < ENDED_KEPT {
+            return;
+        }
+        if let Some((index, _)) = ended.min_by_key(|(_, one)| one.timeline.looks()) {
+            self.subjects.remove(index);
+            self.forgotten += 1;
+        }
+    }
+
+    /// What could not be seen, and what was not kept.
+    fn all_gaps(&self) -> Vec<Gap> {
+        let mut gaps = self.gaps.clone();
+        if self.forgotten > 0 {
+            gaps.push(Gap::new(
+                format!("{} processes that ended during the watch", self.forgotten),
+                format!("of those that ended, {ENDED_KEPT} are kept: the ones seen longest"),
+                "name the processes that matter in place of their ancestor",
+            ));
+        }
+        gaps
     }
 
     fn subject_mut(&mut self, id: u32) -> Option<&mut Subject> {
@@ -188,7 +222,7 @@ impl Watch {
             coverage: self.coverage(),
             processes,
             predecessors,
-            gaps: self.gaps.clone(),
+            gaps: self.all_gaps(),
         })
     }
 
@@ -215,13 +249,16 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::Watch;
+    use jiff::Timestamp;
+
+    use super::{ENDED_KEPT, Watch};
     use crate::diagnosis::{Diagnosis, Ended};
     use crate::judge::Verdict;
-    use crate::recording::Entry;
-    use crate::testing::PID;
+    use crate::recording::{Appearance, Entry, Header};
     use crate::testing::watched::{Watched, header, leak, settings, watched};
-    use crate::{Class, Gap};
+    use crate::testing::{PID, snapshot};
+    use crate::timeline::Look;
+    use crate::{Class, Gap, Pid, Tier};
 
     fn quiet() -> Watched {
         watched(|t| {
@@ -313,5 +350,61 @@ mod tests {
         let mut watch = Watch::new(header());
         watch.take(&Entry::Gone { id: 7, at: 1.0 });
         assert!(watch.diagnosis(&settings()).is_none());
+    }
+
+    fn come(watch: &mut Watch, id: u32, successor_of: Option<u32>, looks: u32) {
+        let mut process = snapshot(Vec::new()).process;
+        process.pid = Pid::from(1000 + id);
+        watch.take(&Entry::Process(Box::new(Appearance {
+            id,
+            at: f64::from(id),
+            process,
+            tier: Tier::Full,
+            select: None,
+            successor_of,
+        })));
+        for look in 0..looks {
+            let look = Look {
+                at: f64::from(id) + f64::from(look) / 100.0,
+                count: Some(3),
+                ..Look::default()
+            };
+            let look = Box::new(look);
+            watch.take(&Entry::Look { id, look });
+        }
+    }
+
+    fn go(watch: &mut Watch, id: u32) {
+        let at = f64::from(id) + 0.9;
+        watch.take(&Entry::Gone { id, at });
+    }
+
+    #[test]
+    fn thousands_of_children_that_come_and_go_do_not_fill_the_memory() {
+        let mut watch = Watch::new(Header::new(Timestamp::UNIX_EPOCH, 1.0));
+        come(&mut watch, 0, None, 1);
+        for id in 1..2000 {
+            come(&mut watch, id, None, if id == 77 { 50 } else { 2 });
+            go(&mut watch, id);
+        }
+        let found = watch.diagnosis(&settings()).unwrap();
+        assert_eq!(found.processes.len(), 2 + ENDED_KEPT - 1);
+        let pids: Vec<Pid> = found.processes.iter().map(|one| one.pid).collect();
+        assert_eq!(pids[..2], [1000, 1077], "who was seen longest is kept");
+        assert_eq!(pids.last(), Some(&2999));
+        assert_eq!(found.gaps.len(), 1);
+        let what = &found.gaps[0].what;
+        assert!(what.starts_with("1743 processes"), "{what}");
+    }
+
+    #[test]
+    fn r25_of_a_long_row_of_successors_the_last_is_never_forgotten() {
+        let mut watch = Watch::new(Header::new(Timestamp::UNIX_EPOCH, 1.0));
+        for id in 0..1000_u32 {
+            come(&mut watch, id, id.checked_sub(1), 1);
+            go(&mut watch, id);
+            let found = watch.diagnosis(&settings());
+            assert_eq!(found.unwrap().process.pid, 1000 + id);
+        }
     }
 }

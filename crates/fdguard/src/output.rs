@@ -95,8 +95,9 @@ impl Stream {
     /// Gives the file its name.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.out.flush()?;
-        if let Some((part, path)) = self.file.take() {
-            std::fs::rename(part, path)?;
+        if let Some((part, path)) = &self.file {
+            std::fs::rename(part, path).with_context(|| path.display().to_string())?;
+            self.file = None;
         }
         Ok(())
     }

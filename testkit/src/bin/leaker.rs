@@ -1,5 +1,6 @@
 //! Leaks on request. A line `N`, or `N KIND` with KIND one of `eventfd` (the default), `file`,
-//! `socket`, `pipe`, opens N more (a pipe is two descriptors); `-N` closes the last N. The answer
+//! `socket`, `pipe`, opens N more (a pipe is two descriptors); `-N` closes the last N; `1 secrecy` hides
+//! the process from other processes of its user, as ssh-agent does. The answer
 //! is `{"opened", "closed", "count", "highest", "error"}`; `count` includes the standard streams.
 
 use std::env;
@@ -63,6 +64,10 @@ fn leak(report: &mut Report, folder: &Path, kind: &str, made: u64) -> io::Result
             let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
             report.hold("leaked pipe, read end", "pipe", read)?;
             report.hold("leaked pipe, write end", "pipe", write)?;
+        }
+        "secrecy" => {
+            use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+            set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         }
         other => return Err(io::Error::other(format!("no such kind: {other}"))),
     }

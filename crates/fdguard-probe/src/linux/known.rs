@@ -79,23 +79,24 @@ impl Known {
     }
 
     /// Whether the text of its link alone proves that nothing is new.
-    pub(super) fn is_settled(&mut self, fd: Fd, link: &[u8]) -> bool {
-        let Ok(at) = self.numbers.binary_search(&fd) else {
-            return false;
-        };
-        let mark = &mut self.marks[at];
-        let seen = hash_of(link);
-        mark.is_settled && *mark.link.get_or_insert(seen) == seen
+    pub(super) fn is_settled(&self, fd: Fd, link: u64) -> bool {
+        let at = self.numbers.binary_search(&fd);
+        at.is_ok_and(|at| self.marks[at].is_settled && self.marks[at].link == Some(link))
     }
 
-    /// Takes in another look at a descriptor.
-    pub(super) fn compare(&mut self, entry: &FdEntry) -> Kept {
+    /// Takes in another look at a descriptor, whose link read so just before.
+    pub(super) fn compare(&mut self, entry: &FdEntry, link: u64) -> Kept {
         let Ok(at) = self.numbers.binary_search(&entry.fd) else {
             return Kept::Same;
         };
-        let (old, new) = (self.marks[at], Mark::of(entry));
+        let (old, mut new) = (self.marks[at], Mark::of(entry));
+        let is_same = old.id == new.id && old.family == new.family;
+        if is_same {
+            // Only now: a link that is seen for the first time may be a successor's.
+            new.link = new.link.or(Some(link));
+        }
         self.marks[at] = new;
-        if old.id != new.id || old.family != new.family {
+        if !is_same {
             Kept::Replaced
         } else if old.shown != new.shown {
             Kept::Changed
@@ -152,7 +153,7 @@ fn link_of(entry: &FdEntry) -> Option<Vec<u8>> {
     }
 }
 
-fn hash_of(bytes: &[u8]) -> u64 {
+pub(super) fn hash_of(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     bytes.hash(&mut hasher);
     hasher.finish()

@@ -12,7 +12,7 @@ use super::gaps::denied_gap;
 use super::known::{Kept, Known};
 use super::process::gone_or;
 use super::table::{Table, TableDir};
-use super::{Probe, ceilings, files};
+use super::{Probe, ceilings, files, known};
 use crate::Error;
 use crate::parse::stat::Stat;
 use crate::sqlite;
@@ -50,6 +50,8 @@ impl<'p> Watcher<'p> {
     pub fn new(probe: &'p Probe, pid: Pid) -> Result<Self, Error> {
         let base = probe.open_process(pid)?;
         let dir = match probe.table_dir(pid, &base) {
+            // Root without the right to trace lists the numbers and may look at none of them.
+            Ok(_) if may_not_look(&base) => None,
             Ok(dir) => Some(dir),
             Err(error) if files::is_denied(error) => None,
             Err(error) => return Err(gone_or(pid, "descriptors", error)),
@@ -104,10 +106,12 @@ impl<'p> Watcher<'p> {
 
     /// Looks at the count alone.
     pub fn glance(&self) -> Result<Tick, Error> {
-        let count = self
-            .counted()
-            .or(self.count)
-            .ok_or_else(|| self.uncounted())?;
+        let count = match self.counted() {
+            Some(count) => count,
+            // An ended process has no count: the last one would let it live on.
+            None if self.is_ending() => return Err(Error::Vanished(self.pid)),
+            None => self.count.ok_or_else(|| self.uncounted())?,
+        };
         Ok(Tick {
             count,
             ..Tick::default()
@@ -144,6 +148,10 @@ impl<'p> Watcher<'p> {
         let numbers = dir.numbers().map_err(|error| self.lost(error))?;
         let fresh = missing_from(&numbers, self.known.numbers());
         let table = self.look_at(dir, &fresh)?;
+        // It was readable when the watch began: it has become another user's, or protected.
+        if table.denied > 0 && table.entries.is_empty() && may_not_look(&self.base) {
+            return Err(self.lost(rustix::io::Errno::ACCESS));
+        }
         // What could not be read is not known yet: a later look reports it as opened.
         let read = |fd: &Fd| {
             let entries = &table.entries;
@@ -179,14 +187,16 @@ impl<'p> Watcher<'p> {
         let Some(dir) = &self.dir else {
             return self.tick();
         };
-        let mut suspects = Vec::new();
+        let (mut suspects, mut links) = (Vec::new(), Vec::new());
         let mut link = vec![0; 4096 + 16];
         for fd in self.known.next(most) {
             let read = rustix::fs::readlinkat_raw(&dir.fd, DecInt::new(fd), &mut link[..]);
             // Gone, or not readable any more: the next listing tells.
             let Ok(length) = read else { continue };
-            if !self.known.is_settled(fd, &link[..length]) {
+            let seen = known::hash_of(&link[..length]);
+            if !self.known.is_settled(fd, seen) {
                 suspects.push(fd);
+                links.push(seen);
             }
         }
         let table = self.look_at(dir, &suspects)?;
@@ -196,7 +206,10 @@ impl<'p> Watcher<'p> {
             ..Tick::default()
         };
         for entry in table.entries {
-            match self.known.compare(&entry) {
+            let Ok(at) = suspects.binary_search(&entry.fd) else {
+                continue;
+            };
+            match self.known.compare(&entry, links[at]) {
                 Kept::Same => {}
                 Kept::Changed => tick.changed.push(entry),
                 Kept::Replaced => {
@@ -257,6 +270,13 @@ impl<'p> Watcher<'p> {
     fn lost(&self, error: rustix::io::Errno) -> Error {
         gone_or(self.pid, "descriptors", error)
     }
+}
+
+/// Whether links of this process are refused, whatever its lists allow: the kernel asks the same for this
+/// link as for those of descriptors.
+fn may_not_look(base: &OwnedFd) -> bool {
+    let link = rustix::fs::readlinkat_raw(base, c"exe", &mut [0; 1][..]);
+    link.is_err_and(files::is_denied)
 }
 
 /// What the first of two ascending lists has and the second has not.

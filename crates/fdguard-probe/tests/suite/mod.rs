@@ -17,6 +17,7 @@ mod own;
 mod radar;
 mod reuse;
 mod select_use;
+mod verify;
 mod watcher;
 
 /// A snapshot as the command takes it.

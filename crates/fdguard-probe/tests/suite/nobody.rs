@@ -198,8 +198,6 @@ fn r6_the_list_of_root_is_refused_with_count_reason_and_remedy() {
     if let Some(pid) = asked() {
         let probe = Probe::new().unwrap();
         let pid = pid_of(&pid);
-        let error = Watcher::new(&probe, pid).unwrap_err();
-        assert!(matches!(error, Error::Io { .. }), "{error:?}");
         let seen: Snapshot = probe.snapshot(pid, Options::default()).unwrap();
         assert_eq!((seen.tier, seen.fds.is_none()), (Tier::Radar, true));
         return answer(&super::document(&seen));
@@ -227,6 +225,42 @@ fn r6_the_list_of_root_is_refused_with_count_reason_and_remedy() {
         rustix::process::getrlimit(rustix::process::Resource::Nofile).current
     );
     victim.finish();
+}
+
+#[test]
+fn r6_nobody_watches_the_count_of_what_root_holds() {
+    if let Some(pid) = asked() {
+        let probe = Probe::new().unwrap();
+        let mut watcher = Watcher::new(&probe, pid_of(&pid)).unwrap();
+        assert_eq!(watcher.tier(), Tier::Radar);
+        assert_eq!(watcher.gaps().len(), 1, "{:?}", watcher.gaps());
+        assert!(watcher.gaps()[0].remedy.contains("sudo"));
+        assert!(matches!(watcher.list().unwrap_err(), Error::Io { .. }));
+        return answer_each_time(|| {
+            let looks = [watcher.glance(), watcher.tick(), watcher.verify(9)];
+            let counts = looks.map(|look| match look {
+                Ok(tick) => {
+                    assert!(!tick.listed && tick.opened.is_empty(), "{tick:?}");
+                    json!(tick.count)
+                }
+                Err(Error::Vanished(_)) => json!("vanished"),
+                Err(other) => panic!("{other:?}"),
+            });
+            json!(counts)
+        });
+    }
+    if !is_root() {
+        return skip("needs root");
+    }
+    let mut victim = Victim::start("leaker");
+    victim.tell("40 file");
+    let test = "r6_nobody_watches_the_count_of_what_root_holds";
+    let mut nobody = Nobody::run(test, &victim.pid().into());
+    assert_eq!(nobody.hear(), json!([43, 43, 43]));
+    victim.tell("-20");
+    assert_eq!(nobody.again(), json!([23, 23, 23]));
+    victim.finish();
+    assert_eq!(nobody.again(), json!(["vanished", "vanished", "vanished"]));
 }
 
 #[test]

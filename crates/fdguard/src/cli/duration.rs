@@ -12,6 +12,9 @@ const UNITS: &[(&str, f64)] = &[
     ("d", 86_400.0),
 ];
 
+/// A hundred years: clocks can be added to that without a thought.
+const LONGEST: f64 = 36_500.0 * 86_400.0;
+
 /// `20s`, `500ms`, `5m`, `1h30m`, `2d`, `0.5s`; a number alone is seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no length of time: 20s, 500ms, 5m, 1h30m, 2d");
@@ -29,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
         let letters = rest
             .find(|c: char| !c.is_ascii_alphabetic())
             .unwrap_or(rest.len());
-        let unit = if rest.is_empty() {
+        let unit = if digits == text.trim().len() {
             1.0
         } else {
             let name = &rest[..letters];
@@ -38,6 +41,9 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
         };
         rest = &rest[letters..];
         seconds += value * unit;
+    }
+    if seconds > LONGEST {
+        return Err(format!("{text:?} is too long: 36500d at most"));
     }
     Duration::try_from_secs_f64(seconds).ok().ok_or_else(wrong)
 }
@@ -79,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_is_none_is_told_in_one_line() {
-        for text in ["", "s", "5x", "-5s", "1.2.3s", "1e400", "5 s", "∞"] {
+        for text in ["", "s", "5x", "-5s", "1.2.3s", "1e400", "5 s", "∞", "1s2"] {
             let error = parse(text).unwrap_err();
             assert!(
                 error.contains("no length of time") && !error.contains('\n'),
@@ -87,6 +93,10 @@ mod tests {
             );
         }
         assert!(parse_positive("0ms").is_err());
+        let endless = "9".repeat(400);
+        for text in ["36501d", "200000000000000d", &endless] {
+            assert!(parse(text).unwrap_err().contains("too long"), "{text}");
+        }
         assert!(parse_positive("1ms").is_ok());
     }
 }

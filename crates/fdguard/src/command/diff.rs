@@ -1,37 +1,103 @@
-//! `fdguard diff`: what changed between two snapshots?
+//! `fdguard diff`: what changed between two snapshots, or over several phases?
 
 use std::path::Path;
 
 use anyhow::Context as _;
-use fdguard_core::{Snapshot, delta, document};
+use fdguard_core::phases::{NoPhases, Phases, Return};
+use fdguard_core::{Delta, Snapshot, delta, document};
 use fdguard_probe::{Options, Probe};
 
 use crate::cli::DiffArgs;
 use crate::exit::{self, Hinted};
 use crate::output;
 use crate::report::difference;
+use crate::report::phases::{self, Phase};
 
 pub(super) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
-    let before = side(&args.before)?;
-    let after = side(&args.after)?;
-    let Some(delta) = delta::delta(&before, &after) else {
+    let sides = [&args.before, &args.after].into_iter().chain(&args.more);
+    let all: Vec<Phase> = sides.map(|text| phase(text)).collect::<Result<_, _>>()?;
+    match &all[..] {
+        [before, after] => two(args, &before.snapshot, &after.snapshot),
+        _ => several(args, &all),
+    }
+}
+
+fn two(args: &DiffArgs, before: &Snapshot, after: &Snapshot) -> anyhow::Result<u8> {
+    let Some(delta) = delta::delta(before, after) else {
         let hint = "a radar snapshot has counts only: take both as root, or as the process's user";
         return Err(Hinted::look("one of the two has no list of descriptors", hint).into());
     };
     let file = args.output.as_deref();
     if args.json {
         output::emit(file, |out| {
-            difference::write_json(out, &before, &after, &delta)
+            difference::write_json(out, before, after, &delta)
         })?;
     } else {
-        output::emit_styled(file, |out| difference::write(out, &before, &after, &delta))?;
+        output::emit_styled(file, |out| difference::write(out, before, after, &delta))?;
     }
-    let any = !(delta.opened.is_empty() && delta.closed.is_empty() && delta.changed.is_empty());
-    Ok(if any && args.exit_code {
+    Ok(code(args, is_any(&delta), !delta.opened.is_empty()))
+}
+
+fn several(args: &DiffArgs, all: &[Phase]) -> anyhow::Result<u8> {
+    let snapshots: Vec<&Snapshot> = all.iter().map(|phase| &phase.snapshot).collect();
+    let found = Phases::of(&snapshots).map_err(|reason| refusal(reason, all))?;
+    let file = args.output.as_deref();
+    if args.json {
+        output::emit(file, |out| phases::write_json(out, all, &found))?;
+    } else {
+        output::emit_styled(file, |out| phases::write(out, all, &found))?;
+    }
+    let any = found.steps.iter().any(|step| is_any(&step.delta));
+    let left = found.verdict == Return::NotBackToBaseline;
+    Ok(code(args, any, left))
+}
+
+fn code(args: &DiffArgs, is_any: bool, is_left: bool) -> u8 {
+    if (is_any && args.exit_code) || (is_left && args.fail_on.is_some()) {
         exit::FINDINGS
     } else {
         exit::CLEAN
-    })
+    }
+}
+
+fn is_any(delta: &Delta) -> bool {
+    !(delta.opened.is_empty() && delta.closed.is_empty() && delta.changed.is_empty())
+}
+
+fn refusal(reason: NoPhases, all: &[Phase]) -> Hinted {
+    let name = |index: usize| all.get(index).map_or("", |phase| phase.name.as_str());
+    match reason {
+        NoPhases::TooFew => Hinted::usage("phases are two at least", "fdguard diff --help"),
+        NoPhases::Unlisted(index) => Hinted::look(
+            format!("{} has no list of descriptors", name(index)),
+            "a radar snapshot has counts only: take all as root, or as the process's user",
+        ),
+        NoPhases::OtherProcess(index) => Hinted::look(
+            format!("{} and {} are of two processes", name(0), name(index)),
+            "phases are of one process that runs on; two processes are compared by fdguard diff A B",
+        ),
+    }
+}
+
+/// `NAME=FILE`, unless there is a file of that very name.
+fn phase(text: &str) -> anyhow::Result<Phase> {
+    let (name, what) = match text.split_once('=') {
+        Some((name, what)) if !name.is_empty() && !Path::new(text).exists() => {
+            (name.to_owned(), what)
+        }
+        _ => (own_name(text), text),
+    };
+    let snapshot = side(what)?;
+    Ok(Phase { name, snapshot })
+}
+
+fn own_name(text: &str) -> String {
+    let path = Path::new(text);
+    let name = path.file_name().filter(|_| path.exists());
+    name.map_or_else(
+        || format!("process {text}"),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 /// A file when there is one of that name, else a process number.

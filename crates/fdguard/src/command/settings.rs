@@ -31,8 +31,13 @@ pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<Settings> {
     }
     let mut expectations = config.expectations;
     expectations.extend(args.expect.iter().cloned());
-    let own = args.playbook.as_deref();
-    let own = own.or_else(|| config.playbook.as_deref().map(Path::new));
+    // What the file names lies beside the file, wherever we were called.
+    let beside = args.config.as_deref().and_then(Path::parent);
+    let configured = config.playbook.map(|name| match beside {
+        Some(folder) => folder.join(name),
+        None => name.into(),
+    });
+    let own = args.playbook.as_deref().or(configured.as_deref());
     Ok(Settings {
         levels,
         expectations,

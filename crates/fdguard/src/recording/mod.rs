@@ -33,10 +33,20 @@ pub fn replay(path: &Path) -> anyhow::Result<(Watch, Option<String>)> {
 
 /// The same from a recording that is open already.
 #[must_use]
-pub fn play(mut replay: Replay) -> (Watch, Option<String>) {
+pub fn play(replay: Replay) -> (Watch, Option<String>) {
+    play_to(replay, |_, _| {})
+}
+
+/// The same with somebody who is shown each entry, after the watch took it in.
+#[must_use]
+pub fn play_to(
+    mut replay: Replay,
+    mut audience: impl FnMut(&Watch, &Entry),
+) -> (Watch, Option<String>) {
     let mut watch = Watch::new(replay.header().clone());
     for entry in &mut replay {
         watch.take(&entry);
+        audience(&watch, &entry);
     }
     let cut = replay.cut();
     if let Some(why) = &cut {

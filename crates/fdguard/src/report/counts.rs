@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use fdguard_core::summary::ClassCount;
-use fdguard_core::wall::Wall;
+use fdguard_core::wall::{CRITICAL_FROM, WARNING_ABOVE, Wall};
 use fdguard_core::{Snapshot, Summary, Tier};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -30,6 +30,37 @@ struct Counts<'a> {
     classes: Option<&'a [ClassCount]>,
     lints: Vec<&'static str>,
     gaps: usize,
+    #[serde(flatten)]
+    health: Health,
+}
+
+/// The same by the names that health endpoints of others use, so that one can pass it on as it is.
+#[derive(Serialize)]
+struct Health {
+    fd_count: Option<u64>,
+    fd_soft_limit: Option<u64>,
+    fd_hard_limit: Option<u64>,
+    fd_usage_percent: Option<f64>,
+    thread_count: Option<u64>,
+    status: Option<&'static str>,
+}
+
+impl Health {
+    fn of((snapshot, summary): &(Snapshot, Summary)) -> Self {
+        let percent = summary.percent_of_soft;
+        Self {
+            fd_count: snapshot.count,
+            fd_soft_limit: snapshot.limits.soft,
+            fd_hard_limit: snapshot.limits.hard,
+            fd_usage_percent: percent,
+            thread_count: snapshot.process.threads,
+            status: percent.map(|percent| match percent {
+                p if p >= CRITICAL_FROM => "critical",
+                p if p > WARNING_ABOVE => "warning",
+                _ => "ok",
+            }),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -40,7 +71,8 @@ struct Many<'a> {
 }
 
 impl<'a> Counts<'a> {
-    fn of((snapshot, summary): &'a (Snapshot, Summary)) -> Self {
+    fn of(one: &'a (Snapshot, Summary)) -> Self {
+        let (snapshot, summary) = one;
         Self {
             schema: "fdguard.counts/1",
             taken_at: snapshot.taken_at,
@@ -61,6 +93,7 @@ impl<'a> Counts<'a> {
             // Only the names: messages may hold paths and peers.
             lints: summary.lints.iter().map(|hit| hit.rule).collect(),
             gaps: snapshot.gaps.len(),
+            health: Health::of(one),
         }
     }
 }

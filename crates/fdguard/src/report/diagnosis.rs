@@ -33,13 +33,16 @@ fn style_of(verdict: Verdict) -> Style {
     }
 }
 
+/// Narrower than this no word is broken any more: the terminal does that.
+const NARROWEST: usize = 24;
+
 /// Writes the whole report, lines no wider than `width`.
 pub fn write(
     out: &mut dyn Write,
     diagnosis: &Diagnosis,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    let width = width.unwrap_or(100).max(40);
+    let width = width.unwrap_or(100).max(NARROWEST);
     for opinion in diagnosis.processes.iter().chain(&diagnosis.predecessors) {
         write_opinion(out, opinion, width)?;
     }
@@ -68,25 +71,41 @@ fn ended(ended: Ended) -> Option<&'static str> {
 
 fn write_opinion(out: &mut dyn Write, opinion: &Opinion, width: usize) -> anyhow::Result<()> {
     let style = style_of(opinion.verdict);
-    writeln!(
-        out,
-        "{style}{}{style:#}  {HEADING}{}{HEADING:#} (pid {}): {} in {}, {} looks",
-        word(opinion.verdict),
-        sanitize(&opinion.comm),
-        opinion.pid,
+    let (verdict, comm) = (word(opinion.verdict), sanitize(&opinion.comm));
+    let numbers = format!(
+        "{} in {}, {} looks",
         counts(opinion),
         duration(opinion.watched_seconds),
         opinion.samples,
+    );
+    let head = format!("{verdict}  {comm} (pid {}):", opinion.pid);
+    let fits = head.chars().count() + 1 + numbers.chars().count() <= width;
+    writeln!(
+        out,
+        "{style}{verdict}{style:#}  {HEADING}{comm}{HEADING:#} (pid {}):{}{numbers}",
+        opinion.pid,
+        if fits { " " } else { "\n  " },
     )?;
+    let mut told = "";
     for finding in &opinion.findings {
         write_finding(out, finding, width)?;
+        if finding.cleared.is_none() && finding.severity > Severity::Info {
+            write_next(out, &finding.next_step, told, width)?;
+            told = &finding.next_step;
+        }
     }
     let ahead = opinion
         .walls
         .iter()
         .filter(|wall| wall.eta_seconds.is_some());
     for wall in ahead {
-        writeln!(out, "  {}", wall_line(wall))?;
+        wrapped(
+            out,
+            "  ",
+            &sanitize_str(&wall_line(wall)),
+            width,
+            Style::new(),
+        )?;
     }
     Ok(())
 }
@@ -116,11 +135,23 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow
     )?;
     if let Some(cleared) = &finding.cleared {
         let text = format!("cleared on {}: {}", cleared.date, cleared.reason);
-        return wrapped(out, "    ", &sanitize_str(&text), width, DIM);
-    }
-    if finding.severity > Severity::Info {
-        let text = format!("next: {}", finding.next_step);
         wrapped(out, "    ", &sanitize_str(&text), width, DIM)?;
+    }
+    Ok(())
+}
+
+/// What to do, how to make sure, what to change: a line each. The same advice is not given twice in a row.
+fn write_next(out: &mut dyn Write, step: &str, told: &str, width: usize) -> anyhow::Result<()> {
+    if step == told {
+        return wrapped(out, "    ", "next: as above", width, DIM);
+    }
+    let (step, fix) = step.split_once(" Fix: ").unwrap_or((step, ""));
+    let (step, confirm) = step.split_once(" Confirm: ").unwrap_or((step, ""));
+    for (word, text) in [("next", step), ("confirm", confirm), ("fix", fix)] {
+        if !text.is_empty() {
+            let text = format!("{word}: {text}");
+            wrapped(out, "    ", &sanitize_str(&text), width, DIM)?;
+        }
     }
     Ok(())
 }
@@ -136,13 +167,17 @@ pub fn wall_line(wall: &Forecast) -> String {
         .map_or(String::new(), |percent| format!(" ({percent} %)"));
     let mut text = format!("{} {}: {used} used{percent}", wall.name, wall.at);
     if let Some(eta) = wall.eta_seconds {
-        let soonest = wall.soonest_seconds.unwrap_or(eta);
-        let latest = wall.latest_seconds.map_or("never".to_owned(), duration);
-        text.push_str(&format!(
-            ", reached in {} ({} to {latest})",
-            duration(eta),
-            duration(soonest)
-        ));
+        let soonest = duration(wall.soonest_seconds.unwrap_or(eta));
+        let range = match wall.latest_seconds.map(duration) {
+            // A range of one value tells nothing.
+            Some(latest) if latest == soonest => String::new(),
+            Some(latest) => format!(" ({soonest} to {latest})"),
+            None => format!(" ({soonest} or later)"),
+        };
+        text.push_str(&match eta {
+            eta if eta <= 0.0 => ", reached".to_owned(),
+            eta => format!(", reached in {}{range}", duration(eta)),
+        });
     }
     if let Some(condition) = &wall.only_if {
         text.push_str(", ");
@@ -185,4 +220,68 @@ fn wrapped(
     }
     writeln!(out, "{indent}{style}{line}{style:#}")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Forecast, wall_line, wrapped, write_next};
+
+    fn wall(eta: f64, soonest: f64, latest: Option<f64>) -> String {
+        wall_line(&Forecast {
+            name: "soft-limit".to_owned(),
+            at: 1024,
+            used: Some(107),
+            left: Some(917),
+            percent: Some(10.4),
+            rate_per_min: Some(1.0),
+            eta_seconds: Some(eta),
+            soonest_seconds: Some(soonest),
+            latest_seconds: latest,
+            only_if: None,
+        })
+    }
+
+    #[test]
+    fn r13_the_way_to_a_wall_has_a_range_where_it_is_one() {
+        let head = "soft-limit 1024: 107 used (10.4 %), reached";
+        let range = wall(186.0, 180.0, Some(192.0));
+        assert_eq!(range, format!("{head} in 3.1 min (3.0 min to 3.2 min)"));
+        assert_eq!(
+            wall(186.0, 186.0, Some(187.0)),
+            format!("{head} in 3.1 min")
+        );
+        let open = wall(186.0, 180.0, None);
+        assert_eq!(open, format!("{head} in 3.1 min (3.0 min or later)"));
+        assert_eq!(wall(0.0, 0.0, Some(0.0)), head);
+    }
+
+    #[test]
+    fn advice_is_told_in_lines_and_once() {
+        let told = |step: &str, before: &str| {
+            let mut out = Vec::new();
+            write_next(&mut out, step, before, 80).unwrap();
+            let plain = anstream::adapter::strip_bytes(&out).into_vec();
+            String::from_utf8(plain).unwrap()
+        };
+        let step = "a pool Confirm: count Fix: close it";
+        assert_eq!(
+            told(step, ""),
+            "    next: a pool\n    confirm: count\n    fix: close it\n"
+        );
+        assert_eq!(told(step, step), "    next: as above\n");
+        assert_eq!(told("look", step), "    next: look\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_narrow_lines() {
+        let mut out = Vec::new();
+        let text = "words and more words, and one-that-is-far-too-long-to-fit in it";
+        wrapped(&mut out, "  ", text, 24, anstyle::Style::new()).unwrap();
+        let lines = String::from_utf8(out).unwrap();
+        for line in lines.lines().filter(|line| !line.contains("far-too")) {
+            assert!(line.chars().count() <= 24, "{line:?}");
+        }
+        let words: Vec<&str> = lines.split_whitespace().collect();
+        assert_eq!(words.join(" "), text);
+    }
 }

@@ -11,6 +11,7 @@ pub mod html;
 pub mod human;
 pub mod json;
 pub mod lsof_fields;
+pub mod phases;
 pub mod playbook;
 pub mod rules;
 pub mod state_line;

@@ -83,3 +83,60 @@ fn word(text: &str) -> String {
     };
     text.chars().map(clean).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::config::Config;
+    use fdguard_core::playbook::Playbook;
+    use fdguard_core::recording::{Appearance, Entry, Header};
+    use fdguard_core::rule::Settings;
+    use fdguard_core::watch::Watch;
+    use jiff::Timestamp;
+
+    use super::{LineForm, line};
+
+    /// The line of a process of which nothing was seen but its name.
+    fn blind(form: LineForm, name: &str) -> String {
+        let process = serde_json::json!({"pid": 7, "comm": name, "cmdline": [], "cohorts": []});
+        let mut watch = Watch::new(Header::new(Timestamp::UNIX_EPOCH, 1.0));
+        watch.take(&Entry::Process(Box::new(Appearance {
+            id: 0,
+            at: 0.0,
+            process: serde_json::from_value(process).unwrap(),
+            tier: fdguard_core::Tier::Radar,
+            select: None,
+            successor_of: None,
+        })));
+        let config = Config::default();
+        let settings = Settings {
+            levels: config.levels,
+            expectations: config.expectations,
+            ledger: config.ledger,
+            playbook: Playbook::embedded(),
+            today: jiff::civil::date(2026, 1, 1),
+        };
+        let subject = watch.subjects().next().unwrap();
+        line(form, subject, &subject.opinion(&settings))
+    }
+
+    #[test]
+    fn r60_unknown_is_never_a_zero_in_any_form() {
+        assert_eq!(
+            blind(LineForm::Fdguard, "worker"),
+            "fd_state pid=7 comm=worker count=unknown highest=unknown soft=unknown percent=unknown \
+             growing=none verdict=unknown wall=none eta_seconds=none"
+        );
+        let other = "FD_STATE[watch]: count=-1, range=-1, limit=-1";
+        assert_eq!(blind(LineForm::Inxeption, "worker"), other);
+        let other = "Resource monitor: open_fds=unknown";
+        assert_eq!(blind(LineForm::ResourceMonitor, "worker"), other);
+    }
+
+    #[test]
+    fn r60_a_name_cannot_forge_a_key_or_a_line() {
+        let line = blind(LineForm::Fdguard, "a count=1\nfd_state \u{1b}[2J");
+        assert_eq!(line.split(' ').count(), 11, "{line}");
+        assert_eq!(line.matches(" count=").count(), 1, "{line}");
+        assert!(!line.contains(['\n', '\u{1b}']), "{line:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! A watch over running processes.
 
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
@@ -8,11 +9,13 @@ use fdguard_core::diagnosis::Ended;
 use fdguard_core::recording::{Appearance, Entry, Header};
 use fdguard_core::timeline::Look;
 use fdguard_core::watch::Watch;
-use fdguard_core::{Gap, Pid};
+use fdguard_core::{Gap, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
 use jiff::Timestamp;
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::clocks::Reading;
+use super::trouble::{Trouble, trouble_of};
 use super::wait::{Signals, Woken, wait};
 use super::watched::Watched;
 
@@ -20,6 +23,9 @@ use super::watched::Watched;
 const SEARCH_SHARE: u32 = 200;
 /// How soon after the end of a process its successor is looked for.
 const SEARCH_AT_MOST_EVERY: Duration = Duration::from_millis(200);
+
+/// Places of ended processes that a later one may take.
+const VACANT_KEPT: usize = 256;
 
 /// What to watch, and how.
 #[derive(Clone, Debug)]
@@ -58,9 +64,11 @@ pub struct Live<'p> {
     next: Duration,
     search: Duration,
     watched: Vec<Watched<'p>>,
-    /// Those that ended and were not replaced yet, latest last.
-    vacant: Vec<u32>,
+    /// Those that ended and were not replaced yet, with their commands, latest last.
+    vacant: Vec<(u32, Text)>,
     known: HashSet<(Pid, Option<u64>)>,
+    /// Those that came into view so far.
+    seen: u32,
     watch: Watch,
     signals: Signals,
     clocks: Reading,
@@ -72,6 +80,7 @@ impl<'p> Live<'p> {
     /// Begins to watch. Fails when a process that was named by number is not there, or when nobody has
     /// the name.
     pub fn begin(probe: &'p Probe, plan: Plan) -> anyhow::Result<Self> {
+        make_room();
         let header = Header::new(Timestamp::now(), plan.every.as_secs_f64());
         let mut live = Self {
             probe,
@@ -81,6 +90,7 @@ impl<'p> Live<'p> {
             watched: Vec::new(),
             vacant: Vec::new(),
             known: HashSet::new(),
+            seen: 0,
             watch: Watch::new(header),
             signals: Signals::listen()?,
             clocks: Reading::now(),
@@ -88,7 +98,7 @@ impl<'p> Live<'p> {
             plan,
         };
         for pid in live.plan.pids.clone() {
-            live.add(pid, None)?;
+            live.add(pid, Place::OfNobody)?;
         }
         live.find_more()?;
         Ok(live)
@@ -118,6 +128,10 @@ impl<'p> Live<'p> {
             Woken::Signal => return self.end(Ended::Interrupted),
             Woken::ProcessEnded => {
                 self.look()?;
+                // Whoever could not be looked at for lack of room would wake us for ever.
+                for one in &mut self.watched {
+                    one.handle.forget_if_ended();
+                }
                 return self.after_look();
             }
             Woken::Time => {}
@@ -139,6 +153,10 @@ impl<'p> Live<'p> {
         if self.watched.is_empty() && !may_return {
             return self.end(Ended::ProcessEnded);
         }
+        if self.watched.is_empty() {
+            let soon = self.began.elapsed() + SEARCH_AT_MOST_EVERY;
+            self.next = self.next.min(soon);
+        }
         Ok(Progress::Looked)
     }
 
@@ -154,9 +172,6 @@ impl<'p> Live<'p> {
             let shifted = self.next + self.plan.jitter.mul_f64(share);
             self.next = shifted.saturating_sub(self.plan.jitter).max(now);
         }
-        if self.watched.is_empty() {
-            self.next = self.next.min(now + SEARCH_AT_MOST_EVERY);
-        }
     }
 
     fn look(&mut self) -> anyhow::Result<()> {
@@ -165,15 +180,19 @@ impl<'p> Live<'p> {
             self.tell(Entry::Gap(gap));
         }
         self.clocks = clocks;
-        self.look_at_all(false)?;
-        self.find_more()
+        self.look_at_all(0, false)?;
+        let newcomers = self.seen;
+        self.find_more()?;
+        // Their first look is now: the next one may be minutes away.
+        self.look_at_all(newcomers, false)
     }
 
-    fn look_at_all(&mut self, last: bool) -> anyhow::Result<()> {
+    /// Looks at everybody who came into view as number `from` or later.
+    fn look_at_all(&mut self, from: u32, last: bool) -> anyhow::Result<()> {
         let mut watched = std::mem::take(&mut self.watched);
         let mut ended = Vec::new();
         let mut entries = Vec::new();
-        for one in &mut watched {
+        for one in watched.iter_mut().filter(|one| one.id >= from) {
             let now = self.began.elapsed();
             let look = if last {
                 one.last_look(now)
@@ -206,11 +225,15 @@ impl<'p> Live<'p> {
             self.tell(entry);
         }
         for (id, pid, trouble) in ended {
-            self.vacant.push(id);
+            let subject = self.watch.subjects().find(|subject| subject.id == id);
+            let command = subject.map(|subject| subject.process.comm.clone());
+            self.vacant.push((id, command.unwrap_or_default()));
+            let long_ago = self.vacant.len().saturating_sub(VACANT_KEPT);
+            self.vacant.drain(..long_ago);
             // Its descriptors may not be listed any more; the count may still be read.
             if trouble == Trouble::Denied && !last {
                 self.known.retain(|(known, _)| *known != pid);
-                self.add_if_new(pid, Some(id))?;
+                self.add_if_new(pid, Place::Of(id))?;
             }
         }
         Ok(())
@@ -223,7 +246,6 @@ impl<'p> Live<'p> {
             return Ok(());
         }
         let started = Instant::now();
-        let is_first = self.known.is_empty() || self.watch.at() == 0.0;
         let mut found = Vec::new();
         if let Some(name) = &self.plan.name {
             found.extend(self.probe.named(name)?);
@@ -234,35 +256,51 @@ impl<'p> Live<'p> {
             found = trees.flatten().flatten().collect();
         }
         for pid in found {
-            let takes_place = self.vacant.last().copied().filter(|_| !is_first);
-            self.add_if_new(pid, takes_place)?;
+            self.add_if_new(pid, Place::OfItsLike)?;
         }
         let pause = (started.elapsed() * SEARCH_SHARE).max(SEARCH_AT_MOST_EVERY);
         self.search = self.began.elapsed() + pause;
         Ok(())
     }
 
-    /// A process that ended since it was found is no loss.
-    fn add_if_new(&mut self, pid: Pid, takes_place: Option<u32>) -> anyhow::Result<()> {
+    /// A process that ended since it was found is no loss; one that we have no room for is.
+    fn add_if_new(&mut self, pid: Pid, place: Place) -> anyhow::Result<()> {
         if self.watched.iter().any(|one| one.watcher.pid() == pid) || pid == std::process::id() {
             return Ok(());
         }
-        match self.add(pid, takes_place) {
-            Err(error) if error.downcast_ref::<ProbeError>().is_some() => Ok(()),
-            other => other,
+        let Err(error) = self.add(pid, place) else {
+            return Ok(());
+        };
+        let Some(reason) = error.downcast_ref::<ProbeError>() else {
+            return Err(error);
+        };
+        if trouble_of(reason) == Trouble::Ours {
+            let why = reason.source().map_or(String::new(), ToString::to_string);
+            let remedy = "raise our own limit (ulimit -n): each process takes four descriptors";
+            self.tell(Entry::Gap(Gap::new("some of the processes", why, remedy)));
         }
+        Ok(())
     }
 
-    fn add(&mut self, pid: Pid, takes_place: Option<u32>) -> anyhow::Result<()> {
-        let id = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
+    fn add(&mut self, pid: Pid, place: Place) -> anyhow::Result<()> {
+        let id = self.seen;
         let one = Watched::new(self.probe, id, pid)?;
         let process = one.watcher.process()?;
         if !self.known.insert((pid, process.start_ticks)) {
             return Ok(());
         }
-        if let Some(place) = takes_place {
-            self.vacant.retain(|vacant| *vacant != place);
-        }
+        self.seen += 1;
+        let takes_place = match place {
+            Place::OfNobody => None,
+            Place::Of(id) => Some(id),
+            Place::OfItsLike => {
+                let mut latest_first = self.vacant.iter().rev();
+                let like = latest_first.find(|(_, command)| *command == process.comm);
+                like.map(|(id, _)| *id)
+            }
+        };
+        self.vacant
+            .retain(|(vacant, _)| Some(*vacant) != takes_place);
         let gaps = one.watcher.gaps();
         let appearance = Appearance {
             id,
@@ -290,7 +328,7 @@ impl<'p> Live<'p> {
 
     /// One last look at everything, and why there is no other.
     fn end(&mut self, ended: Ended) -> anyhow::Result<Progress> {
-        self.look_at_all(true)?;
+        self.look_at_all(0, true)?;
         self.tell(Entry::End {
             ended,
             ended_at: Timestamp::now(),
@@ -304,50 +342,23 @@ impl<'p> Live<'p> {
     }
 }
 
-/// What kept a look from succeeding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
-    /// The process ended.
-    Ended,
-    /// We have no room: says nothing about the process.
-    Ours,
-    /// We may not look any more.
-    Denied,
+/// Whose place a process takes.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// It was named, or was there when the watch began.
+    OfNobody,
+    /// Of this one.
+    Of(u32),
+    /// Of the latest of its command that ended, if there is one.
+    OfItsLike,
 }
 
-fn trouble_of(error: &ProbeError) -> Trouble {
-    match error {
-        ProbeError::NoSuchProcess(_) | ProbeError::Vanished(_) | ProbeError::Zombie { .. } => {
-            Trouble::Ended
-        }
-        ProbeError::Io { source, .. } if is_lack_of_room(source) => Trouble::Ours,
-        _ => Trouble::Denied,
-    }
-}
-
-fn is_lack_of_room(error: &std::io::Error) -> bool {
-    use rustix::io::Errno;
-    let number = Errno::from_io_error(error);
-    matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
-}
-
-impl Trouble {
-    fn gap(self, error: &ProbeError) -> Option<Gap> {
-        let source = std::error::Error::source(error);
-        let why = source.map_or_else(|| error.to_string(), ToString::to_string);
-        let (what, remedy) = match self {
-            Self::Ended => return None,
-            Self::Ours => (
-                "some looks",
-                "raise our own limit (ulimit -n) or free files on the host",
-            ),
-            Self::Denied => (
-                "what the descriptors are, from some time on",
-                "run as root; what was seen before is judged, and the count goes on",
-            ),
-        };
-        Some(Gap::new(what, why, remedy))
-    }
+/// Each watched process takes a few descriptors of ours: the soft limit is for programs that cannot count.
+fn make_room() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // As it is, then: whoever finds no room says so.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// A look that saw nothing.

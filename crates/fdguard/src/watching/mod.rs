@@ -4,6 +4,7 @@
 mod budget;
 mod clocks;
 mod live;
+mod trouble;
 mod wait;
 mod watched;
 

@@ -2,11 +2,16 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// How long after the first signal another one ends us at once. `timeout` sends each of its signals twice.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The signals that end a watch.
 #[derive(Debug)]
@@ -17,9 +22,19 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn listen() -> std::io::Result<Self> {
         let (came, tell) = UnixStream::pair()?;
+        let is_stuck = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_stuck))?;
             signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
         }
+        let seen = came.try_clone()?;
+        // Beside everything else: we may be writing to somebody who does not read, and must end all the same.
+        std::thread::Builder::new().spawn(move || {
+            let mut first = [PollFd::new(&seen, PollFlags::IN)];
+            while poll(&mut first, None).is_err() {}
+            std::thread::sleep(GRACE);
+            is_stuck.store(true, Ordering::Relaxed);
+        })?;
         Ok(Self { came })
     }
 }
@@ -32,6 +47,18 @@ impl Handle {
     pub(super) fn of(pid: u32) -> Self {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Self(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
+    }
+
+    /// Waits no longer for what has happened.
+    pub(super) fn forget_if_ended(&mut self) {
+        let has_ended = self.0.as_ref().is_some_and(|handle| {
+            let now = Timespec::default();
+            let polled = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&now));
+            polled.is_ok_and(|ready| ready > 0)
+        });
+        if has_ended {
+            self.0 = None;
+        }
     }
 }
 

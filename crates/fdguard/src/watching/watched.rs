@@ -23,11 +23,12 @@ pub(super) struct Watched<'p> {
 
 impl<'p> Watched<'p> {
     pub(super) fn new(probe: &'p Probe, id: u32, pid: Pid) -> Result<Self, Error> {
-        let handle = Handle::of(pid);
+        // In this order: who reads through the watcher next knows that the handle is of the same process.
+        let watcher = Watcher::new(probe, pid)?;
         Ok(Self {
             id,
-            watcher: Watcher::new(probe, pid)?,
-            handle,
+            watcher,
+            handle: Handle::of(pid),
             budget: Budget::default(),
         })
     }

@@ -6,19 +6,19 @@ use serde_json::Value;
 
 /// Collects what contradicts the contract.
 #[derive(Default)]
-struct Check {
-    found: Vec<String>,
+pub(crate) struct Check {
+    pub(crate) found: Vec<String>,
 }
 
 impl Check {
-    fn is(&mut self, holds: bool, what: impl FnOnce() -> String) {
+    pub(crate) fn is(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.found.push(what());
         }
     }
 
     /// The value at `key` is there and `fits`.
-    fn key<'a>(
+    pub(crate) fn key<'a>(
         &mut self,
         object: &'a Value,
         key: &str,
@@ -32,15 +32,15 @@ impl Check {
     }
 }
 
-fn number(value: &Value) -> bool {
+pub(crate) fn number(value: &Value) -> bool {
     value.is_u64()
 }
 
-fn number_or_unknown(value: &Value) -> bool {
+pub(crate) fn number_or_unknown(value: &Value) -> bool {
     value.is_u64() || value.is_null()
 }
 
-fn word(value: &Value) -> bool {
+pub(crate) fn word(value: &Value) -> bool {
     value.is_string()
 }
 
@@ -48,19 +48,19 @@ fn truth(value: &Value) -> bool {
     value.is_boolean()
 }
 
-fn list(value: &Value) -> bool {
+pub(crate) fn list(value: &Value) -> bool {
     value.is_array()
 }
 
 /// RFC 3339 with a zone.
-fn time(value: &Value) -> bool {
+pub(crate) fn time(value: &Value) -> bool {
     value
         .as_str()
         .is_some_and(|text| text.parse::<Timestamp>().is_ok() && text.contains('T'))
 }
 
 /// A string, or `{"bytes": base64}` for what is none.
-fn text(value: &Value) -> bool {
+pub(crate) fn text(value: &Value) -> bool {
     let base64 = |encoded: &str| {
         encoded.len().is_multiple_of(4)
             && encoded
@@ -76,17 +76,17 @@ fn text(value: &Value) -> bool {
     }
 }
 
-fn or_unknown(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
+pub(crate) fn or_unknown(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
     move |value| value.is_null() || fits(value)
 }
 
-fn class(value: &Value) -> bool {
+pub(crate) fn class(value: &Value) -> bool {
     value
         .as_str()
         .is_some_and(|name| name.parse::<Class>().is_ok())
 }
 
-fn elements(value: &Value) -> &[Value] {
+pub(crate) fn elements(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -154,11 +154,11 @@ fn snapshot(check: &mut Check, document: &Value) {
     sums(check, document);
 }
 
-fn check_object<'a>(document: &'a Value, key: &str) -> &'a Value {
+pub(crate) fn check_object<'a>(document: &'a Value, key: &str) -> &'a Value {
     document.get(key).unwrap_or(&Value::Null)
 }
 
-fn process(check: &mut Check, process: &Value) {
+pub(crate) fn process(check: &mut Check, process: &Value) {
     check.key(process, "pid", number);
     check.key(process, "start_time", or_unknown(time));
     check.key(process, "comm", text);
@@ -171,7 +171,7 @@ fn process(check: &mut Check, process: &Value) {
     check.key(process, "container", or_unknown(word));
 }
 
-fn gaps(check: &mut Check, document: &Value) {
+pub(crate) fn gaps(check: &mut Check, document: &Value) {
     for gap in elements(check.key(document, "gaps", list)) {
         for key in ["what", "why", "remedy"] {
             check.key(gap, key, |value| {

@@ -9,11 +9,11 @@ use testkit::{Victim, is_root, skip};
 
 use super::{Said, fdguard, run};
 
-const USAGE: i32 = 2;
-const COULD_NOT_LOOK: i32 = 3;
+pub(crate) const USAGE: i32 = 2;
+pub(crate) const COULD_NOT_LOOK: i32 = 3;
 
 /// A failure as it must look.
-fn assert_failed(said: &Said, code: i32) {
+pub(crate) fn assert_failed(said: &Said, code: i32) {
     assert_eq!(said.code, code, "{}", said.stderr);
     assert!(said.stdout.is_empty(), "{:?}", said.text());
     let lines: Vec<&str> = said.stderr.lines().collect();
@@ -26,7 +26,7 @@ fn assert_failed(said: &Said, code: i32) {
 }
 
 /// A pid that nobody has.
-fn free_pid() -> u32 {
+pub(crate) fn free_pid() -> u32 {
     (4_000_000..4_194_304)
         .find(|pid| !fs::exists(format!("/proc/{pid}")).unwrap())
         .unwrap()

@@ -4,7 +4,7 @@ use super::run;
 
 #[test]
 fn every_command_helps_with_examples() {
-    for command in ["snap", "diff", "top", "explain"] {
+    for command in ["snap", "diff", "top", "watch", "explain"] {
         let said = run([command, "--help"]);
         assert_eq!((said.code, &*said.stderr), (0, ""), "{command}");
         assert!(said.text().contains("Examples:"), "{}", said.text());
@@ -19,6 +19,7 @@ fn every_command_helps_with_examples() {
         "snap",
         "diff",
         "top",
+        "watch",
         "explain",
         "completions",
         "Exit codes",

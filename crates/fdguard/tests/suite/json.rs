@@ -178,3 +178,30 @@ fn the_rules_are_listed_without_a_process() {
     }
     assert!(!run(["snap", "--list-rules"]).text().is_empty());
 }
+
+#[test]
+fn r59_counts_carry_the_fields_of_a_health_endpoint() {
+    let mut victim = Victim::of("leaker").nofile(100).start();
+    for (order, count, status) in [
+        ("0", 3, "ok"),
+        ("67", 70, "ok"),
+        ("1", 71, "warning"),
+        ("18", 89, "warning"),
+        ("1", 90, "critical"),
+    ] {
+        victim.tell(order);
+        let document = snap(victim.pid(), &["--counts", "--json"]).good_json();
+        let health = json!({
+            "fd_count": count,
+            "fd_soft_limit": 100,
+            "fd_hard_limit": document["hard"],
+            "fd_usage_percent": f64::from(count),
+            "thread_count": 1,
+            "status": status,
+        });
+        for (key, value) in health.as_object().unwrap() {
+            assert_eq!(&document[key], value, "{key} of {count}");
+        }
+    }
+    victim.finish();
+}

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
 mod contract;
+mod diagnosis;
 mod difference;
 mod doctor;
 mod explain;
@@ -20,10 +21,17 @@ mod human;
 mod json;
 mod leakbench;
 mod nobody;
+mod phases;
 mod real;
 mod recordings;
 mod select;
 mod terminal;
+mod watch;
+mod watch_blind;
+mod watch_end;
+mod watch_failure;
+mod watch_record;
+mod watching;
 
 /// The built command.
 pub(crate) fn fdguard() -> Command {
@@ -131,9 +139,13 @@ impl AsNobody {
         (output.status.code() != Some(99)).then(|| Said::of(output))
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = run_as(NOBODY, Command::new(&self.program));
         command.args(args).current_dir("/").stdin(Stdio::null());
-        Said::of(command.output().unwrap())
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(args).output().unwrap())
     }
 }

@@ -10,11 +10,12 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
+use testkit::Victim;
 
 const ENTER_SCREEN: &str = "\u{1b}[?1049h";
 const LEAVE_SCREEN: &str = "\u{1b}[?1049l";
 
-/// `fdguard top` on a pseudo-terminal of a given size.
+/// A live view on a pseudo-terminal of a given size.
 struct Live {
     child: Child,
     master: File,
@@ -23,6 +24,10 @@ struct Live {
 
 impl Live {
     fn start(columns: u16, rows: u16) -> Self {
+        Self::of(&["top", "--interval", "0.2"], columns, rows)
+    }
+
+    fn of(args: &[&str], columns: u16, rows: u16) -> Self {
         let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         rustix::pty::grantpt(&master).unwrap();
         rustix::pty::unlockpt(&master).unwrap();
@@ -37,7 +42,8 @@ impl Live {
         rustix::termios::tcsetwinsize(slave.as_fd(), size).unwrap();
         let end = |slave: &OwnedFd| Stdio::from(slave.try_clone().unwrap());
         let child = Command::new(env!("CARGO_BIN_EXE_fdguard"))
-            .args(["top", "--interval", "0.2"])
+            .args(args)
+            .current_dir("/")
             .env("TERM", "xterm-256color")
             .stdin(end(&slave))
             .stdout(end(&slave))
@@ -105,4 +111,39 @@ fn a_narrow_terminal_shows_what_fits() {
     let (status, shown) = live.end();
     assert_eq!(status.code(), Some(0));
     assert!(!shown.contains("panicked"), "{shown}");
+}
+
+#[test]
+fn r13_a_watch_names_the_command_and_leaves_its_verdict_on_the_terminal() {
+    for (columns, rows) in [(100, 30), (30, 8)] {
+        let mut victim = Victim::start("leaker");
+        victim.tell("40 file");
+        let pid = victim.pid().to_string();
+        let mut live = Live::of(&["watch", &pid, "--every", "10ms"], columns, rows);
+        live.wait_for("leaker");
+        live.master.write_all(b"q").unwrap();
+        let (status, shown) = live.end();
+        assert_ne!(status.code(), None, "{shown}");
+        assert!(!shown.contains("panicked"), "{shown}");
+        let (view, after) = shown.split_once(LEAVE_SCREEN).unwrap();
+        assert!(view.contains(ENTER_SCREEN) && !view.contains("process (pid"));
+        assert!(after.contains("43 descriptors"), "{after:?}");
+        assert!(after.contains("this is the verdict so far"), "{after:?}");
+        victim.finish();
+    }
+}
+
+#[test]
+fn r11_a_signal_to_a_live_watch_leaves_the_verdict_so_far() {
+    let victim = Victim::start("leaker");
+    let pid = victim.pid().to_string();
+    let mut live = Live::of(&["watch", &pid, "--every", "10ms"], 100, 30);
+    live.wait_for("leaker");
+    let pid = Pid::from_child(&live.child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let (status, shown) = live.end();
+    assert!(status.code().is_some(), "by the verdict's code: {status}");
+    let (_, after) = shown.split_once(LEAVE_SCREEN).unwrap();
+    assert!(after.contains("this is the verdict so far"), "{after:?}");
+    victim.finish();
 }

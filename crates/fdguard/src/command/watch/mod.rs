@@ -7,7 +7,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::{Diagnosis, Ended};
+use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
@@ -49,12 +49,13 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<u8> {
     let plan = plan::plan(args, &probe, is_shown)?;
     let mut stream = Stream::open(args.output.as_deref())?;
     let mut engine = Engine::begin(Live::begin(&probe, plan)?, args.record.as_deref())?;
-    if is_shown {
-        show(args, &mut engine, &settings)?;
+    let watched = if is_shown {
+        show(args, &mut engine, &settings)
     } else {
-        follow(args, &mut engine, &settings, &mut stream)?;
-    }
-    let code = finish(args, engine.live.watch(), &settings, stream);
+        follow(args, &mut engine, &settings, &mut stream)
+    };
+    let code = watched.and_then(|()| finish(args, engine.live.watch(), &settings, stream));
+    // Also when nobody reads our lines any more: what was seen is worth keeping.
     engine.finish();
     code
 }
@@ -66,12 +67,14 @@ fn is_shown(args: &WatchArgs) -> bool {
 }
 
 fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &Settings) -> anyhow::Result<()> {
-    let name = args.select.name.clone();
+    let first = engine.live.watch().subjects().next();
+    let command = first.map(|subject| terminal::sanitize(&subject.process.comm));
+    let name = args.select.name.clone().or(command);
     let options = WatchOptions {
         colour: is_coloured(),
         settings: settings.clone(),
         ends_after: args.length.map(|length| length.as_secs_f64()),
-        name: name.unwrap_or_else(|| "process".to_owned()),
+        name: name.unwrap_or_default(),
     };
     let outcome = tui::watch::run(engine, &options)?;
     if outcome == Outcome::Quit {
@@ -100,16 +103,13 @@ fn follow(
 
 fn replay(args: &WatchArgs, path: &Path, settings: &Settings) -> anyhow::Result<u8> {
     let mut stream = Stream::open(args.output.as_deref())?;
-    let mut replay = recording::Replay::open(path)?;
-    if args.samples {
-        let mut watch = Watch::new(replay.header().clone());
-        for entry in &mut replay {
-            watch.take(&entry);
-            tell(args, &watch, &entry, settings, &mut stream)?;
+    let mut told = Ok(());
+    let (watch, _) = recording::play_to(recording::Replay::open(path)?, |watch, entry| {
+        if args.samples && told.is_ok() {
+            told = tell(args, watch, entry, settings, &mut stream);
         }
-        replay = recording::Replay::open(path)?;
-    }
-    let (watch, _) = recording::play(replay);
+    });
+    told?;
     finish(args, &watch, settings, stream)
 }
 
@@ -135,7 +135,12 @@ fn tell(
         }
         return Ok(());
     }
-    let line = state_line::line(args.format, subject, &subject.opinion(settings));
+    // The line is about this look: what it did not see is unknown, not as it was.
+    let opinion = Opinion {
+        last: look.count,
+        ..subject.opinion(settings)
+    };
+    let line = state_line::line(args.format, subject, &opinion);
     writeln!(stream, "{line}")?;
     Ok(stream.flush()?)
 }
@@ -170,10 +175,11 @@ fn is_coloured() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Who saw only a count and found nothing has not looked.
+/// Who saw only the count of a process and found nothing has not looked.
 fn exit_code(found: &Diagnosis) -> u8 {
     let counts = |finding: &Finding| finding.severity >= Severity::Warning;
-    let is_blind = found.coverage.live_fds.is_none();
+    let only_counted = |opinion: &Opinion| opinion.samples > 0 && opinion.classes.is_none();
+    let is_blind = found.coverage.live_fds.is_none() || found.processes.iter().any(only_counted);
     if found.findings.iter().any(counts) {
         exit::FINDINGS
     } else if is_blind || found.verdict == Verdict::Unknown {

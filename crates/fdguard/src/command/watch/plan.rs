@@ -21,12 +21,17 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const SPREAD_FROM: Duration = Duration::from_secs(60);
 
 pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::Result<Plan> {
-    let Some(Selection::Some { pids, name, tree }) = args.select.selection() else {
-        return Err(Hinted::usage(
-            "no process named",
-            "fdguard watch PID, or --name NAME, --from FILE; `fdguard top` watches all of them",
-        )
-        .into());
+    let (pids, name, tree) = match args.select.selection() {
+        Some(Selection::Some { pids, name, tree }) => (pids, name, tree),
+        Some(Selection::All) => {
+            let hint = "`fdguard top` watches every process on the host";
+            return Err(Hinted::usage("a watch is over some processes, not --all", hint).into());
+        }
+        None => {
+            let hint =
+                "fdguard watch PID, or --name NAME, --from FILE; `fdguard top` watches all of them";
+            return Err(Hinted::usage("no process named", hint).into());
+        }
     };
     // Says at once when nobody has the name.
     if name.is_some() {

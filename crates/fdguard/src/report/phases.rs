@@ -1,0 +1,177 @@
+//! Phases for people and programs: each step, then whether the last is back to the first.
+
+use std::io::Write;
+
+use anstyle::Style;
+use fdguard_core::Snapshot;
+use fdguard_core::phases::{Group, Phases, Return, Step};
+use fdguard_core::snapshot::Process;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::style::{ADDED, DIM, HEADING, REMOVED, WARNING, paint};
+use super::table::{class_name, counted};
+use crate::terminal::{sanitize, sanitize_str};
+
+/// More numbers than this are not read by anybody.
+const NUMBERS: usize = 12;
+
+/// A snapshot with the name of its phase.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// As the user named it, or the name of the file.
+    pub name: String,
+    /// What was seen.
+    pub snapshot: Snapshot,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    process: &'a Process,
+    phases: Vec<Moment<'a>>,
+    #[serde(flatten)]
+    found: &'a Phases,
+}
+
+#[derive(Serialize)]
+struct Moment<'a> {
+    name: &'a str,
+    taken_at: Timestamp,
+    count: Option<u64>,
+}
+
+/// Writes one JSON document.
+pub fn write_json(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyhow::Result<()> {
+    let Some(last) = phases.last() else {
+        return Ok(());
+    };
+    let moments = phases.iter().map(|phase| Moment {
+        name: &phase.name,
+        taken_at: phase.snapshot.taken_at,
+        count: phase.snapshot.count,
+    });
+    let document = Document {
+        schema: "fdguard.phases/1",
+        process: &last.snapshot.process,
+        phases: moments.collect(),
+        found,
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Writes the steps and the verdict.
+pub fn write(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyhow::Result<()> {
+    let (Some(first), Some(last)) = (phases.first(), phases.last()) else {
+        return Ok(());
+    };
+    let process = &last.snapshot.process;
+    let head = format!("{} (pid {})", sanitize(&process.comm), process.pid);
+    let note = format!("{} phases in {}", phases.len(), apart(first, last));
+    writeln!(out, "{}  {}", paint(HEADING, head), paint(DIM, note))?;
+    for (pair, step) in phases.windows(2).zip(&found.steps) {
+        write_step(out, &pair[0], &pair[1], step)?;
+    }
+    write_verdict(out, phases, found, &sanitize_str(&first.name))
+}
+
+fn write_verdict(
+    out: &mut dyn Write,
+    phases: &[Phase],
+    found: &Phases,
+    first: &str,
+) -> anyhow::Result<()> {
+    let total = |groups: &[Group]| groups.iter().map(|group| group.count).sum::<u64>();
+    let words = |number: u64| counted(number, "descriptor", "descriptors");
+    if found.verdict == Return::BackToBaseline {
+        let text = paint(ADDED, "back to baseline");
+        writeln!(out, "{text}: nothing opened since {first} is still there")?;
+    } else {
+        let left = total(&found.leftover);
+        let verb = if left == 1 { "is" } else { "are" };
+        let (text, left) = (paint(WARNING, "not back to baseline"), words(left));
+        writeln!(
+            out,
+            "{text}: {left} opened since {first} {verb} still there"
+        )?;
+    }
+    for group in &found.leftover {
+        let since = group.since.and_then(|index| phases.get(index));
+        let since = since.map_or(String::new(), |phase| {
+            format!("  since {}", sanitize_str(&phase.name))
+        });
+        let note = paint(DIM, format!("{since}  {}", numbers(group)));
+        writeln!(out, "{}{note}", line('+', group))?;
+    }
+    if !found.missing.is_empty() {
+        let gone = words(total(&found.missing));
+        writeln!(out, "gone since {first}: {gone}")?;
+    }
+    for group in &found.missing {
+        writeln!(out, "{}", line('-', group))?;
+    }
+    Ok(())
+}
+
+fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &Step) -> anyhow::Result<()> {
+    let known = |phase: &Phase| {
+        let count = phase.snapshot.count;
+        count.map_or_else(|| "?".to_owned(), |count| count.to_string())
+    };
+    writeln!(
+        out,
+        "{} → {}  {}",
+        sanitize_str(&from.name),
+        sanitize_str(&to.name),
+        paint(DIM, format!("{} apart", apart(from, to)))
+    )?;
+    let delta = &step.delta;
+    writeln!(
+        out,
+        "  {} → {} descriptors: {} opened, {} closed, {} changed",
+        known(from),
+        known(to),
+        delta.opened.len(),
+        delta.closed.len(),
+        delta.changed.len()
+    )?;
+    let sides: [(char, Style, &[Group]); 2] =
+        [('+', ADDED, &step.opened), ('-', REMOVED, &step.closed)];
+    for (sign, style, groups) in sides {
+        for group in groups {
+            writeln!(out, "{}", paint(style, line(sign, group)))?;
+        }
+    }
+    Ok(())
+}
+
+fn line(sign: char, group: &Group) -> String {
+    format!(
+        "{sign} {:>5}  {:<16} {}",
+        format!("×{}", group.count),
+        class_name(&group.class),
+        sanitize(&group.target)
+    )
+}
+
+/// `numbers 5, 6, 9`.
+fn numbers(group: &Group) -> String {
+    let shown = group.fds.iter().take(NUMBERS).map(ToString::to_string);
+    let mut shown: Vec<String> = shown.collect();
+    if group.fds.len() > NUMBERS {
+        shown.push("…".to_owned());
+    }
+    let word = if group.fds.len() == 1 {
+        "number"
+    } else {
+        "numbers"
+    };
+    format!("{word} {}", shown.join(", "))
+}
+
+fn apart(from: &Phase, to: &Phase) -> String {
+    let [from, to] = [from, to].map(|phase| phase.snapshot.taken_at.as_millisecond());
+    format!("{} s", (to - from) / 1000)
+}

@@ -1,0 +1,51 @@
+//! What can keep a look from succeeding, and what that means for the watch.
+
+use fdguard_core::Gap;
+use fdguard_probe::Error as ProbeError;
+
+/// What kept a look from succeeding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The process ended.
+    Ended,
+    /// We have no room: says nothing about the process.
+    Ours,
+    /// We may not look any more.
+    Denied,
+}
+
+pub(super) fn trouble_of(error: &ProbeError) -> Trouble {
+    match error {
+        ProbeError::NoSuchProcess(_) | ProbeError::Vanished(_) | ProbeError::Zombie { .. } => {
+            Trouble::Ended
+        }
+        ProbeError::Io { source, .. } if is_lack_of_room(source) => Trouble::Ours,
+        _ => Trouble::Denied,
+    }
+}
+
+fn is_lack_of_room(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let number = Errno::from_io_error(error);
+    matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
+impl Trouble {
+    /// What it leaves unseen.
+    pub(super) fn gap(self, error: &ProbeError) -> Option<Gap> {
+        let source = std::error::Error::source(error);
+        let why = source.map_or_else(|| error.to_string(), ToString::to_string);
+        let (what, remedy) = match self {
+            Self::Ended => return None,
+            Self::Ours => (
+                "some looks",
+                "raise our own limit (ulimit -n) or free files on the host",
+            ),
+            Self::Denied => (
+                "what the descriptors are, from some time on",
+                "run as root; what was seen before is judged, and the count goes on",
+            ),
+        };
+        Some(Gap::new(what, why, remedy))
+    }
+}

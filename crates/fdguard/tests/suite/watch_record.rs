@@ -1,0 +1,87 @@
+//! A watch that was written down says again what it said.
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testkit::Victim;
+
+use super::watching::{Watching, diagnosis};
+use super::{Said, fdguard, run};
+
+/// A leak of files, watched and recorded; what was said, and the recording.
+fn recorded(folder: &tempfile::TempDir, name: &str) -> (Value, String) {
+    let path = folder.path().join(name).to_str().unwrap().to_owned();
+    let mut victim = Victim::start("leaker");
+    let mut watching = Watching::over(&victim, &["--json", "--samples", "--record", &path]);
+    watching.leak(&mut victim, "1 file", 60);
+    watching.leak(&mut victim, "1", 60);
+    let said = watching.stop();
+    victim.finish();
+    (diagnosis(&said), path)
+}
+
+#[test]
+fn r13_a_replay_finds_what_the_watch_found() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["plain.jsonl", "packed.jsonl.zst"] {
+        let (live, path) = recorded(&folder, name);
+        assert_eq!(live["verdict"], "leaking", "{live}");
+        let said = run(["watch", "--json", "--from", &path]);
+        assert_eq!((said.code, &*said.stderr), (1, ""));
+        assert_eq!(diagnosis(&said), live, "{name}");
+    }
+}
+
+#[test]
+fn r13_the_samples_of_a_replay_are_those_of_the_watch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (live, path) = recorded(&folder, "log");
+    let said = run(["watch", "--json", "--samples", "--from", &path]);
+    assert_eq!(diagnosis(&said), live);
+    assert_eq!(live["samples"], said.text().lines().count() - 1);
+    // Through a pipe, which can be read only once.
+    let mut command = fdguard();
+    command.args(["watch", "--json", "--samples", "--from", "-"]);
+    command.stdin(Stdio::from(fs::File::open(&path).unwrap()));
+    let piped = Said::of(command.output().unwrap());
+    assert_eq!((piped.code, &*piped.stderr), (1, ""));
+    assert_eq!(piped.text(), said.text());
+}
+
+#[test]
+fn r13_a_recording_can_be_judged_by_other_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, path) = recorded(&folder, "log");
+    let said = run(["watch", "--json", "--max", "100", "--from", &path]);
+    let document = diagnosis(&said);
+    let rules: Vec<&Value> = document["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| &finding["rule"])
+        .collect();
+    assert!(rules.contains(&&json!("leak")), "{rules:?}");
+    assert!(rules.contains(&&json!("absolute-level")), "{rules:?}");
+}
+
+#[test]
+fn r13_a_recording_that_was_cut_gives_the_verdict_so_far_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (live, path) = recorded(&folder, "log");
+    let bytes = fs::read(&path).unwrap();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    // In the middle of a line, some looks before the end.
+    let end = text.trim_end().rfind("\n{\"look\"").unwrap() + 20;
+    fs::write(&path, &bytes[..end]).unwrap();
+    let said = run(["watch", "--json", "--from", &path]);
+    assert_eq!(said.code, 1);
+    let document = diagnosis(&said);
+    assert_eq!(document["ended"], "recording-cut");
+    assert_eq!(document["verdict"], live["verdict"]);
+    let gap = &document["gaps"][0];
+    assert_eq!(gap["what"], "the end of the recording");
+    let human = run(["watch", "--from", &path]);
+    let note = "The recording stops in the middle: this is the verdict so far.";
+    assert!(human.text().contains(note), "{}", human.text());
+}

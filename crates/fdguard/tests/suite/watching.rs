@@ -1,0 +1,128 @@
+//! A running `fdguard watch`, heard line by line.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use testkit::Victim;
+
+use super::{Said, fdguard};
+
+/// Looks often enough for a test.
+pub(crate) const EVERY: [&str; 2] = ["--every", "10ms"];
+
+/// The watch, and what it has said so far.
+pub(crate) struct Watching {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    said: String,
+}
+
+impl Watching {
+    /// `fdguard watch` with these arguments, looking often.
+    pub(crate) fn start<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Self {
+        let mut command = fdguard();
+        // Nobody's settings but the test's.
+        command.arg("watch").args(EVERY).args(args).current_dir("/");
+        Self::of(command)
+    }
+
+    /// Of one process.
+    pub(crate) fn over(victim: &Victim, args: &[&str]) -> Self {
+        let pid = victim.pid().to_string();
+        Self::start([&*pid].iter().chain(args))
+    }
+
+    /// Any command that watches.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            said: String::new(),
+        }
+    }
+
+    /// Its process number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line: it has looked once more.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        let length = self.stdout.read_line(&mut line).unwrap();
+        assert!(length > 0, "it ended after {:?}", self.said);
+        self.said.push_str(&line);
+        line.trim_end().to_owned()
+    }
+
+    /// Waits for a line that has this in it.
+    pub(crate) fn wait_for(&mut self, part: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// Leaks `amount` of a kind at every one of `looks` looks.
+    pub(crate) fn leak(&mut self, victim: &mut Victim, order: &str, looks: usize) {
+        for _ in 0..looks {
+            self.line();
+            victim.tell(order);
+        }
+    }
+
+    /// Looks that find nothing new.
+    pub(crate) fn idle(&mut self, looks: usize) {
+        for _ in 0..looks {
+            self.line();
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops it as Ctrl-C does, and hears the rest.
+    pub(crate) fn stop(self) -> Said {
+        self.signal(Signal::INT);
+        self.end()
+    }
+
+    /// Waits until it ends by itself, and hears the rest.
+    pub(crate) fn end(mut self) -> Said {
+        self.stdout.read_to_string(&mut self.said).unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        Said {
+            code: output.status.code().expect("ended by itself"),
+            stdout: self.said.into_bytes(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// The diagnosis: the last line.
+pub(crate) fn diagnosis(said: &Said) -> Value {
+    let last = said.text().lines().last().unwrap_or_default();
+    let document = serde_json::from_str(last).unwrap_or_else(|error| {
+        panic!("{error}: {last}; {}", said.stderr);
+    });
+    super::diagnosis::assert_diagnosis(&document);
+    document
+}
+
+/// The value of a key in a line of keys and values.
+pub(crate) fn value<'a>(line: &'a str, key: &str) -> &'a str {
+    let mut pairs = line.split(' ').filter_map(|pair| pair.split_once('='));
+    let found = pairs.find(|(name, _)| *name == key);
+    found.unwrap_or_else(|| panic!("{key} in {line}")).1
+}
