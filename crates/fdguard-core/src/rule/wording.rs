@@ -1,8 +1,8 @@
 //! The phrases that several rules share.
 
-use crate::Text;
 use crate::count::as_f64;
 use crate::culprit::Culprit;
+use crate::{Class, Text};
 
 /// `40 s`, `3 min`, `5 h`, `12 days`.
 #[must_use]
@@ -51,7 +51,7 @@ pub(super) fn rounded(value: f64) -> f64 {
 #[must_use]
 pub(super) fn subject(culprit: &Culprit) -> String {
     match (&culprit.class, &culprit.target) {
-        (Some(class), Some(target)) if !is_class(target) => {
+        (Some(class), Some(target)) if !is_class(target, class) => {
             format!("{class} descriptors on {}", target.to_lossy())
         }
         (Some(class), _) => format!("{class} descriptors"),
@@ -59,11 +59,12 @@ pub(super) fn subject(culprit: &Culprit) -> String {
     }
 }
 
-/// Whether a target has nothing to say beyond its class: `pipe:[*]`, `anon_inode:[eventpoll]`.
-fn is_class(target: &Text) -> bool {
+/// Whether a target has nothing to say beyond its class: `pipe:[*]`, `inotify`.
+fn is_class(target: &Text, class: &Class) -> bool {
     let kernel = ["pipe:", "anon_inode:", "socket:"];
     let bytes = target.as_bytes();
     kernel.iter().any(|kind| bytes.starts_with(kind.as_bytes()))
+        || class.to_string().as_bytes() == bytes
 }
 
 /// How many of those that reached that age were closed.

@@ -2,15 +2,16 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use fdguard_core::snapshot::Process;
+use fdguard_core::snapshot::{Ceilings, Process};
 use fdguard_core::timeline::{Family, Look};
-use fdguard_core::{Fd, FdEntry, Gap, Pid, Tier};
+use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Tier};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
 use super::gaps::denied_gap;
 use super::known::{Kept, Known};
 use super::process::gone_or;
+use super::snapshot::Options;
 use super::table::{Table, TableDir};
 use super::{Probe, ceilings, files, known};
 use crate::Error;
@@ -43,6 +44,8 @@ pub struct Watcher<'p> {
     dir: Option<TableDir>,
     count: Option<u64>,
     known: Known,
+    /// Whether it was seen to hold an inotify instance.
+    watches_files: bool,
 }
 
 impl<'p> Watcher<'p> {
@@ -63,6 +66,7 @@ impl<'p> Watcher<'p> {
             dir,
             count: None,
             known: Known::default(),
+            watches_files: false,
         })
     }
 
@@ -94,7 +98,7 @@ impl<'p> Watcher<'p> {
     pub fn surroundings(&self, look: &mut Look) {
         let limits = (self.base.as_fd(), c"limits");
         look.limits = self.probe.limits(self.pid, limits, &mut Vec::new()).ok();
-        look.host = Some(ceilings::read(self.probe.proc.as_fd()));
+        look.host = Some(self.ceilings());
         let stat = files::read(&self.base, c"stat").unwrap_or_default();
         let ticks = Stat::parse(&stat).map(|stat| stat.start_ticks);
         let children = self.probe.children(self.pid, ticks);
@@ -102,6 +106,17 @@ impl<'p> Watcher<'p> {
             children: children.len() as u64,
             zombies: children.iter().filter(|(_, zombie)| *zombie).count() as u64,
         });
+    }
+
+    /// What a user holds of inotify is known only after a walk over all processes: that is worth its time
+    /// where the process takes part in it.
+    fn ceilings(&self) -> Ceilings {
+        let whole = self.watches_files.then(|| {
+            let snapshot = self.probe.snapshot(self.pid, Options::default());
+            snapshot.ok().map(|snapshot| snapshot.host)
+        });
+        let whole = whole.flatten();
+        whole.unwrap_or_else(|| ceilings::read(self.probe.proc.as_fd()))
     }
 
     /// Looks at the count alone.
@@ -166,6 +181,7 @@ impl<'p> Watcher<'p> {
         }
         let unread = table.denied + table.unstable;
         self.known.replace(numbers, &table.entries);
+        self.watches_files |= table.entries.iter().any(|one| one.class == Class::Inotify);
         self.count = self.counted();
         let count = self.known.numbers().len() as u64 + unread;
         // The count may have moved since the listing: then the next tick must list again.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
+mod ceilings;
 mod contract;
 mod diagnosis;
 mod difference;
