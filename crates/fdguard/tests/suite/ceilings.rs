@@ -15,6 +15,8 @@ print(os.getpid())
 input()'; }
 read -r pid <&"${HOLDER[0]}"
 "$FDGUARD" watch "$pid" --for 400ms --every 50ms --json
+# Without a command after it the shell would become fdguard, and let go of the holder's input.
+exit $?
 "#;
 
 #[test]
@@ -28,7 +30,8 @@ fn r9_instances_of_inotify_are_counted_for_the_user_where_everybody_can_be_read(
         .env("FDGUARD", env!("CARGO_BIN_EXE_fdguard"))
         .output()
         .unwrap();
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let found: Value = serde_json::from_slice(&output.stdout).expect(&said);
     let walls = found["processes"][0]["walls"].as_array().unwrap();
     let wall = walls
         .iter()
