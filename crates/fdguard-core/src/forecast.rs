@@ -78,7 +78,11 @@ pub fn forecasts(
             host.inotify_instances,
             of(Class::Inotify),
         ),
-        ceiling("inotify-watches", host.inotify_watches, None),
+        ceiling(
+            "inotify-watches",
+            host.inotify_watches,
+            watches_rate(timeline),
+        ),
         ceiling("tasks", host.tasks, children_rate(timeline)),
     ]
     .into_iter()
@@ -135,11 +139,21 @@ fn rate(culprits: &[Culprit], wanted: impl Fn(&Culprit) -> bool) -> Option<Slope
 fn children_rate(timeline: &Timeline) -> Option<Slope> {
     let (first, last) = timeline.families()?;
     let watched = timeline.watched();
-    let more = last.children.checked_sub(first.children)?;
-    if more < 5 || watched <= 0.0 {
+    steady(last.children.checked_sub(first.children)?, watched)
+}
+
+/// Watches are no descriptors: of them only the sum is read, now and then.
+fn watches_rate(timeline: &Timeline) -> Option<Slope> {
+    let ((began, first), (now, last)) = timeline.inotify_watches()?;
+    steady(last.checked_sub(first)?, now - began)
+}
+
+/// So many more in so many seconds; a few more say nothing.
+fn steady(more: u64, seconds: f64) -> Option<Slope> {
+    if more < 5 || seconds <= 0.0 {
         return None;
     }
-    let per_second = as_f64(more) / watched;
+    let per_second = as_f64(more) / seconds;
     Some(Slope {
         per_second,
         low: per_second,
@@ -248,6 +262,19 @@ mod tests {
         assert_eq!(wall(&told, "ptys").unwrap().eta_seconds, Some(100.0));
         assert_eq!(wall(&told, "inotify-instances").unwrap().eta_seconds, None);
         assert!(wall(&told, "system-files").unwrap().eta_seconds.is_some());
+    }
+
+    #[test]
+    fn r9_watches_of_inotify_run_out_at_the_rate_of_their_sum() {
+        let told = watched(|t| {
+            for step in 0..11 {
+                t.host(|host| host.inotify_watches = ceiling(1000 + 100 * step, 8000));
+                t.looks(1);
+            }
+        });
+        let wall = wall(&told, "inotify-watches").unwrap();
+        assert_eq!((wall.used, wall.left), (Some(2000), Some(6000)));
+        assert_eq!(wall.eta_seconds, Some(60.0));
     }
 
     #[test]

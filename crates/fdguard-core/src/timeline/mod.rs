@@ -38,6 +38,7 @@ pub struct Timeline {
     limits: Limits,
     host: Ceilings,
     families: Option<(Family, Family)>,
+    watches: Option<((f64, u64), (f64, u64))>,
 }
 
 impl Timeline {
@@ -82,7 +83,16 @@ impl Timeline {
             self.first = self.first.or(look.count);
         }
         self.limits = look.limits.unwrap_or(self.limits);
-        self.host = look.host.unwrap_or(self.host);
+        if let Some(host) = look.host {
+            self.host = host;
+            let used = host.inotify_watches.used;
+            let now = used.map(|used| (look.at, used));
+            self.watches = match (self.watches, now) {
+                (Some((first, _)), Some(now)) => Some((first, now)),
+                (None, Some(now)) => Some((now, now)),
+                (known, None) => known,
+            };
+        }
         if let Some(family) = look.family {
             let first = self.families.map_or(family, |(first, _)| first);
             self.families = Some((first, family));
@@ -233,6 +243,12 @@ impl Timeline {
     #[must_use]
     pub fn host(&self) -> &Ceilings {
         &self.host
+    }
+
+    /// inotify watches of the user at the first reading and at the last, each with its time.
+    #[must_use]
+    pub fn inotify_watches(&self) -> Option<((f64, u64), (f64, u64))> {
+        self.watches
     }
 
     /// Children at the first count and at the last.
