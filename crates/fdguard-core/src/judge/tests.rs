@@ -119,8 +119,8 @@ fn a_drip_is_leaking_with_its_rate_and_in_its_group() {
 fn a_short_rise_is_growing_and_a_longer_one_leaking() {
     let verdict = |looks| watched(1.0, 0..looks).everything().verdict;
     assert_eq!(verdict(20), Verdict::Growing);
-    assert_eq!(verdict(47), Verdict::Growing);
-    assert_eq!(verdict(48), Verdict::Leaking);
+    assert_eq!(verdict(39), Verdict::Growing);
+    assert_eq!(verdict(40), Verdict::Leaking);
 }
 
 #[test]
