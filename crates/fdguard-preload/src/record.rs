@@ -37,15 +37,26 @@ pub(crate) fn now() -> u64 {
 
 /// What a close was told before it happened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ending(Option<Death>);
+pub(crate) struct Ending {
+    death: Option<Death>,
+    /// Whether this process was asked about already, and the mapping is its own.
+    is_ours: bool,
+}
 
 /// A descriptor is about to be closed. Written before the call: after it another thread may have the number.
 pub(crate) fn ending(fd: c_int) -> Ending {
-    let mut death = None;
-    if let Ok(number) = u32::try_from(fd) {
-        with(|mapping| death = mapping.close(number));
+    let mut ending = Ending {
+        death: None,
+        is_ours: false,
+    };
+    if let Ok(number) = u32::try_from(fd)
+        && let Some(mapping) = start::mapping()
+    {
+        // A few atomic steps that need neither the stack nor errno.
+        ending.death = mapping.close(number);
+        ending.is_ours = true;
     }
-    Ending(death)
+    ending
 }
 
 /// It was closed, or not: with `-1` as its result the error is remembered.
@@ -53,11 +64,14 @@ pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
     let Ok(number) = u32::try_from(fd) else {
         return;
     };
+    let Some(mapping) = start::current().filter(|_| ending.is_ours) else {
+        return;
+    };
     let error = if result == -1 { errno::load() } else { 0 };
-    with(|mapping| {
+    record(mapping, |mapping| {
         let record = CloseRecord {
             fd: number,
-            generation: ending.0.map_or(0, |death| death.generation),
+            generation: ending.death.map_or(0, |death| death.generation),
             stack: stack(mapping),
             tid: thread::tid(),
             ns: real::now(),
@@ -82,11 +96,15 @@ pub(crate) fn range_ending(first: u32, last: u32) {
 
 /// Runs `work` with the mapping, if this process has one and this thread is not in the recorder already; `errno`
 /// is as before afterwards.
-#[inline(never)]
+#[inline]
 fn with(work: impl FnOnce(&'static Mapping)) {
-    let Some(mapping) = start::mapping() else {
-        return;
-    };
+    if let Some(mapping) = start::mapping() {
+        record(mapping, work);
+    }
+}
+
+#[inline(never)]
+fn record(mapping: &'static Mapping, work: impl FnOnce(&'static Mapping)) {
     let place = 0_u8;
     if !thread::enter(&raw const place as usize) {
         return;
@@ -118,7 +136,8 @@ fn open(mapping: &Mapping, fd: u32, how: How, since: Option<u64>) {
 /// The number of the stack that led here.
 #[inline(always)]
 fn stack(mapping: &Mapping) -> u32 {
-    let trace = unwind::trace(Registers::here());
+    let mut trace = Trace::new();
+    unwind::follow(&mut trace, Registers::here());
     intern(mapping, &trace)
 }
 

@@ -49,7 +49,8 @@ pub(crate) fn mapping() -> Option<&'static Mapping> {
     Some(mapping)
 }
 
-fn current() -> Option<&'static Mapping> {
+/// The mapping, whoever asks.
+pub(crate) fn current() -> Option<&'static Mapping> {
     let mapping = MAPPING.load(Ordering::Acquire);
     // SAFETY: null or a mapping of this size, page-aligned, all atomics, zeroed by the kernel. It is unmapped only in a forked
     // child, which has one thread, after this pointer was replaced.

@@ -5,13 +5,15 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::registers::RETURN;
+use super::Step;
+use super::registers::{RETURN, Registers};
 use super::rule::{Cfa, Place, Rules};
+use crate::memory::Memory;
 
 const ENTRIES: usize = 2048;
 /// The registers that a function may keep for its caller, and the return address.
 const KEPT: [u8; 7] = [3, 6, 12, 13, 14, 15, RETURN];
-/// "Not changed", and "gone", beside offsets in words.
+/// "Not changed" and "gone", beside offsets in words.
 const SAME: i8 = i8::MAX;
 const GONE: i8 = i8::MAX - 1;
 
@@ -46,8 +48,9 @@ fn key(address: usize, cfa: u64, kept: u64) -> u64 {
     address as u64 ^ cfa.rotate_left(32) ^ kept.rotate_left(7) ^ epoch.rotate_left(48)
 }
 
-/// The rules of an address, when they are known.
-pub(crate) fn load(address: usize) -> Option<Rules> {
+/// Goes to the caller by the rules of an address, when they are known.
+#[inline]
+pub(crate) fn step(address: usize, registers: &mut Registers, memory: &mut Memory) -> Option<Step> {
     let entry = entry(address)?;
     let cfa = entry.cfa.load(Ordering::Relaxed);
     let kept = entry.kept.load(Ordering::Relaxed);
@@ -55,20 +58,34 @@ pub(crate) fn load(address: usize) -> Option<Rules> {
     if cfa >> 32 == 0 || entry.key.load(Ordering::Relaxed) != key(address, cfa, kept) {
         return None;
     }
-    let mut rules = Rules::new();
-    rules.cfa = Cfa::Offset {
-        register: (cfa >> 32 & 0xff) as u8,
-        offset: cfa as u32 as i32 as isize,
+    Some(apply(cfa, kept, registers, memory).unwrap_or(Step::Lost))
+}
+
+fn apply(cfa: u64, kept: u64, registers: &mut Registers, memory: &mut Memory) -> Option<Step> {
+    let base = registers.get((cfa >> 32 & 0xff) as u8)?;
+    let frame = base.wrapping_add_signed(cfa as u32 as i32 as isize);
+    let at = |words: i8| frame.wrapping_add_signed(isize::from(words) * 8);
+    let [places @ .., pc, _] = kept.to_ne_bytes().map(|byte| i8::from_ne_bytes([byte]));
+    let pc = match pc {
+        GONE => return Some(Step::Outermost),
+        SAME => return None,
+        words => memory.word(at(words))?,
     };
-    for (column, place) in KEPT.iter().zip(kept.to_ne_bytes()) {
-        let place = match i8::from_ne_bytes([place]) {
-            SAME => Place::Same,
-            GONE => Place::Undefined,
-            words => Place::At(i16::from(words)),
-        };
-        rules.set(u64::from(*column), place);
+    if frame <= registers.sp() {
+        return None;
     }
-    Some(rules)
+    for (column, place) in KEPT.into_iter().zip(places) {
+        match place {
+            SAME => {}
+            GONE => registers.put(column, None),
+            words => registers.put(column, memory.word(at(words))),
+        }
+    }
+    if pc < 4096 {
+        return Some(Step::Outermost);
+    }
+    registers.leave(frame, pc);
+    Some(Step::Next { is_signal: false })
 }
 
 /// Remembers rules of the common form.

@@ -35,6 +35,15 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
+    /// Nothing followed yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            addresses: [0; DEPTH],
+            used: 0,
+            is_whole: false,
+        }
+    }
+
     /// The addresses: each lies inside of the call instruction, so that it names the right line.
     pub(crate) fn addresses(&self) -> &[usize] {
         self.addresses.get(..self.used).unwrap_or_default()
@@ -51,12 +60,7 @@ impl Trace {
 }
 
 /// Follows the stack from these registers outward. Frames of our own are left out.
-pub(crate) fn trace(mut registers: Registers) -> Trace {
-    let mut trace = Trace {
-        addresses: [0; DEPTH],
-        used: 0,
-        is_whole: false,
-    };
+pub(crate) fn follow(trace: &mut Trace, mut registers: Registers) {
     let mut memory = Memory::at(registers.sp());
     // The first address is where we are; the others are where calls return to, behind the call.
     let mut is_exact = true;
@@ -64,15 +68,15 @@ pub(crate) fn trace(mut registers: Registers) -> Trace {
         let address = registers.pc().wrapping_sub(usize::from(!is_exact));
         let is_ours = trace.used == 0 && modules::is_own(address);
         if !is_ours && !trace.push(address) {
-            return trace;
+            return;
         }
         match step(&mut registers, &mut memory, address) {
             Step::Next { is_signal } => is_exact = is_signal,
             Step::Outermost => {
                 trace.is_whole = true;
-                return trace;
+                return;
             }
-            Step::Lost => return trace,
+            Step::Lost => return,
         }
     }
 }
@@ -86,8 +90,8 @@ enum Step {
 }
 
 fn step(registers: &mut Registers, memory: &mut Memory, address: usize) -> Step {
-    if let Some(rules) = cache::load(address) {
-        return apply(registers, memory, &rules);
+    if let Some(step) = cache::step(address, registers, memory) {
+        return step;
     }
     let Some(module) = modules::find(address) else {
         return by_frame_pointer(registers, memory);
