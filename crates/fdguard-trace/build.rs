@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What makes an ordinary crate the injected library: no unwinding of its own, tables for others to unwind through it, names.
-const FLAGS: [&str; 5] = [
+const FLAGS: [&str; 6] = [
     "-Cpanic=abort",
     "-Cforce-unwind-tables=yes",
     "-Crelocation-model=pic",
+    // Where the C library keeps dlsym in a library of its own (glibc before 2.34).
+    "-Clink-arg=-ldl",
     "--cfg",
     "fdguard_injected",
 ];

@@ -7,7 +7,7 @@ use fdguard_wire::{Area, Mapping};
 use crate::sys;
 
 /// Memory is asked for in pieces of this size.
-const PIECE: usize = 1 << 16;
+const PIECE: usize = 1 << 12;
 const BITS: usize = 64;
 const WORDS: usize = Mapping::size().div_ceil(PIECE * BITS);
 

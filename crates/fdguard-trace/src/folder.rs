@@ -19,6 +19,12 @@ pub(crate) struct Folder {
     dir: TempDir,
 }
 
+/// The injected library's bytes, to look at; empty where there is none for this machine.
+#[must_use]
+pub fn library() -> &'static [u8] {
+    LIBRARY
+}
+
 /// Whether there is a library for this machine.
 pub(crate) fn has_library() -> bool {
     !LIBRARY.is_empty()

@@ -14,6 +14,7 @@ mod symbol;
 mod table;
 
 pub use error::Error;
+pub use folder::library;
 pub use launch::{Options, Traced};
 pub use place::{Language, Place};
 pub use program::{Blind, Program};
