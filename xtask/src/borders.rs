@@ -16,7 +16,16 @@ const RULES: Rules = Rules {
     arrows: &[
         ("fdguard-core", &[]),
         ("fdguard-probe", &["fdguard-core"]),
-        ("fdguard", &["fdguard-core", "fdguard-probe"]),
+        ("fdguard-wire", &[]),
+        ("fdguard-preload", &["fdguard-wire"]),
+        (
+            "fdguard-trace",
+            &["fdguard-core", "fdguard-wire", "fdguard-probe"],
+        ),
+        (
+            "fdguard",
+            &["fdguard-core", "fdguard-probe", "fdguard-trace"],
+        ),
         ("testkit", &["fdguard-core", "fdguard-probe", "fdguard"]),
         ("xtask", &["fdguard-core", "fdguard-probe", "fdguard"]),
     ],
@@ -46,8 +55,28 @@ const RULES: Rules = Rules {
         "Timestamp::now",
         "Zoned::now",
     ],
-    forbid_unsafe: &["crates/fdguard-core/src/lib.rs"],
+    forbid_unsafe: &[
+        "crates/fdguard-core/src/lib.rs",
+        "crates/fdguard-wire/src/lib.rs",
+    ],
     may_be_unsafe: &[
+        "crates/fdguard-preload/src/alone.rs",
+        "crates/fdguard-preload/src/errno.rs",
+        "crates/fdguard-preload/src/hook/close.rs",
+        "crates/fdguard-preload/src/hook/descriptor.rs",
+        "crates/fdguard-preload/src/hook/file.rs",
+        "crates/fdguard-preload/src/hook/module.rs",
+        "crates/fdguard-preload/src/hook/receive.rs",
+        "crates/fdguard-preload/src/hook/stream.rs",
+        "crates/fdguard-preload/src/hook/terminal.rs",
+        "crates/fdguard-preload/src/memory.rs",
+        "crates/fdguard-preload/src/modules.rs",
+        "crates/fdguard-preload/src/real.rs",
+        "crates/fdguard-preload/src/start.rs",
+        "crates/fdguard-preload/src/sys.rs",
+        "crates/fdguard-preload/src/thread.rs",
+        "crates/fdguard-preload/src/unwind/bytes.rs",
+        "crates/fdguard-preload/src/unwind/registers.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
         "testkit/src/sys.rs",
         "testkit/src/launch.rs",
@@ -338,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_crate_that_nobody_drew_is_refused() {
-        assert_eq!(arrows("fdguard-wire", &[]).len(), 1);
+        assert_eq!(arrows("fdguard-nobody", &[]).len(), 1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod explain;
 mod select;
 mod snap;
 mod top;
+mod trace;
 mod watch;
 
 pub use diff::DiffArgs;
@@ -17,6 +18,7 @@ pub use explain::ExplainArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
+pub use trace::TraceArgs;
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.
@@ -54,6 +56,8 @@ pub enum Command {
     Doctor(Box<DoctorArgs>),
     /// Is it leaking, which class, how fast, when does it hit which wall?
     Watch(Box<WatchArgs>),
+    /// Which line of code opened what is still open?
+    Trace(Box<TraceArgs>),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
     /// Print the completion script for a shell.

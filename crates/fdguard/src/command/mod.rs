@@ -12,6 +12,7 @@ mod pick;
 mod settings;
 mod snap;
 mod top;
+mod trace;
 mod watch;
 
 /// Runs the verb and gives the exit code.
@@ -23,6 +24,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Diff(args) => diff::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Watch(args) => watch::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),

@@ -1,0 +1,24 @@
+//! What a shared object without the standard library must bring along.
+
+#![expect(
+    unsafe_code,
+    reason = "names that the compiler and the loader look for"
+)]
+
+/// There is no path to a panic, and a test looks for one in the built object. Should the compiler ever leave one,
+/// the thread stops here instead of ending somebody else's program in a random state.
+#[panic_handler]
+fn stop(_: &core::panic::PanicInfo<'_>) -> ! {
+    crate::sys::abort()
+}
+
+/// Named by the unwind tables of the precompiled core library; never called, because nothing here catches.
+// SAFETY: the name belongs to whoever links a program without the standard library, and that is us.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
+/// The loader calls it before the program's first instruction.
+// SAFETY: an entry of this section is a function that takes no arguments we need, which `start` is.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = crate::start::start;

@@ -1,0 +1,25 @@
+//! The program's `errno`, kept over everything that we do.
+
+#![expect(unsafe_code, reason = "errno is a C variable of the thread")]
+
+use core::ffi::c_int;
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+}
+
+/// The value now.
+pub(crate) fn load() -> c_int {
+    // SAFETY: the C library gives the address of the calling thread's own variable; it has no preconditions.
+    let place = unsafe { __errno_location() };
+    // SAFETY: that address is valid and written only by this thread.
+    unsafe { place.read() }
+}
+
+/// Puts a value there.
+pub(crate) fn store(value: c_int) {
+    // SAFETY: as in `load`.
+    let place = unsafe { __errno_location() };
+    // SAFETY: as in `load`.
+    unsafe { place.write(value) };
+}

@@ -1,0 +1,69 @@
+//! Which parts of the mapping have memory behind them.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use fdguard_wire::{Area, Mapping};
+
+use crate::sys;
+
+/// Memory is asked for in pieces of this size.
+const PIECE: usize = 1 << 12;
+const BITS: usize = 64;
+const WORDS: usize = Mapping::size().div_ceil(PIECE * BITS);
+
+/// The pieces that are known to be there.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    start: AtomicUsize,
+    backed: [AtomicU64; WORDS],
+}
+
+impl Ground {
+    pub(crate) const fn new() -> Self {
+        Self {
+            start: AtomicUsize::new(0),
+            backed: [const { AtomicU64::new(0) }; WORDS],
+        }
+    }
+
+    /// For another mapping: nothing is known to be there.
+    pub(crate) fn reset(&self, start: usize) {
+        for word in &self.backed {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.start.store(start, Ordering::Release);
+    }
+
+    fn is_piece_backed(&self, piece: usize) -> bool {
+        let Some(word) = self.backed.get(piece / BITS) else {
+            return false;
+        };
+        let bit = 1 << (piece % BITS);
+        if word.load(Ordering::Relaxed) & bit != 0 {
+            return true;
+        }
+        let from = piece * PIECE;
+        let bytes = PIECE.min(Mapping::size().saturating_sub(from));
+        let result = sys::populate(self.start.load(Ordering::Acquire) + from, bytes);
+        // An older kernel gave all of it at the beginning.
+        let is_there = result == 0 || sys::is_unknown_advice(result);
+        if is_there {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        is_there
+    }
+}
+
+impl Area for Ground {
+    fn is_backed(&self, offset: usize, bytes: usize) -> bool {
+        let last = offset.saturating_add(bytes.saturating_sub(1));
+        let mut piece = offset / PIECE;
+        while piece <= last / PIECE {
+            if !self.is_piece_backed(piece) {
+                return false;
+            }
+            piece += 1;
+        }
+        true
+    }
+}

@@ -1,0 +1,111 @@
+//! Closing.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use super::missing;
+use super::stream::{number_of_directory, number_of_stream};
+use crate::real::Real;
+use crate::record::{ended, ending, range_ending};
+
+const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
+// SAFETY: the type of its manual page.
+static CLOSE: Real<unsafe extern "C" fn(c_int) -> c_int> = unsafe { Real::new(c"close") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let Some(real) = CLOSE.get() else {
+        return missing();
+    };
+    let ending = ending(fd);
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(fd) };
+    ended(fd, ending, result);
+    result
+}
+
+// SAFETY: the type of its manual page.
+static FCLOSE: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"fclose") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn fclose(stream: *mut c_void) -> c_int {
+    let Some(real) = FCLOSE.get() else {
+        return missing();
+    };
+    let fd = number_of_stream(stream);
+    let ending = ending(fd);
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(stream) };
+    ended(fd, ending, result);
+    result
+}
+
+// SAFETY: the type of its manual page.
+static PCLOSE: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"pclose") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn pclose(stream: *mut c_void) -> c_int {
+    let Some(real) = PCLOSE.get() else {
+        return missing();
+    };
+    let fd = number_of_stream(stream);
+    let ending = ending(fd);
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(stream) };
+    ended(fd, ending, result);
+    result
+}
+
+// SAFETY: the type of its manual page.
+static CLOSEDIR: Real<unsafe extern "C" fn(*mut c_void) -> c_int> =
+    unsafe { Real::new(c"closedir") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn closedir(stream: *mut c_void) -> c_int {
+    let Some(real) = CLOSEDIR.get() else {
+        return missing();
+    };
+    let fd = number_of_directory(stream);
+    let ending = ending(fd);
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(stream) };
+    ended(fd, ending, result);
+    result
+}
+
+// SAFETY: the type of its manual page.
+static CLOSE_RANGE: Real<unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int> =
+    unsafe { Real::new(c"close_range") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let Some(real) = CLOSE_RANGE.get() else {
+        return missing();
+    };
+    if first <= last && flags & CLOSE_RANGE_CLOEXEC == 0 {
+        range_ending(first, last);
+    }
+    // SAFETY: the caller's own arguments.
+    unsafe { real(first, last, flags) }
+}
+
+// SAFETY: the type of its manual page.
+static CLOSEFROM: Real<unsafe extern "C" fn(c_int)> = unsafe { Real::new(c"closefrom") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn closefrom(first: c_int) {
+    let Some(real) = CLOSEFROM.get() else {
+        return;
+    };
+    range_ending(first.max(0).cast_unsigned(), u32::MAX);
+    // SAFETY: the caller's own argument.
+    unsafe { real(first) };
+}

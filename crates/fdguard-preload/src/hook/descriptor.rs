@@ -1,0 +1,350 @@
+//! Descriptors that have no name: sockets, pipes, copies, events.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use fdguard_wire::How;
+
+use super::missing;
+use crate::real::Real;
+use crate::record::{born, both_born};
+
+const F_DUPFD: c_int = 0;
+const F_DUPFD_CLOEXEC: c_int = 1030;
+
+// SAFETY: the type of its manual page.
+static SOCKET: Real<unsafe extern "C" fn(c_int, c_int, c_int) -> c_int> =
+    unsafe { Real::new(c"socket") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let Some(real) = SOCKET.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(domain, kind, protocol) };
+    born(fd, How::Socket)
+}
+
+// SAFETY: the type of its manual page.
+static ACCEPT: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint) -> c_int> =
+    unsafe { Real::new(c"accept") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint) -> c_int {
+    let Some(real) = ACCEPT.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(fd, address, length) };
+    born(fd, How::Accept)
+}
+
+// SAFETY: the type of its manual page.
+static ACCEPT4: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint, c_int) -> c_int> =
+    unsafe { Real::new(c"accept4") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn accept4(
+    fd: c_int,
+    address: *mut c_void,
+    length: *mut c_uint,
+    flags: c_int,
+) -> c_int {
+    let Some(real) = ACCEPT4.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(fd, address, length, flags) };
+    born(fd, How::Accept)
+}
+
+// SAFETY: the type of its manual page.
+static DUP: Real<unsafe extern "C" fn(c_int) -> c_int> = unsafe { Real::new(c"dup") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    let Some(real) = DUP.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(fd) };
+    born(fd, How::Dup)
+}
+
+// SAFETY: the type of its manual page.
+static EVENTFD: Real<unsafe extern "C" fn(c_uint, c_int) -> c_int> =
+    unsafe { Real::new(c"eventfd") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
+    let Some(real) = EVENTFD.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(value, flags) };
+    born(fd, How::Eventfd)
+}
+
+// SAFETY: the type of its manual page.
+static EPOLL_CREATE: Real<unsafe extern "C" fn(c_int) -> c_int> =
+    unsafe { Real::new(c"epoll_create") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+    let Some(real) = EPOLL_CREATE.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(size) };
+    born(fd, How::Epoll)
+}
+
+// SAFETY: the type of its manual page.
+static EPOLL_CREATE1: Real<unsafe extern "C" fn(c_int) -> c_int> =
+    unsafe { Real::new(c"epoll_create1") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+    let Some(real) = EPOLL_CREATE1.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(flags) };
+    born(fd, How::Epoll)
+}
+
+// SAFETY: the type of its manual page.
+static TIMERFD_CREATE: Real<unsafe extern "C" fn(c_int, c_int) -> c_int> =
+    unsafe { Real::new(c"timerfd_create") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
+    let Some(real) = TIMERFD_CREATE.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(clock, flags) };
+    born(fd, How::Timerfd)
+}
+
+// SAFETY: the type of its manual page.
+static INOTIFY_INIT: Real<unsafe extern "C" fn() -> c_int> = unsafe { Real::new(c"inotify_init") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn inotify_init() -> c_int {
+    let Some(real) = INOTIFY_INIT.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real() };
+    born(fd, How::Inotify)
+}
+
+// SAFETY: the type of its manual page.
+static INOTIFY_INIT1: Real<unsafe extern "C" fn(c_int) -> c_int> =
+    unsafe { Real::new(c"inotify_init1") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn inotify_init1(flags: c_int) -> c_int {
+    let Some(real) = INOTIFY_INIT1.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(flags) };
+    born(fd, How::Inotify)
+}
+
+// SAFETY: the type of its manual page.
+static FANOTIFY_INIT: Real<unsafe extern "C" fn(c_uint, c_uint) -> c_int> =
+    unsafe { Real::new(c"fanotify_init") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn fanotify_init(flags: c_uint, events: c_uint) -> c_int {
+    let Some(real) = FANOTIFY_INIT.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(flags, events) };
+    born(fd, How::Fanotify)
+}
+
+// SAFETY: the type of its manual page.
+static PIDFD_OPEN: Real<unsafe extern "C" fn(c_int, c_uint) -> c_int> =
+    unsafe { Real::new(c"pidfd_open") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn pidfd_open(pid: c_int, flags: c_uint) -> c_int {
+    let Some(real) = PIDFD_OPEN.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(pid, flags) };
+    born(fd, How::Pidfd)
+}
+
+// SAFETY: the type of its manual page.
+static SIGNALFD: Real<unsafe extern "C" fn(c_int, *const c_void, c_int) -> c_int> =
+    unsafe { Real::new(c"signalfd") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int {
+    let Some(real) = SIGNALFD.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fd, mask, flags) };
+    // With a number it changes that one, and opens none.
+    if fd == -1 {
+        born(result, How::Signalfd);
+    }
+    result
+}
+
+// SAFETY: the type of its manual page.
+static DUP2: Real<unsafe extern "C" fn(c_int, c_int) -> c_int> = unsafe { Real::new(c"dup2") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    let Some(real) = DUP2.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fd, to) };
+    // What the number was before ends with this birth. On itself nothing happens.
+    if fd != to {
+        born(result, How::Dup2);
+    }
+    result
+}
+
+// SAFETY: the type of its manual page.
+static DUP3: Real<unsafe extern "C" fn(c_int, c_int, c_int) -> c_int> =
+    unsafe { Real::new(c"dup3") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    let Some(real) = DUP3.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fd, to, flags) };
+    // What the number was before ends with this birth. On itself nothing happens.
+    if fd != to {
+        born(result, How::Dup2);
+    }
+    result
+}
+
+// SAFETY: the type of its manual page.
+static FCNTL: Real<unsafe extern "C" fn(c_int, c_int, usize) -> c_int> =
+    unsafe { Real::new(c"fcntl") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    let Some(real) = FCNTL.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fd, command, argument) };
+    if command == F_DUPFD || command == F_DUPFD_CLOEXEC {
+        born(result, How::Fcntl);
+    }
+    result
+}
+
+// SAFETY: the type of its manual page.
+static FCNTL64: Real<unsafe extern "C" fn(c_int, c_int, usize) -> c_int> =
+    unsafe { Real::new(c"fcntl64") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    let Some(real) = FCNTL64.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fd, command, argument) };
+    if command == F_DUPFD || command == F_DUPFD_CLOEXEC {
+        born(result, How::Fcntl);
+    }
+    result
+}
+
+// SAFETY: the type of its manual page.
+static PIPE: Real<unsafe extern "C" fn(*mut [c_int; 2]) -> c_int> = unsafe { Real::new(c"pipe") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn pipe(fds: *mut [c_int; 2]) -> c_int {
+    let Some(real) = PIPE.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fds) };
+    if result == 0 {
+        // SAFETY: the call succeeded, so the two numbers are there.
+        both_born(unsafe { fds.read() }, How::Pipe);
+    }
+    result
+}
+
+// SAFETY: the type of its manual page.
+static PIPE2: Real<unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int> =
+    unsafe { Real::new(c"pipe2") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
+    let Some(real) = PIPE2.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fds, flags) };
+    if result == 0 {
+        // SAFETY: the call succeeded, so the two numbers are there.
+        both_born(unsafe { fds.read() }, How::Pipe);
+    }
+    result
+}
+
+// SAFETY: the type of its manual page.
+static SOCKETPAIR: Real<unsafe extern "C" fn(c_int, c_int, c_int, *mut [c_int; 2]) -> c_int> =
+    unsafe { Real::new(c"socketpair") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn socketpair(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    fds: *mut [c_int; 2],
+) -> c_int {
+    let Some(real) = SOCKETPAIR.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(domain, kind, protocol, fds) };
+    if result == 0 {
+        // SAFETY: the call succeeded, so the two numbers are there.
+        both_born(unsafe { fds.read() }, How::Socketpair);
+    }
+    result
+}

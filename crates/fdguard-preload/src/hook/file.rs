@@ -1,0 +1,236 @@
+//! Files and what is named like one.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{c_char, c_int, c_uint};
+
+use fdguard_wire::How;
+
+use super::missing;
+use crate::real::Real;
+use crate::record::born;
+
+// SAFETY: the type of its manual page.
+static OPEN: Real<unsafe extern "C" fn(*const c_char, c_int, c_uint) -> c_int> =
+    unsafe { Real::new(c"open") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    let Some(real) = OPEN.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(path, flags, mode) };
+    born(fd, How::Open)
+}
+
+// SAFETY: the type of its manual page.
+static OPEN64: Real<unsafe extern "C" fn(*const c_char, c_int, c_uint) -> c_int> =
+    unsafe { Real::new(c"open64") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    let Some(real) = OPEN64.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(path, flags, mode) };
+    born(fd, How::Open)
+}
+
+// SAFETY: the type of its manual page.
+static OPENAT: Real<unsafe extern "C" fn(c_int, *const c_char, c_int, c_uint) -> c_int> =
+    unsafe { Real::new(c"openat") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn openat(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+) -> c_int {
+    let Some(real) = OPENAT.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(folder, path, flags, mode) };
+    born(fd, How::Open)
+}
+
+// SAFETY: the type of its manual page.
+static OPENAT64: Real<unsafe extern "C" fn(c_int, *const c_char, c_int, c_uint) -> c_int> =
+    unsafe { Real::new(c"openat64") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn openat64(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+) -> c_int {
+    let Some(real) = OPENAT64.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(folder, path, flags, mode) };
+    born(fd, How::Open)
+}
+
+// SAFETY: the type of its manual page.
+static FORTIFIED_OPEN_2: Real<unsafe extern "C" fn(*const c_char, c_int) -> c_int> =
+    unsafe { Real::new(c"__open_2") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    let Some(real) = FORTIFIED_OPEN_2.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(path, flags) };
+    born(fd, How::Open)
+}
+
+// SAFETY: the type of its manual page.
+static FORTIFIED_OPEN64_2: Real<unsafe extern "C" fn(*const c_char, c_int) -> c_int> =
+    unsafe { Real::new(c"__open64_2") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    let Some(real) = FORTIFIED_OPEN64_2.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(path, flags) };
+    born(fd, How::Open)
+}
+
+// SAFETY: the type of its manual page.
+static FORTIFIED_OPENAT_2: Real<unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int> =
+    unsafe { Real::new(c"__openat_2") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    let Some(real) = FORTIFIED_OPENAT_2.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(folder, path, flags) };
+    born(fd, How::Open)
+}
+
+// SAFETY: the type of its manual page.
+static FORTIFIED_OPENAT64_2: Real<unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int> =
+    unsafe { Real::new(c"__openat64_2") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    let Some(real) = FORTIFIED_OPENAT64_2.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(folder, path, flags) };
+    born(fd, How::Open)
+}
+
+// SAFETY: the type of its manual page.
+static CREAT: Real<unsafe extern "C" fn(*const c_char, c_uint) -> c_int> =
+    unsafe { Real::new(c"creat") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn creat(path: *const c_char, mode: c_uint) -> c_int {
+    let Some(real) = CREAT.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(path, mode) };
+    born(fd, How::Creat)
+}
+
+// SAFETY: the type of its manual page.
+static CREAT64: Real<unsafe extern "C" fn(*const c_char, c_uint) -> c_int> =
+    unsafe { Real::new(c"creat64") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn creat64(path: *const c_char, mode: c_uint) -> c_int {
+    let Some(real) = CREAT64.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(path, mode) };
+    born(fd, How::Creat)
+}
+
+// SAFETY: the type of its manual page.
+static SHM_OPEN: Real<unsafe extern "C" fn(*const c_char, c_int, c_uint) -> c_int> =
+    unsafe { Real::new(c"shm_open") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn shm_open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    let Some(real) = SHM_OPEN.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(name, flags, mode) };
+    born(fd, How::ShmOpen)
+}
+
+// SAFETY: the type of its manual page.
+static MQ_OPEN: Real<unsafe extern "C" fn(*const c_char, c_int, c_uint, *mut c_char) -> c_int> =
+    unsafe { Real::new(c"mq_open") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn mq_open(
+    name: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+    attributes: *mut c_char,
+) -> c_int {
+    let Some(real) = MQ_OPEN.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(name, flags, mode, attributes) };
+    born(fd, How::MqOpen)
+}
+
+// SAFETY: the type of its manual page.
+static FORTIFIED_MQ_OPEN_2: Real<unsafe extern "C" fn(*const c_char, c_int) -> c_int> =
+    unsafe { Real::new(c"__mq_open_2") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> c_int {
+    let Some(real) = FORTIFIED_MQ_OPEN_2.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(name, flags) };
+    born(fd, How::MqOpen)
+}
+
+// SAFETY: the type of its manual page.
+static MEMFD_CREATE: Real<unsafe extern "C" fn(*const c_char, c_uint) -> c_int> =
+    unsafe { Real::new(c"memfd_create") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn memfd_create(name: *const c_char, flags: c_uint) -> c_int {
+    let Some(real) = MEMFD_CREATE.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(name, flags) };
+    born(fd, How::Memfd)
+}

@@ -1,0 +1,22 @@
+//! The entry points: each calls the function that the program meant and tells the recorder what came of it.
+//!
+//! Between the two nothing is held: a signal handler may leave with `longjmp`, and a thread may be cancelled inside of the
+//! call. Functions with a variable number of arguments have the largest fixed number here, which x86-64 passes alike.
+
+mod close;
+mod descriptor;
+mod file;
+mod module;
+mod receive;
+mod stream;
+mod terminal;
+
+use core::ffi::c_int;
+
+const ENOSYS: c_int = 38;
+
+/// The C library has no such function.
+fn missing() -> c_int {
+    crate::errno::store(ENOSYS);
+    -1
+}

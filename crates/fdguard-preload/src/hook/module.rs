@@ -1,0 +1,24 @@
+//! Unloading: what was known of the module's addresses is not true any more.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{c_int, c_void};
+
+use super::missing;
+use crate::real::Real;
+use crate::unwind;
+
+// SAFETY: the type of its manual page.
+static DLCLOSE: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"dlclose") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    let Some(real) = DLCLOSE.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(handle) };
+    unwind::forget();
+    result
+}

@@ -1,0 +1,106 @@
+//! Pseudo terminals.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{c_char, c_int, c_void};
+
+use fdguard_wire::How;
+
+use super::missing;
+use crate::real::Real;
+use crate::record::{born_within, now};
+
+// SAFETY: the type of its manual page.
+static POSIX_OPENPT: Real<unsafe extern "C" fn(c_int) -> c_int> =
+    unsafe { Real::new(c"posix_openpt") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn posix_openpt(flags: c_int) -> c_int {
+    let Some(real) = POSIX_OPENPT.get() else {
+        return missing();
+    };
+    let since = now();
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real(flags) };
+    born_within(fd, How::Openpt, since);
+    fd
+}
+
+// SAFETY: the type of its manual page.
+static GETPT: Real<unsafe extern "C" fn() -> c_int> = unsafe { Real::new(c"getpt") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn getpt() -> c_int {
+    let Some(real) = GETPT.get() else {
+        return missing();
+    };
+    let since = now();
+    // SAFETY: the caller's own arguments.
+    let fd = unsafe { real() };
+    born_within(fd, How::Openpt, since);
+    fd
+}
+
+// SAFETY: the type of its manual page.
+static OPENPTY: Real<
+    unsafe extern "C" fn(
+        *mut c_int,
+        *mut c_int,
+        *mut c_char,
+        *const c_void,
+        *const c_void,
+    ) -> c_int,
+> = unsafe { Real::new(c"openpty") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn openpty(
+    master: *mut c_int,
+    slave: *mut c_int,
+    name: *mut c_char,
+    modes: *const c_void,
+    size: *const c_void,
+) -> c_int {
+    let Some(real) = OPENPTY.get() else {
+        return missing();
+    };
+    let since = now();
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(master, slave, name, modes, size) };
+    if result == 0 {
+        // SAFETY: the call succeeded, so the number is there.
+        born_within(unsafe { master.read() }, How::Openpty, since);
+        // SAFETY: as above.
+        born_within(unsafe { slave.read() }, How::Openpty, since);
+    }
+    result
+}
+
+// SAFETY: the type of its manual page.
+static FORKPTY: Real<
+    unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int,
+> = unsafe { Real::new(c"forkpty") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn forkpty(
+    master: *mut c_int,
+    name: *mut c_char,
+    modes: *const c_void,
+    size: *const c_void,
+) -> c_int {
+    let Some(real) = FORKPTY.get() else {
+        return missing();
+    };
+    let since = now();
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(master, name, modes, size) };
+    // In the child it is closed already.
+    if result > 0 {
+        // SAFETY: the call succeeded, so the number is there.
+        born_within(unsafe { master.read() }, How::Openpty, since);
+    }
+    result
+}

@@ -1,0 +1,36 @@
+//! The library that fdguard injects into a traced program.
+//!
+//! It stands before the C library's calls that open and close descriptors, lets each of them through unchanged,
+//! and writes down in a shared mapping (`fdguard-wire`) who opened what. It is a guest: it allocates nothing,
+//! takes no lock, never panics, keeps `errno`, holds no descriptor, and when anything is not as expected
+//! it stops writing and lets the program run.
+//!
+//! In the workspace this is an ordinary library, so that it is checked and tested like any other and
+//! interposes nothing. The build script of `fdguard-trace` builds it once more with `--cfg fdguard_injected`,
+//! as the shared object with the exported names and without the standard library.
+
+#![cfg_attr(not(test), no_std)]
+#![cfg_attr(
+    not(fdguard_injected),
+    expect(
+        dead_code,
+        reason = "the entry points are used by name, from outside, when injected"
+    )
+)]
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("the injected library knows Linux on x86_64 only");
+
+#[cfg(fdguard_injected)]
+mod alone;
+mod errno;
+mod ground;
+mod hook;
+mod memory;
+mod modules;
+mod real;
+mod record;
+mod start;
+mod sys;
+mod thread;
+mod unwind;

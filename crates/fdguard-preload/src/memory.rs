@@ -1,0 +1,90 @@
+//! Reading the stack of the calling thread without ever faulting, whatever a wrong unwind rule says.
+
+#![expect(unsafe_code, reason = "reads memory by address")]
+
+use crate::{real, sys, thread};
+
+const PAGE: usize = 4096;
+/// The largest stretch that is tried page by page when a thread is seen first.
+const PAGES: usize = 512;
+
+/// What of the stack may be read.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Known to be readable, for as long as the thread lives.
+    low: usize,
+    high: usize,
+    /// A page that was tried, where the stack is not the thread's own.
+    page: usize,
+}
+
+impl Memory {
+    /// For a thread whose stack pointer is here.
+    pub(crate) fn at(sp: usize) -> Self {
+        let (low, high) = own_stack(sp);
+        Self { low, high, page: 0 }
+    }
+
+    /// The word at an address, when it can be read.
+    pub(crate) fn word(&mut self, address: usize) -> Option<usize> {
+        if address & 7 != 0 {
+            return None;
+        }
+        let is_known = address >= self.low && address < self.high;
+        if !is_known && !self.is_tried(address) {
+            return None;
+        }
+        // SAFETY: the word lies in a page that the kernel just read from, or in this thread's own stack above
+        // its stack pointer, which stays mapped while the thread runs this code.
+        Some(unsafe { (address as *const usize).read_volatile() })
+    }
+
+    fn is_tried(&mut self, address: usize) -> bool {
+        let page = address & !(PAGE - 1);
+        if page == self.page {
+            return true;
+        }
+        if page == 0 || !sys::is_readable(page) {
+            return false;
+        }
+        self.page = page;
+        true
+    }
+}
+
+/// The readable part of the thread's own stack around `sp`; nothing when it runs on another one.
+fn own_stack(sp: usize) -> (usize, usize) {
+    let start = sp & !(PAGE - 1);
+    let (low, top) = thread::stack();
+    if top != 0 && start >= low && start < top {
+        return (low, top);
+    }
+    if top != 0 && start < low && is_whole(start, low) {
+        thread::know_stack(start, top);
+        return (start, top);
+    }
+    // Of a thread the C library keeps its own record above the stack, with a guard page below: what can be read
+    // without a hole from here to there is this stack. The first thread's ends where the loader says.
+    for top in [thread::pointer(), real::stack_end()] {
+        let end = top & !7;
+        if start < end && is_whole(start, end) {
+            thread::know_stack(start, end);
+            return (start, end);
+        }
+    }
+    (0, 0)
+}
+
+fn is_whole(from: usize, to: usize) -> bool {
+    if to.wrapping_sub(from) > PAGES * PAGE {
+        return false;
+    }
+    let mut page = from;
+    while page < to {
+        if !sys::is_readable(page) {
+            return false;
+        }
+        page += PAGE;
+    }
+    true
+}

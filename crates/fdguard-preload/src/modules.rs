@@ -1,0 +1,118 @@
+//! The files whose code is mapped, by address: for the unwinder its tables, for the reader its path.
+
+#![expect(unsafe_code, reason = "reads what the loader answers")]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use fdguard_wire::{Area, Mapping};
+
+use crate::real::Real;
+use crate::sys;
+
+/// What the loader says of an address; `struct dl_find_object` of glibc 2.35.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    start: *mut c_void,
+    end: *mut c_void,
+    link_map: *mut LinkMap,
+    eh_frame_header: *mut c_void,
+    reserved: [u64; 7],
+}
+
+/// The public beginning of `struct link_map`.
+#[repr(C)]
+struct LinkMap {
+    bias: usize,
+    name: *const c_char,
+}
+
+// SAFETY: the type is the one of <dlfcn.h>.
+static FIND: Real<unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int> =
+    unsafe { Real::new(c"_dl_find_object") };
+
+/// Our own code, whose frames are nobody's business.
+static OWN_START: AtomicUsize = AtomicUsize::new(0);
+static OWN_END: AtomicUsize = AtomicUsize::new(0);
+
+/// A module around an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Module {
+    /// First address.
+    pub(crate) start: usize,
+    /// Behind the last.
+    pub(crate) end: usize,
+    /// What was added to the file's own addresses.
+    pub(crate) bias: usize,
+    /// The table for unwinding; 0 when it has none.
+    pub(crate) eh_frame_header: usize,
+    name: *const c_char,
+}
+
+/// The module of an address. glibc answers without a lock since 2.35; an older one is not asked.
+pub(crate) fn find(address: usize) -> Option<Module> {
+    let find = FIND.get()?;
+    let mut found = Found {
+        flags: 0,
+        start: core::ptr::null_mut(),
+        end: core::ptr::null_mut(),
+        link_map: core::ptr::null_mut(),
+        eh_frame_header: core::ptr::null_mut(),
+        reserved: [0; 7],
+    };
+    // SAFETY: the loader writes one structure, and there is one; it reads nothing through the address.
+    let missing = unsafe { find(address as *mut c_void, &raw mut found) };
+    if missing != 0 || found.link_map.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own list; the module stays loaded while its code is on the stack.
+    let map = unsafe { found.link_map.read() };
+    Some(Module {
+        start: found.start as usize,
+        end: found.end as usize,
+        bias: map.bias,
+        eh_frame_header: found.eh_frame_header as usize,
+        name: map.name,
+    })
+}
+
+/// Remembers where our own code is.
+pub(crate) fn find_own() {
+    if let Some(own) = find(find_own as fn() as usize) {
+        OWN_START.store(own.start, Ordering::Relaxed);
+        OWN_END.store(own.end, Ordering::Relaxed);
+    }
+}
+
+/// Whether the address is in our own code.
+pub(crate) fn is_own(address: usize) -> bool {
+    let start = OWN_START.load(Ordering::Relaxed);
+    start != 0 && (start..OWN_END.load(Ordering::Relaxed)).contains(&address)
+}
+
+/// The number of the module of an address in the mapping, and its load bias. Written down when it is new.
+pub(crate) fn number(mapping: &Mapping, area: &impl Area, address: usize) -> Option<(u16, usize)> {
+    let module = find(address)?;
+    let range = (module.start as u64, module.end as u64, module.bias as u64);
+    let mut buffer = [0; 4096];
+    let name = path(&module, &mut buffer);
+    let number = mapping.add_module(area, range, name)?;
+    Some((number, module.bias))
+}
+
+/// The program itself has an empty name in the loader's list.
+fn path<'a>(module: &Module, buffer: &'a mut [u8]) -> &'a [u8] {
+    if module.name.is_null() {
+        return &[];
+    }
+    // SAFETY: a C string that the loader keeps as long as the module is loaded.
+    let name = unsafe { CStr::from_ptr(module.name) }.to_bytes();
+    let length = if name.is_empty() {
+        sys::executable(buffer)
+    } else {
+        let pairs = buffer.iter_mut().zip(name);
+        pairs.map(|(to, from)| *to = *from).count()
+    };
+    buffer.get(..length).unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+//! The functions that the program meant: the next ones of their name after ours.
+
+#![expect(unsafe_code, reason = "asks the loader for functions and calls them")]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::sys;
+
+const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// A function of the C library, looked up when it is first needed. `F` is the type of a function pointer.
+#[derive(Debug)]
+pub(crate) struct Real<F> {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+    kind: PhantomData<F>,
+}
+
+// SAFETY: function pointers may be used from every thread, and the rest is an atomic.
+unsafe impl<F> Sync for Real<F> {}
+
+impl<F: Copy> Real<F> {
+    /// # Safety
+    /// `F` must be the type of the function of this name, as an `unsafe extern "C" fn`.
+    pub(crate) const unsafe fn new(name: &'static CStr) -> Self {
+        assert!(size_of::<F>() == size_of::<*mut c_void>());
+        Self {
+            name,
+            found: AtomicPtr::new(core::ptr::null_mut()),
+            kind: PhantomData,
+        }
+    }
+
+    /// The function, when there is one.
+    pub(crate) fn get(&self) -> Option<F> {
+        let mut found = self.found.load(Ordering::Relaxed);
+        if found.is_null() {
+            // SAFETY: the name is a C string; the loader may be asked at any time after it loaded us.
+            found = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
+            if found.is_null() {
+                return None;
+            }
+            self.found.store(found, Ordering::Relaxed);
+        }
+        // SAFETY: `new`'s caller vouches that F is the pointer type of the function of this name.
+        Some(unsafe { core::mem::transmute_copy(&found) })
+    }
+}
+
+#[repr(C)]
+struct Timespec {
+    seconds: i64,
+    nanos: i64,
+}
+
+// SAFETY: the type is the one of POSIX on x86-64.
+static CLOCK: Real<unsafe extern "C" fn(c_int, *mut Timespec) -> c_int> =
+    unsafe { Real::new(c"clock_gettime") };
+
+/// Now, by the monotonic clock, in nanoseconds. The C library asks the kernel's shared page.
+pub(crate) fn now() -> u64 {
+    let Some(clock) = CLOCK.get() else {
+        return sys::clock(1);
+    };
+    let mut time = Timespec {
+        seconds: 0,
+        nanos: 0,
+    };
+    // SAFETY: the function writes one timespec, and there is one.
+    let _ = unsafe { clock(1, &raw mut time) };
+    sys::nanoseconds(time.seconds, time.nanos)
+}
+
+static STACK_END: Real<*const *const c_void> =
+    // SAFETY: not a function: the loader's variable with the top of the first thread's stack. Only its address is taken.
+    unsafe { Real::new(c"__libc_stack_end") };
+
+/// The top of the first thread's stack; 0 where the C library does not tell.
+pub(crate) fn stack_end() -> usize {
+    let Some(place) = STACK_END.get() else {
+        return 0;
+    };
+    // SAFETY: the variable is the loader's, written before any code of the program runs.
+    unsafe { place.read() as usize }
+}

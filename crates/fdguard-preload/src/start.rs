@@ -1,0 +1,165 @@
+//! The life of a mapping: made before the program's first instruction and in each forked child.
+
+#![expect(
+    unsafe_code,
+    reason = "turns the mapped file into a reference, and registers with the C library"
+)]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use fdguard_wire::Mapping;
+
+use crate::ground::Ground;
+use crate::real::Real;
+use crate::{errno, modules, sys, thread};
+
+/// The folder for the mappings; nothing is recorded without it.
+const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
+
+/// Which parts of the mapping may be written to.
+pub(crate) static GROUND: Ground = Ground::new();
+
+static MAPPING: AtomicPtr<Mapping> = AtomicPtr::new(core::ptr::null_mut());
+/// The process that the mapping belongs to.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Whether somebody has begun to make the first one.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" {
+    fn getenv(name: *const c_char) -> *const c_char;
+}
+
+type Handler = Option<unsafe extern "C" fn()>;
+// SAFETY: the type of the function that `pthread_atfork` of glibc calls; it is exported since 2.3.2.
+static AT_FORK: Real<unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int> =
+    unsafe { Real::new(c"__register_atfork") };
+
+/// The mapping, when the caller belongs to its process. A child of `vfork` runs in our memory, and a child that was
+/// made past the C library has a copy of it: what they do happens to another table.
+pub(crate) fn mapping() -> Option<&'static Mapping> {
+    if BEGUN.load(Ordering::Relaxed) == 0 {
+        start();
+    }
+    let mapping = current()?;
+    if sys::process() != PROCESS.load(Ordering::Relaxed) {
+        mapping.foreign_call();
+        return None;
+    }
+    Some(mapping)
+}
+
+/// The mapping, whoever asks.
+pub(crate) fn current() -> Option<&'static Mapping> {
+    let mapping = MAPPING.load(Ordering::Acquire);
+    // SAFETY: null or a mapping of this size, page-aligned, all atomics, zeroed by the kernel. It is unmapped only in a forked
+    // child, which has one thread, after this pointer was replaced.
+    unsafe { mapping.as_ref() }
+}
+
+/// Whether anything is recorded.
+pub(crate) fn is_on() -> bool {
+    !MAPPING.load(Ordering::Relaxed).is_null()
+}
+
+/// Makes the first mapping of this program. Called by the loader, or by a hook that is called even earlier.
+pub(crate) extern "C" fn start() {
+    if BEGUN.swap(1, Ordering::AcqRel) != 0 {
+        return;
+    }
+    let error = errno::load();
+    modules::find_own();
+    if let Some(mapping) = create() {
+        for (first, word) in (0..).step_by(64).zip(&mapping.header.inherited) {
+            word.store(sys::open_numbers(first), Ordering::Relaxed);
+        }
+        if let Some(register) = AT_FORK.get() {
+            // SAFETY: the handler stays as long as we are loaded, which is to the end: preloaded objects are not unloaded.
+            let _ = unsafe { register(None, None, Some(forked), core::ptr::null_mut()) };
+        }
+    }
+    errno::store(error);
+}
+
+/// A new mapping for this process, in place of the one before.
+fn create() -> Option<&'static Mapping> {
+    let pid = sys::process();
+    let (monotonic, wall) = (sys::clock(1), sys::clock(0));
+    let mut buffer = [0; 4096];
+    let path = path(&mut buffer, pid, monotonic)?;
+    let mapping = sys::new_mapping(path)?;
+    GROUND.reset(mapping as usize);
+    PROCESS.store(pid, Ordering::Relaxed);
+    MAPPING.store(mapping, Ordering::Release);
+    let mapping = current()?;
+    mapping.begin(pid, monotonic, wall);
+    Some(mapping)
+}
+
+/// In a forked child: a table of its own that begins with the parent's.
+unsafe extern "C" fn forked() {
+    let error = errno::load();
+    thread::forget();
+    let old = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: as in `current`; it is unmapped below and not before.
+    let before = unsafe { old.as_ref() };
+    if let Some(before) = before {
+        if let Some(mapping) = create() {
+            mapping.inherit(&GROUND, before);
+        }
+        sys::unmap(old);
+    }
+    errno::store(error);
+}
+
+/// `FOLDER/PID-BEGAN.fdguard`.
+fn path(buffer: &mut [u8; 4096], pid: u32, began: u64) -> Option<&CStr> {
+    // SAFETY: the name is a C string; nobody changes the environment while the loader runs us, and what a program
+    // with threads does to it later is the risk that the C library's own use of it takes.
+    let folder = unsafe { getenv(FOLDER.as_ptr()) };
+    if folder.is_null() {
+        return None;
+    }
+    // SAFETY: `getenv` gives a C string.
+    let folder = unsafe { CStr::from_ptr(folder) };
+    let mut text = Text { buffer, used: 0 };
+    text.push(folder.to_bytes())?;
+    text.push(b"/")?;
+    text.number(u64::from(pid))?;
+    text.push(b"-")?;
+    text.number(began)?;
+    text.push(b".fdguard\0")?;
+    let Text { buffer, used } = text;
+    CStr::from_bytes_until_nul(buffer.get(..used)?).ok()
+}
+
+/// Bytes put together without allocating.
+struct Text<'a> {
+    buffer: &'a mut [u8; 4096],
+    used: usize,
+}
+
+impl Text<'_> {
+    fn push(&mut self, bytes: &[u8]) -> Option<()> {
+        for byte in bytes {
+            *self.buffer.get_mut(self.used)? = *byte;
+            self.used += 1;
+        }
+        Some(())
+    }
+
+    fn number(&mut self, number: u64) -> Option<()> {
+        let mut digits = [0; 20];
+        let mut left = number;
+        let mut from = digits.len();
+        loop {
+            from = from.checked_sub(1)?;
+            *digits.get_mut(from)? = b'0' + (left % 10) as u8;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        self.push(digits.get(from..)?)
+    }
+}

@@ -1,0 +1,233 @@
+//! System calls of our own, past the C library: they set no `errno`, are no cancellation points, and never
+//! come back to us through an interposed name.
+
+#![expect(unsafe_code, reason = "the system call instruction")]
+
+use core::arch::asm;
+use core::ffi::{CStr, c_int};
+
+use fdguard_wire::Mapping;
+
+const OPEN: usize = 2;
+const CLOSE: usize = 3;
+const POLL: usize = 7;
+const MMAP: usize = 9;
+const MUNMAP: usize = 11;
+const RT_SIGPROCMASK: usize = 14;
+const MADVISE: usize = 28;
+const GETPID: usize = 39;
+const EXIT_GROUP: usize = 231;
+const FTRUNCATE: usize = 77;
+const READLINK: usize = 89;
+const GETTID: usize = 186;
+const CLOCK_GETTIME: usize = 228;
+const FALLOCATE: usize = 285;
+const PRLIMIT64: usize = 302;
+
+const EINVAL: isize = -22;
+const O_RDWR: usize = 2;
+const O_CREAT: usize = 0o100;
+const O_EXCL: usize = 0o200;
+const O_NOFOLLOW: usize = 0o400_000;
+const O_CLOEXEC: usize = 0o2_000_000;
+const PROT_READ_WRITE: usize = 3;
+const MAP_SHARED: usize = 1;
+const MADV_DONTDUMP: usize = 16;
+const MADV_POPULATE_WRITE: usize = 23;
+const RLIMIT_FSIZE: usize = 1;
+const RLIMIT_NOFILE: usize = 7;
+const POLLNVAL: i16 = 32;
+/// No signal set is changed by an action of this number, but the set is read first.
+const NO_SUCH_ACTION: usize = 0x7fff;
+
+/// # Safety
+/// What the kernel reads and writes through the arguments must be the caller's to give.
+unsafe fn call(number: usize, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the caller vouches for the arguments; the instruction changes rax, rcx and r11 only.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// The process that the kernel sees: in a child of `vfork` another one than the memory belongs to.
+pub(crate) fn process() -> u32 {
+    // SAFETY: getpid takes nothing and touches no memory.
+    let pid = unsafe { call(GETPID, [0; 6]) };
+    u32::try_from(pid).unwrap_or(0)
+}
+
+/// The calling thread.
+pub(crate) fn thread() -> u32 {
+    // SAFETY: gettid takes nothing and touches no memory.
+    let tid = unsafe { call(GETTID, [0; 6]) };
+    u32::try_from(tid).unwrap_or(0)
+}
+
+#[repr(C)]
+struct Timespec {
+    seconds: i64,
+    nanos: i64,
+}
+
+/// Nanoseconds of a clock: 0 the time of day, 1 the monotonic one. By the kernel; `real::now` is cheaper.
+pub(crate) fn clock(id: usize) -> u64 {
+    let mut time = Timespec {
+        seconds: 0,
+        nanos: 0,
+    };
+    // SAFETY: the kernel writes one timespec, and there is one.
+    let _ = unsafe { call(CLOCK_GETTIME, [id, &raw mut time as usize, 0, 0, 0, 0]) };
+    nanoseconds(time.seconds, time.nanos)
+}
+
+/// Seconds and nanoseconds as one number.
+pub(crate) fn nanoseconds(seconds: i64, nanos: i64) -> u64 {
+    let seconds = seconds.unsigned_abs();
+    seconds
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(nanos.unsigned_abs())
+}
+
+/// Whether a byte at this address can be read. The kernel reads a signal set from there, then finds that it knows
+/// no such action: nothing is changed. Allowed in every sandbox, since every C library needs the call.
+pub(crate) fn is_readable(address: usize) -> bool {
+    let aligned = address & !7;
+    // SAFETY: the kernel only reads, and checks the address itself.
+    let result = unsafe { call(RT_SIGPROCMASK, [NO_SUCH_ACTION, aligned, 0, 8, 0, 0]) };
+    result == EINVAL
+}
+
+/// A new file mapped for a [`Mapping`], or nothing. Its descriptor is closed again at once.
+pub(crate) fn new_mapping(path: &CStr) -> Option<*mut Mapping> {
+    let size = Mapping::size();
+    // The kernel answers a file that grows beyond this limit with a signal.
+    if limit(RLIMIT_FSIZE) < size as u64 {
+        return None;
+    }
+    let flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: the path is a C string that outlives the call.
+    let fd = unsafe { call(OPEN, [path.as_ptr() as usize, flags, 0o600, 0, 0, 0]) };
+    let fd = usize::try_from(fd).ok()?;
+    let mapped = map(fd, size);
+    // SAFETY: the descriptor was opened above, for us alone.
+    let _ = unsafe { call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
+    mapped
+}
+
+fn map(fd: usize, size: usize) -> Option<*mut Mapping> {
+    // SAFETY: changes the size of our own file.
+    let grown = unsafe { call(FTRUNCATE, [fd, size, 0, 0, 0, 0]) };
+    if grown != 0 {
+        return None;
+    }
+    // SAFETY: a new mapping at a place that the kernel chooses takes nobody's memory.
+    let start = unsafe { call(MMAP, [0, size, PROT_READ_WRITE, MAP_SHARED, fd, 0]) };
+    let start = usize::try_from(start).ok().filter(|start| *start != 0)?;
+    let populated = populate(start, 4096);
+    if populated == EINVAL {
+        // Before Linux 5.14: all the room at once, or none.
+        // SAFETY: our own file.
+        let allocated = unsafe { call(FALLOCATE, [fd, 0, 0, size, 0, 0]) };
+        if allocated != 0 {
+            unmap(start as *mut Mapping);
+            return None;
+        }
+    } else if populated != 0 {
+        unmap(start as *mut Mapping);
+        return None;
+    }
+    // SAFETY: concerns core dumps of our own mapping only.
+    let _ = unsafe { call(MADVISE, [start, size, MADV_DONTDUMP, 0, 0, 0]) };
+    Some(start as *mut Mapping)
+}
+
+/// Gives memory to a stretch of our mapping; an error where a write would have ended the program.
+pub(crate) fn populate(start: usize, bytes: usize) -> isize {
+    // SAFETY: the kernel touches pages of a mapping as a write would, and changes no contents.
+    unsafe { call(MADVISE, [start, bytes, MADV_POPULATE_WRITE, 0, 0, 0]) }
+}
+
+/// Whether [`populate`] is known to this kernel.
+pub(crate) fn is_unknown_advice(result: isize) -> bool {
+    result == EINVAL
+}
+
+/// Gives a mapping back.
+pub(crate) fn unmap(mapping: *mut Mapping) {
+    // SAFETY: callers pass a mapping of ours that nobody uses any more.
+    let _ = unsafe { call(MUNMAP, [mapping as usize, Mapping::size(), 0, 0, 0, 0]) };
+}
+
+fn limit(which: usize) -> u64 {
+    let mut limits = [0_u64; 2];
+    // SAFETY: the kernel writes two words, and there are two.
+    let done = unsafe { call(PRLIMIT64, [0, which, 0, limits.as_mut_ptr() as usize, 0, 0]) };
+    if done == 0 { limits[0] } else { 0 }
+}
+
+/// The program's own path; its length, 0 where it cannot be told.
+pub(crate) fn executable(path: &mut [u8]) -> usize {
+    let link = c"/proc/self/exe".as_ptr() as usize;
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let bytes = unsafe {
+        call(
+            READLINK,
+            [link, path.as_mut_ptr() as usize, path.len(), 0, 0, 0],
+        )
+    };
+    usize::try_from(bytes).unwrap_or(0)
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PollFd {
+    fd: c_int,
+    events: i16,
+    revents: i16,
+}
+
+/// Which of the 64 numbers from `first` on are open, a bit each.
+pub(crate) fn open_numbers(first: u32) -> u64 {
+    let mut fds = [PollFd {
+        fd: -1,
+        events: 0,
+        revents: 0,
+    }; 64];
+    for (number, entry) in (first..).zip(fds.iter_mut()) {
+        entry.fd = c_int::try_from(number).unwrap_or(-1);
+    }
+    // More entries than numbers are allowed are refused.
+    let count = usize::try_from(limit(RLIMIT_NOFILE)).unwrap_or(64).min(64);
+    // SAFETY: the kernel reads and writes as many entries as there are, and does not wait.
+    let done = unsafe { call(POLL, [fds.as_mut_ptr() as usize, count, 0, 0, 0, 0]) };
+    if done < 0 {
+        return 0;
+    }
+    let mut bits = 0;
+    for (bit, entry) in fds.iter().take(count).enumerate() {
+        bits |= u64::from(entry.revents & POLLNVAL == 0) << (bit & 63);
+    }
+    bits
+}
+
+/// Ends the process at once.
+pub(crate) fn abort() -> ! {
+    loop {
+        // SAFETY: does not come back.
+        let _ = unsafe { call(EXIT_GROUP, [134, 0, 0, 0, 0, 0]) };
+    }
+}

@@ -1,0 +1,145 @@
+//! What belongs to the calling thread: a few words of thread-local memory.
+//!
+//! Rust's own thread-local variables need the standard library, and the general way to reach one calls a function of
+//! the loader that may allocate. These words are declared in assembly with the initial-exec model, which an object
+//! that is loaded with the program may use: one offset, no call.
+
+#![expect(
+    unsafe_code,
+    reason = "thread-local memory without the standard library"
+)]
+
+use core::arch::{asm, global_asm};
+
+global_asm!(
+    ".pushsection .tbss.fdguard_thread,\"awT\",@nobits",
+    ".balign 8",
+    ".type fdguard_thread,@object",
+    ".size fdguard_thread,32",
+    ".hidden fdguard_thread",
+    ".globl fdguard_thread",
+    "fdguard_thread:",
+    ".zero 32",
+    ".popsection",
+);
+
+/// The words of a thread. All zeros at first.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Thread {
+    /// Where on the stack the recorder is at work, 0 when it is not.
+    pub(crate) busy: usize,
+    /// The thread's number, 0 until it was asked for.
+    pub(crate) tid: usize,
+    /// The top of the thread's stack, 0 until it is known.
+    pub(crate) top: usize,
+    /// Down to here everything below `top` is known to be readable.
+    pub(crate) low: usize,
+}
+
+/// The address of the calling thread's words.
+fn words() -> *mut Thread {
+    let place: usize;
+    // SAFETY: reads the offset that the loader wrote, and the thread pointer; both are there once we run.
+    unsafe {
+        asm!(
+            "mov {place}, qword ptr [rip + fdguard_thread@GOTTPOFF]",
+            "add {place}, qword ptr fs:[0]",
+            place = out(reg) place,
+            options(pure, readonly, nostack),
+        );
+    }
+    place as *mut Thread
+}
+
+/// The address that the thread's registers point to: in a thread of the C library it lies above the stack.
+pub(crate) fn pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the first word at the thread pointer is its own address, by the x86-64 ABI.
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack));
+    }
+    pointer
+}
+
+/// Reads one of the words.
+fn load(field: *mut usize) -> usize {
+    // SAFETY: a word of this thread, which signal handlers of the same thread may change in between: volatile.
+    unsafe { field.read_volatile() }
+}
+
+fn store(field: *mut usize, value: usize) {
+    // SAFETY: as in `load`.
+    unsafe { field.write_volatile(value) };
+}
+
+fn busy() -> *mut usize {
+    // SAFETY: takes the address of a field; nothing is read.
+    unsafe { &raw mut (*words()).busy }
+}
+
+fn number() -> *mut usize {
+    // SAFETY: as in `busy`.
+    unsafe { &raw mut (*words()).tid }
+}
+
+fn top() -> *mut usize {
+    // SAFETY: as in `busy`.
+    unsafe { &raw mut (*words()).top }
+}
+
+fn low() -> *mut usize {
+    // SAFETY: as in `busy`.
+    unsafe { &raw mut (*words()).low }
+}
+
+/// Enters the recorder at this place of the stack; false when this thread is already in it, further out.
+///
+/// A handler that left the recorder with `longjmp` left its mark too. It lies below us then, where no caller of ours can
+/// be, and does not count. (On another stack the comparison says nothing, and the worst that follows is a
+/// record inside a record, which the mapping bears.)
+pub(crate) fn enter(place: usize) -> bool {
+    let field = busy();
+    let by = load(field);
+    if by != 0 && by > place {
+        return false;
+    }
+    store(field, place);
+    true
+}
+
+/// Leaves it.
+pub(crate) fn leave() {
+    store(busy(), 0);
+}
+
+/// The thread's number.
+pub(crate) fn tid() -> u32 {
+    let field = number();
+    let known = load(field);
+    if known != 0 {
+        return u32::try_from(known).unwrap_or(0);
+    }
+    let tid = crate::sys::thread();
+    store(field, tid as usize);
+    tid
+}
+
+/// Forgets the number: a forked child has another one.
+pub(crate) fn forget() {
+    store(number(), 0);
+    store(busy(), 0);
+}
+
+/// The part of the thread's own stack that is known to be readable.
+pub(crate) fn stack() -> (usize, usize) {
+    (load(low()), load(top()))
+}
+
+/// Remembers it.
+pub(crate) fn know_stack(from: usize, to: usize) {
+    // Never a moment in which the range is larger than either.
+    store(top(), 0);
+    store(low(), from);
+    store(top(), to);
+}

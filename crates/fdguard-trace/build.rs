@@ -1,0 +1,101 @@
+//! Builds the injected library (`fdguard-preload`) as a shared object, to be embedded: one binary is all there is.
+//!
+//! It is the same source as the workspace's crate, built once more without the standard library and with its names exported. The
+//! build has a target folder of its own under `OUT_DIR`, so that it neither waits for the outer build's lock nor mixes with it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What makes an ordinary crate the injected library: no unwinding of its own, tables for others to unwind through it, names.
+const FLAGS: [&str; 6] = [
+    "-Cpanic=abort",
+    "-Cforce-unwind-tables=yes",
+    "-Crelocation-model=pic",
+    // Where the C library keeps dlsym in a library of its own (glibc before 2.34).
+    "-Clink-arg=-ldl",
+    "--cfg",
+    "fdguard_injected",
+];
+const NAME: &str = "libfdguard_preload.so";
+
+fn main() {
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let crates = here.parent().unwrap_or(&here).to_owned();
+    for source in ["fdguard-preload", "fdguard-wire"] {
+        println!(
+            "cargo::rerun-if-changed={}",
+            crates.join(source).join("src").display()
+        );
+        println!(
+            "cargo::rerun-if-changed={}",
+            crates.join(source).join("Cargo.toml").display()
+        );
+    }
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let target = variable("TARGET");
+    let library = out.join(NAME);
+    if is_supported(&target) {
+        build(&crates.join("fdguard-preload"), &out, &target);
+        let built = out.join("preload").join(&target).join("release").join(NAME);
+        if let Err(error) = std::fs::copy(&built, &library) {
+            panic!("{}: {error}", built.display());
+        }
+    } else if let Err(error) = std::fs::write(&library, b"") {
+        // An empty library is said at run time: launch tracing does not know this machine.
+        panic!("{}: {error}", library.display());
+    }
+    println!("cargo::rustc-env=FDGUARD_PRELOAD={}", library.display());
+}
+
+fn is_supported(target: &str) -> bool {
+    target == "x86_64-unknown-linux-gnu"
+}
+
+fn build(package: &Path, out: &Path, target: &str) {
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo
+        .args([
+            "rustc",
+            "--quiet",
+            "--release",
+            "--lib",
+            "--crate-type",
+            "cdylib",
+            "--target",
+            target,
+        ])
+        .args(["--config", "profile.release.lto=\"fat\""])
+        .args(["--config", "profile.release.panic=\"abort\""])
+        .args(["--config", "profile.release.strip=\"debuginfo\""])
+        .arg("--manifest-path")
+        .arg(package.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(out.join("preload"));
+    // Nothing to download: both crates are ours and have no dependencies. The outer build's lock file is as it is.
+    cargo.arg("--offline");
+    // What the outer build was told about itself is not for this one.
+    for name in [
+        "RUSTFLAGS",
+        "CARGO_BUILD_RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_TARGET_DIR",
+        "CARGO_BUILD_TARGET",
+    ] {
+        cargo.env_remove(name);
+    }
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"));
+    match cargo.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("building the injected library: {status}"),
+        Err(error) => panic!("building the injected library: {error}"),
+    }
+}
+
+fn variable(name: &str) -> String {
+    match env::var(name) {
+        Ok(value) => value,
+        Err(error) => panic!("{name}: {error}"),
+    }
+}

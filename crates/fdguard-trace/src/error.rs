@@ -1,0 +1,38 @@
+//! What can go wrong, by what the caller can do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failure to trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The program is not there.
+    #[error("{program}: not found")]
+    NotFound {
+        /// As it was named.
+        program: String,
+    },
+    /// The program cannot be run.
+    #[error("{program}: {source}")]
+    NotRunnable {
+        /// As it was named.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// No folder for what the program writes.
+    #[error("no private folder for the trace: {source}")]
+    Folder {
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of the trace cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,88 @@
+//! The private folder of a trace: the injected library, and what the traced processes write.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use tempfile::TempDir;
+
+/// The injected library, built by our build script.
+const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
+const LIBRARY_NAME: &str = "libfdguard_preload.so";
+
+/// The folder; it is removed at the end.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    dir: TempDir,
+}
+
+/// The injected library's bytes, to look at; empty where there is none for this machine.
+#[must_use]
+pub fn library() -> &'static [u8] {
+    LIBRARY
+}
+
+/// Whether there is a library for this machine.
+pub(crate) fn has_library() -> bool {
+    !LIBRARY.is_empty()
+}
+
+impl Folder {
+    /// Makes it where files are kept in memory, if programs may be run from there, else where temporary files go.
+    pub(crate) fn create() -> io::Result<Self> {
+        let shared = PathBuf::from("/dev/shm");
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for parent in [shared, std::env::temp_dir()] {
+            if !may_run_from(&parent) {
+                continue;
+            }
+            match fill(&parent) {
+                Ok(dir) => return Ok(Self { dir }),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn library(&self) -> PathBuf {
+        self.dir.path().join(LIBRARY_NAME)
+    }
+
+    /// Leaves it in place: processes that live on would complain about a library that is gone.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.dir.keep()
+    }
+}
+
+fn fill(parent: &Path) -> io::Result<TempDir> {
+    let dir = tempfile::Builder::new()
+        .prefix("fdguard-trace-")
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir_in(parent)?;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o500)
+        .open(dir.path().join(LIBRARY_NAME))?;
+    file.write_all(LIBRARY)?;
+    Ok(dir)
+}
+
+/// The loader maps the library as code, which a file system may forbid.
+fn may_run_from(folder: &Path) -> bool {
+    // The loader takes these for the end of a name.
+    let is_one_word = !folder
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b" :".contains(byte));
+    is_one_word
+        && statvfs(folder).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::NOEXEC))
+}

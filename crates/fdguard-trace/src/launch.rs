@@ -1,0 +1,133 @@
+//! Starting the program.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+
+use crate::folder::Folder;
+use crate::table::Tables;
+use crate::{Blind, Error, Program};
+
+/// How to trace.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {}
+
+/// A program that was launched under the tracer.
+#[derive(Debug)]
+pub struct Traced {
+    child: Child,
+    folder: Option<Folder>,
+    blind: Option<Blind>,
+}
+
+impl Traced {
+    /// Starts the program, the first word of `command`. Its input, output and terminal are ours.
+    pub fn launch(command: &[OsString], _: Options) -> Result<Self, Error> {
+        let Some((name, arguments)) = command.split_first() else {
+            return Err(Error::NotFound {
+                program: String::new(),
+            });
+        };
+        let program = Program::find(name)?;
+        let folder = match program.blind {
+            None => Some(Folder::create().map_err(|source| Error::Folder { source })?),
+            Some(_) => None,
+        };
+        let mut start = Command::new(name);
+        start.args(arguments);
+        if let Some(folder) = &folder {
+            start.env("FDGUARD_TRACE_DIR", folder.path());
+            start.env("LD_PRELOAD", preloads(&folder.library()));
+        }
+        let child = start.spawn().map_err(|source| {
+            let program = name.display().to_string();
+            match source.kind() {
+                io::ErrorKind::NotFound => Error::NotFound { program },
+                _ => Error::NotRunnable { program, source },
+            }
+        })?;
+        Ok(Self {
+            child,
+            folder,
+            blind: program.blind,
+        })
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Why the library does not see into it.
+    #[must_use]
+    pub fn blind(&self) -> Option<Blind> {
+        self.blind
+    }
+
+    /// What its processes wrote down until now.
+    pub fn tables(&self) -> Result<Tables, Error> {
+        match &self.folder {
+            Some(folder) => Tables::read(folder.path()),
+            None => Ok(Tables::default()),
+        }
+    }
+
+    /// The same, and forgets processes that are gone: their files take memory.
+    pub fn tables_of_living(&self) -> Result<Tables, Error> {
+        let mut tables = self.tables()?;
+        let own = self.pid();
+        tables.tidy(|pid| pid == own || is_alive(pid));
+        Ok(tables)
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    /// Passes a signal on to it, unless it ended.
+    pub fn signal(&mut self, signal: rustix::process::Signal) -> io::Result<()> {
+        // Not yet waited for, so the number is still its own.
+        if self.child.try_wait()?.is_none()
+            && let Some(pid) = i32::try_from(self.pid())
+                .ok()
+                .and_then(rustix::process::Pid::from_raw)
+        {
+            rustix::process::kill_process(pid, signal)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        let Some(folder) = self.folder.take() else {
+            return;
+        };
+        // Who lives on would say at each exec that its library is gone.
+        let is_used = Tables::read(folder.path())
+            .is_ok_and(|tables| tables.iter().any(|table| is_alive(table.pid)));
+        if is_used {
+            drop(folder.keep());
+        }
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let state = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = state.iter().rposition(|byte| *byte == b')');
+    let state = after_name.and_then(|at| state.get(at + 2)).copied();
+    !matches!(state, None | Some(b'Z' | b'X'))
+}
+
+/// Ours first, then those that were asked for already.
+fn preloads(library: &std::path::Path) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {
+        list.push(OsStr::new(":"));
+        list.push(before);
+    }
+    list
+}

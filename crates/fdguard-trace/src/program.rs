@@ -1,0 +1,216 @@
+//! Whether the injected library can see into a program: asked before it is started, because the loaders of some programs
+//! would refuse to start with it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use object::Endianness;
+use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+
+use crate::Error;
+
+/// Interpreters of scripts that interpret scripts.
+const MOST_SCRIPTS: usize = 4;
+
+/// A program that was found.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The file that will run: of a script its interpreter.
+    pub path: PathBuf,
+    /// Why the library would not see into it.
+    pub blind: Option<Blind>,
+}
+
+/// Why launch tracing cannot see into a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blind {
+    /// It has no loader: statically linked, as Go programs often are.
+    Static,
+    /// Its loader is not glibc's.
+    OtherLoader,
+    /// It runs with another user's rights, and the loader ignores us.
+    Privileged,
+    /// For another machine than we are.
+    OtherMachine,
+    /// We have no library for this machine.
+    NoLibrary,
+}
+
+impl Blind {
+    /// Why, in words.
+    #[must_use]
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Static => "it is statically linked: there is no loader to inject a library",
+            Self::OtherLoader => "its loader is not glibc's (musl?), and would refuse our library",
+            Self::Privileged => {
+                "it runs with rights of its own (set-uid, set-gid or file capabilities): the loader ignores injected libraries"
+            }
+            Self::OtherMachine => "it is built for another kind of machine",
+            Self::NoLibrary => {
+                "this build of fdguard has no library to inject on this kind of machine"
+            }
+        }
+    }
+
+    /// What can see it.
+    #[must_use]
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Privileged => {
+                "start it as the user whose rights it takes, or watch it from outside: fdguard watch PID"
+            }
+            _ => {
+                "watch it from outside: fdguard watch PID tells class, target and rate, not the line"
+            }
+        }
+    }
+}
+
+impl Program {
+    /// Finds the program as `execvp` would, and looks at what would be loaded.
+    pub fn find(name: &OsStr) -> Result<Self, Error> {
+        let mut path = locate(name)?;
+        let mut blind = None;
+        if !crate::folder::has_library() {
+            blind = Some(Blind::NoLibrary);
+        }
+        for _ in 0..MOST_SCRIPTS {
+            let head = head(&path).map_err(|source| Error::NotRunnable {
+                program: name.display().to_string(),
+                source,
+            })?;
+            let Some(interpreter) = interpreter_of_script(&head) else {
+                blind = blind
+                    .or_else(|| privileged(&path))
+                    .or_else(|| of_elf(&path));
+                break;
+            };
+            path = interpreter;
+        }
+        Ok(Self { path, blind })
+    }
+}
+
+fn locate(name: &OsStr) -> Result<PathBuf, Error> {
+    let not_found = || Error::NotFound {
+        program: name.display().to_string(),
+    };
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return match path.metadata() {
+            Ok(_) => Ok(path),
+            Err(_) => Err(not_found()),
+        };
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+    let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    candidates
+        .find(|path| is_runnable(path))
+        .ok_or_else(not_found)
+}
+
+fn is_runnable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn head(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(256).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// `#! /usr/bin/env python3` runs what `env` finds.
+fn interpreter_of_script(head: &[u8]) -> Option<PathBuf> {
+    let line = head
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let mut words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let path = PathBuf::from(OsString::from_vec(words.next()?.to_vec()));
+    if path.file_name() == Some(OsStr::new("env")) {
+        let mut named = words.filter(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+        if let Some(found) = named
+            .next()
+            .and_then(|name| locate(OsStr::from_bytes(name)).ok())
+        {
+            return Some(found);
+        }
+    }
+    Some(path)
+}
+
+fn privileged(path: &Path) -> Option<Blind> {
+    const CAPABILITIES: &str = "security.capability";
+    let meta = path.metadata().ok()?;
+    let is_us = meta.uid() == rustix::process::geteuid().as_raw();
+    let takes_user = meta.mode() & 0o4000 != 0 && !is_us;
+    let is_our_group = meta.gid() == rustix::process::getegid().as_raw();
+    let takes_group = meta.mode() & 0o2010 == 0o2010 && !is_our_group;
+    let mut value = [0; 64];
+    let has_capabilities =
+        rustix::fs::getxattr(path, CAPABILITIES, &mut value).is_ok_and(|size| size > 0);
+    let is_root = rustix::process::geteuid().is_root();
+    (takes_user || takes_group || (has_capabilities && !is_root)).then_some(Blind::Privileged)
+}
+
+/// What the ELF header says; nothing when all is well, or when it is no ELF file, which then will not run anyway.
+fn of_elf(path: &Path) -> Option<Blind> {
+    let file = File::open(path).ok()?;
+    let cache = object::ReadCache::new(file);
+    let Ok(header) = FileHeader64::<Endianness>::parse(&cache) else {
+        return Some(Blind::OtherMachine);
+    };
+    let endian = header.endian().ok()?;
+    if header.e_machine.get(endian) != EM_X86_64 {
+        return Some(Blind::OtherMachine);
+    }
+    if !matches!(header.e_type.get(endian), ET_EXEC | ET_DYN) {
+        return None;
+    }
+    let segments = header.program_headers(endian, &cache).ok()?;
+    let mut loaders = segments
+        .iter()
+        .filter(|one| one.p_type(endian) == PT_INTERP);
+    let Some(loader) = loaders.next() else {
+        return Some(Blind::Static);
+    };
+    let name = loader.data(endian, &cache).unwrap_or_default();
+    let name = name.strip_suffix(b"\0").unwrap_or(name);
+    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+    (!last.starts_with(b"ld-linux")).then_some(Blind::OtherLoader)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::path::Path;
+
+    use super::{Program, interpreter_of_script};
+    use crate::Error;
+
+    #[test]
+    fn a_script_is_its_interpreter() {
+        let path = interpreter_of_script(b"#!/bin/sh -e\nexit 0\n").unwrap();
+        assert_eq!(path, Path::new("/bin/sh"));
+        let found = interpreter_of_script(b"#! /usr/bin/env -S A=1 sh\n").unwrap();
+        assert_eq!(found.file_name(), Some(OsStr::new("sh")));
+        assert!(found.is_absolute());
+        assert_eq!(interpreter_of_script(b"\x7fELF"), None);
+    }
+
+    #[test]
+    fn an_ordinary_program_can_be_seen_into_and_an_absent_one_is_not_found() {
+        assert_eq!(Program::find(OsStr::new("sh")).unwrap().blind, None);
+        let absent = Program::find(OsStr::new("fdguard-no-such-program"));
+        assert!(matches!(absent, Err(Error::NotFound { .. })));
+    }
+}

@@ -1,0 +1,104 @@
+//! Descriptors of one origin, put together.
+
+use std::collections::HashMap;
+
+use crate::place::Place;
+use crate::symbol::Symbols;
+use crate::table::{Descriptor, Table, Tables};
+
+/// A place that opened what is still open.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The stack that most of them have, innermost first.
+    pub stack: Vec<Place>,
+    /// The place to blame.
+    pub culprit: Option<Place>,
+    /// What is open.
+    pub open: Vec<Open>,
+    /// How many the stacks of these ever opened.
+    pub opened: u64,
+    /// How many of those ended.
+    pub closed: u64,
+}
+
+/// An open descriptor of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Its number.
+    pub fd: u32,
+    /// What is known of it.
+    pub descriptor: Descriptor,
+}
+
+impl Site {
+    /// The sites of these descriptors of a process, the one with the most first. Descriptors that it does not know are left out.
+    #[must_use]
+    pub fn rank(
+        tables: &Tables,
+        table: &Table,
+        fds: impl IntoIterator<Item = u32>,
+        symbols: &mut Symbols,
+    ) -> Vec<Self> {
+        let mut by_stack: HashMap<(u8, u32), Vec<Open>> = HashMap::new();
+        for fd in fds {
+            if let Some(descriptor) = table.open.get(&fd).copied() {
+                let key = (descriptor.forks, descriptor.stack);
+                by_stack
+                    .entry(key)
+                    .or_default()
+                    .push(Open { fd, descriptor });
+            }
+        }
+        let mut stacks: Vec<Self> = by_stack
+            .into_values()
+            .filter_map(|open| Self::of_stack(tables, table, open, symbols))
+            .collect();
+        // Ties are broken by age, so that the same program gives the same order.
+        stacks.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest()));
+        let mut sites: Vec<Self> = Vec::new();
+        for stack in stacks {
+            let same = sites
+                .iter_mut()
+                .find(|site| site.culprit.is_some() && site.culprit == stack.culprit);
+            match same {
+                Some(site) => site.absorb(stack),
+                None => sites.push(stack),
+            }
+        }
+        sites.sort_by_key(|site| (std::cmp::Reverse(site.open.len()), site.oldest()));
+        sites
+    }
+
+    fn of_stack(
+        tables: &Tables,
+        table: &Table,
+        open: Vec<Open>,
+        symbols: &mut Symbols,
+    ) -> Option<Self> {
+        let first = open.first()?.descriptor;
+        let stack = symbols.name(&tables.stack(table, &first));
+        let counts = table.counts.get(&first.stack).copied();
+        let (opened, closed) = counts
+            .filter(|_| first.forks == 0)
+            .unwrap_or((open.len() as u64, 0));
+        Some(Self {
+            culprit: Place::culprit(&stack).cloned(),
+            stack,
+            open,
+            opened,
+            closed,
+        })
+    }
+
+    fn absorb(&mut self, other: Self) {
+        self.open.extend(other.open);
+        self.opened += other.opened;
+        self.closed += other.closed;
+    }
+
+    /// When the oldest was opened, by the monotonic clock.
+    #[must_use]
+    pub fn oldest(&self) -> Option<u64> {
+        self.open.iter().map(|open| open.descriptor.ns).min()
+    }
+}

@@ -1,0 +1,258 @@
+//! What the traced processes wrote down, as values.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use fdguard_wire::{Frame, How, Image};
+
+use crate::Error;
+
+/// The tables of every process of a trace, by process and time.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    tables: BTreeMap<(u32, u64), Table>,
+}
+
+/// What one process wrote down since it began, or since its last exec.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The process.
+    pub pid: u32,
+    /// When it began, by the monotonic clock, in nanoseconds.
+    pub began: u64,
+    /// The one that it was forked from.
+    pub parent: Option<(u32, u64)>,
+    /// What is open, by number.
+    pub open: BTreeMap<u32, Descriptor>,
+    /// How many each stack opened, and how many of them ended.
+    pub counts: HashMap<u32, (u64, u64)>,
+    /// Numbers below 1024 that were open before its first instruction.
+    pub inherited: Vec<u32>,
+    /// Births and ends that found no place.
+    pub lost_events: u64,
+    /// Stacks that found no place.
+    pub lost_stacks: u64,
+    /// Descriptors whose end nobody saw.
+    pub unseen_ends: u64,
+    stacks: HashMap<u32, Vec<Frame>>,
+    modules: HashMap<u16, PathBuf>,
+    texts: HashMap<u32, (String, String)>,
+    file: PathBuf,
+}
+
+/// An open descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The how-manieth of its number.
+    pub generation: u32,
+    /// The stack that opened it; 0 where it is not known.
+    pub stack: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When, by the monotonic clock, in nanoseconds.
+    pub ns: u64,
+    /// The call.
+    pub how: How,
+    /// How many forks ago: the stack is one of an ancestor.
+    pub forks: u8,
+}
+
+/// A frame with what is needed to name it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Spot {
+    Native {
+        module: PathBuf,
+        offset: u64,
+    },
+    Unknown(u64),
+    Language {
+        file: String,
+        function: String,
+        line: u32,
+    },
+}
+
+impl Tables {
+    /// Reads every table of the folder. A file that is not whole yet is left for the next time.
+    pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Read {
+            path: folder.to_owned(),
+            source,
+        };
+        let mut tables = BTreeMap::new();
+        for entry in std::fs::read_dir(folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_some_and(|end| end == "fdguard")
+                && let Ok(Some(table)) = Table::read(&path)
+            {
+                tables.insert((table.pid, table.began), table);
+            }
+        }
+        Ok(Self { tables })
+    }
+
+    /// The latest table of a process: since its last exec.
+    #[must_use]
+    pub fn of(&self, pid: u32) -> Option<&Table> {
+        let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
+        range.next_back().map(|(_, table)| table)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values()
+    }
+
+    /// Events that were lost in all of them.
+    #[must_use]
+    pub fn lost_events(&self) -> u64 {
+        self.iter().map(|table| table.lost_events).sum()
+    }
+
+    /// The stack of a descriptor, innermost first, from the mapping that has it.
+    pub(crate) fn stack(&self, table: &Table, descriptor: &Descriptor) -> Vec<Spot> {
+        let mut owner = table;
+        for _ in 0..descriptor.forks {
+            let parent = owner.parent.and_then(|key| self.tables.get(&key));
+            let Some(parent) = parent else {
+                return Vec::new();
+            };
+            owner = parent;
+        }
+        owner.spots(descriptor.stack)
+    }
+
+    /// Removes the files of tables that are older than the latest of a process, or whose process is gone and that `keep` does
+    /// not want.
+    pub(crate) fn tidy(&mut self, keep: impl Fn(u32) -> bool) {
+        let latest: HashMap<u32, u64> = self.tables.keys().copied().collect();
+        let parents: Vec<(u32, u64)> = self.iter().filter_map(|table| table.parent).collect();
+        self.tables.retain(|key, table| {
+            let is_latest = latest.get(&key.0) == Some(&key.1);
+            let is_wanted = (is_latest && keep(key.0)) || parents.contains(key);
+            if !is_wanted {
+                // It is only memory; the folder goes at the end.
+                drop(std::fs::remove_file(&table.file));
+            }
+            is_wanted
+        });
+    }
+}
+
+impl Table {
+    fn read(path: &Path) -> io::Result<Option<Self>> {
+        let file = File::open(path)?;
+        let mut head = vec![0; Image::HEAD];
+        if file.read_exact_at(&mut head, 0).is_err() {
+            return Ok(None);
+        }
+        let Some(image) = Image::new(&head) else {
+            return Ok(None);
+        };
+        let (hole, words) = image.hole();
+        let mut bytes = vec![0; image.needed()];
+        fill(&file, &mut bytes, 0, hole)?;
+        let end = bytes.len();
+        fill(&file, &mut bytes, words, end)?;
+        Ok(Image::new(&bytes).map(|image| Self::of(&image, path)))
+    }
+
+    fn of(image: &Image<'_>, path: &Path) -> Self {
+        let open = image.open().filter_map(|(fd, record)| {
+            let birth = record.birth?;
+            let descriptor = Descriptor {
+                generation: record.generation,
+                stack: birth.stack,
+                tid: birth.tid,
+                ns: birth.ns,
+                how: birth.how,
+                forks: birth.forks,
+            };
+            Some((fd, descriptor))
+        });
+        let counts = image
+            .sites()
+            .map(|site| (site.stack, (site.opened, site.closed)));
+        let mut table = Self {
+            pid: image.pid(),
+            began: image.began(),
+            parent: image.parent(),
+            open: open.collect(),
+            counts: counts.collect(),
+            inherited: (0..1024).filter(|fd| image.is_inherited(*fd)).collect(),
+            lost_events: image.lost_events(),
+            lost_stacks: image.lost_stacks(),
+            unseen_ends: image.unseen_ends(),
+            stacks: HashMap::new(),
+            modules: HashMap::new(),
+            texts: HashMap::new(),
+            file: path.to_owned(),
+        };
+        for stack in table.counts.keys().copied().collect::<Vec<u32>>() {
+            table.take_stack(image, stack);
+        }
+        table
+    }
+
+    fn take_stack(&mut self, image: &Image<'_>, stack: u32) {
+        let frames: Vec<Frame> = image.frames(stack).collect();
+        for frame in &frames {
+            match frame {
+                Frame::Native { module, .. } => {
+                    self.modules.entry(*module).or_insert_with(|| {
+                        let path = image.module(*module).map_or(&b""[..], |found| found.path);
+                        PathBuf::from(bytes_to_os(path))
+                    });
+                }
+                Frame::Language { text, .. } => {
+                    self.texts.entry(*text).or_insert_with(|| {
+                        let (file, function) = image.text(*text).unwrap_or_default();
+                        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                        (text(file), text(function))
+                    });
+                }
+                Frame::Address(_) => {}
+            }
+        }
+        self.stacks.insert(stack, frames);
+    }
+
+    fn spots(&self, stack: u32) -> Vec<Spot> {
+        let frames = self
+            .stacks
+            .get(&stack)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let spot = |frame: &Frame| match frame {
+            Frame::Native { module, offset } => Spot::Native {
+                module: self.modules.get(module).cloned().unwrap_or_default(),
+                offset: *offset,
+            },
+            Frame::Address(address) => Spot::Unknown(*address),
+            Frame::Language { text, line } => {
+                let (file, function) = self.texts.get(text).cloned().unwrap_or_default();
+                Spot::Language {
+                    file,
+                    function,
+                    line: *line,
+                }
+            }
+        };
+        frames.iter().map(spot).collect()
+    }
+}
+
+fn bytes_to_os(bytes: &[u8]) -> std::ffi::OsString {
+    use std::os::unix::ffi::OsStringExt as _;
+    std::ffi::OsString::from_vec(bytes.to_vec())
+}
+
+fn fill(file: &File, bytes: &mut [u8], from: usize, to: usize) -> io::Result<()> {
+    let Some(part) = bytes.get_mut(from..to) else {
+        return Ok(());
+    };
+    file.read_exact_at(part, from as u64)
+}

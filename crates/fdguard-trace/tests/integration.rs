@@ -1,0 +1,3 @@
+//! The tracer against real programs.
+
+mod suite;

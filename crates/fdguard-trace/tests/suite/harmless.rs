@@ -1,0 +1,88 @@
+//! Whatever a program does, it does the same under the tracer.
+
+use super::run::{alone, traced};
+
+/// Runs the mode both ways; gives what it said.
+fn same(mode: &str) -> String {
+    let (without, with) = (alone(mode, "> \"$1\" 2>&1"), traced(mode, "> \"$1\" 2>&1"));
+    assert_eq!(with.outcome, without);
+    assert!(with.outcome.status.success(), "{:?}", with.outcome);
+    assert!(!with.outcome.said.is_empty());
+    assert_eq!(with.tables.lost_events(), 0);
+    with.outcome.said
+}
+
+#[test]
+fn r19_a_vfork_child_works_in_our_memory_and_leaves_the_table_alone() {
+    assert!(same("vfork").contains("open 1"));
+    let run = traced("vfork", "> \"$1\"");
+    let open: Vec<u32> = run.table().open.keys().copied().collect();
+    assert_eq!(
+        open,
+        [3],
+        "the parent's own, which the child closed for itself"
+    );
+}
+
+#[test]
+fn r19_fork_exec_spawn_system_and_popen() {
+    assert!(same("fork").contains("same 1\nchild"));
+}
+
+#[test]
+fn r19_threads() {
+    assert_eq!(same("threads"), "bad 0\n");
+}
+
+#[test]
+fn r19_signal_handlers_that_open_on_either_stack() {
+    assert_eq!(same("signals"), "handled 1000\nbad 0\n");
+}
+
+#[test]
+fn r19_a_handler_that_leaves_a_blocking_call_by_longjmp() {
+    assert!(same("longjmp").starts_with("jumps 5"));
+    let run = traced("longjmp", "> \"$1\"");
+    assert!(
+        run.table().open.contains_key(&4),
+        "recording goes on afterwards"
+    );
+}
+
+#[test]
+fn r19_dlopen_and_dlclose() {
+    assert!(same("dlopen").contains("root 7"));
+}
+
+#[test]
+fn r19_closed_standard_streams_stay_free() {
+    let (without, with) = (
+        alone("closed-stdio", "<&- >&- 2>&-"),
+        traced("closed-stdio", "<&- >&- 2>&-"),
+    );
+    assert_eq!(with.outcome, without);
+    assert_eq!(with.outcome.status.code(), Some(42));
+}
+
+#[test]
+fn r19_close_range() {
+    assert!(same("close-range").contains("left 100"));
+    let run = traced("close-range", "> \"$1\"");
+    let open: Vec<u32> = run.table().open.keys().copied().collect();
+    assert_eq!(open, [3]);
+}
+
+#[test]
+fn r19_a_full_table_and_errno() {
+    assert!(same("emfile").ends_with("kept 77\n"));
+}
+
+#[test]
+fn r19_cancellation_inside_of_a_call() {
+    assert_eq!(same("cancel"), "cancelled 1\ntidied 1\n");
+}
+
+#[test]
+fn r19_descriptors_in_a_message() {
+    assert!(same("received").contains("received 1"));
+}

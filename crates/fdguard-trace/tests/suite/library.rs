@@ -1,0 +1,196 @@
+//! The injected library as a file: what it asks for, what it offers, and that it is the only one.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use fdguard_trace::{Blind, Program};
+use object::{Object as _, ObjectSymbol as _};
+
+use super::run::victim;
+
+/// Everything that the library may ask of the C library.
+const IMPORTS: &[&str] = &[
+    "__errno_location",
+    "dlsym",
+    "getenv",
+    "memcpy",
+    "memmove",
+    "memset",
+    "strlen",
+];
+/// Offered to the linker by every shared object, and needed by none.
+const WEAK: &[&str] = &[
+    "_ITM_deregisterTMCloneTable",
+    "_ITM_registerTMCloneTable",
+    "__cxa_finalize",
+    "__gmon_start__",
+];
+
+fn with_library<T>(work: impl FnOnce(&object::File<'_>) -> T) -> T {
+    let bytes = fdguard_trace::library();
+    work(&object::File::parse(bytes).unwrap())
+}
+
+#[test]
+fn it_needs_no_library_and_a_handful_of_functions() {
+    with_library(|file| {
+        let asked: BTreeSet<String> = file
+            .dynamic_symbols()
+            .filter(|symbol| symbol.is_undefined() && !symbol.name().unwrap().is_empty())
+            .map(|symbol| symbol.name().unwrap().to_owned())
+            .collect();
+        let allowed: BTreeSet<String> = IMPORTS
+            .iter()
+            .chain(WEAK)
+            .map(|name| (*name).to_owned())
+            .collect();
+        let more: Vec<&String> = asked.difference(&allowed).collect();
+        assert!(more.is_empty(), "{more:?}");
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("library.so");
+    std::fs::write(&path, fdguard_trace::library()).unwrap();
+    let said = Command::new("readelf")
+        .arg("-d")
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(!String::from_utf8_lossy(&said.stdout).contains("NEEDED"));
+}
+
+#[test]
+fn it_has_no_path_to_a_panic() {
+    with_library(|file| {
+        let names = file
+            .symbols()
+            .filter_map(|symbol| symbol.name().ok().map(str::to_owned));
+        let panics: Vec<String> = names.filter(|name| name.contains("panic")).collect();
+        assert!(panics.is_empty(), "{panics:?}");
+    });
+}
+
+#[test]
+fn exports() {
+    const EXPECTED: &[&str] = &[
+        "__mq_open_2",
+        "__open64_2",
+        "__open_2",
+        "__openat64_2",
+        "__openat_2",
+        "accept",
+        "accept4",
+        "close",
+        "close_range",
+        "closedir",
+        "closefrom",
+        "creat",
+        "creat64",
+        "dlclose",
+        "dup",
+        "dup2",
+        "dup3",
+        "epoll_create",
+        "epoll_create1",
+        "eventfd",
+        "fanotify_init",
+        "fclose",
+        "fcntl",
+        "fcntl64",
+        "fopen",
+        "fopen64",
+        "forkpty",
+        "freopen",
+        "freopen64",
+        "getpt",
+        "inotify_init",
+        "inotify_init1",
+        "memfd_create",
+        "mkostemp",
+        "mkostemp64",
+        "mkostemps",
+        "mkostemps64",
+        "mkstemp",
+        "mkstemp64",
+        "mkstemps",
+        "mkstemps64",
+        "mq_open",
+        "open",
+        "open64",
+        "openat",
+        "openat64",
+        "opendir",
+        "openpty",
+        "pclose",
+        "pidfd_open",
+        "pipe",
+        "pipe2",
+        "popen",
+        "posix_openpt",
+        "recvmsg",
+        "shm_open",
+        "signalfd",
+        "socket",
+        "socketpair",
+        "timerfd_create",
+        "tmpfile",
+        "tmpfile64",
+    ];
+    with_library(|file| {
+        let defined = file
+            .dynamic_symbols()
+            .filter(|symbol| symbol.is_definition());
+        let offered: BTreeSet<&str> = defined.map(|symbol| symbol.name().unwrap()).collect();
+        let expected: BTreeSet<&str> = EXPECTED
+            .iter()
+            .copied()
+            .chain(["rust_eh_personality"])
+            .collect();
+        assert_eq!(offered, expected);
+    });
+}
+
+#[test]
+fn r19_another_interposer_is_asked_once_a_call() {
+    let flags = ["-O2", "-shared", "-fPIC"];
+    let other = testkit::c_variant("interposer", "so", &flags).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("library.so");
+    std::fs::write(&own, fdguard_trace::library()).unwrap();
+    for order in [[&own, &other], [&other, &own]] {
+        let list = order.map(|path| path.display().to_string()).join(":");
+        let mut command = Command::new(victim());
+        command
+            .arg("leak")
+            .env("LD_PRELOAD", list)
+            .env("FDGUARD_TRACE_DIR", folder.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success());
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "last 1\nasked 24\n"
+        );
+    }
+}
+
+#[test]
+fn a_static_program_is_said_to_be_out_of_sight() {
+    let Some(program) = testkit::c_variant(
+        "traced",
+        "static",
+        &["-O2", "-static", "-pthread", "-Wno-error"],
+    ) else {
+        testkit::skip("no static C library");
+        return;
+    };
+    assert_eq!(
+        Program::find(program.as_os_str()).unwrap().blind,
+        Some(Blind::Static)
+    );
+    assert_eq!(
+        Program::find(Path::new("/bin/sh").as_os_str())
+            .unwrap()
+            .blind,
+        None
+    );
+}

@@ -1,0 +1,4 @@
+mod harmless;
+mod library;
+mod origin;
+mod run;

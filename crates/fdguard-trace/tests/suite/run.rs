@@ -1,0 +1,89 @@
+//! Running the C victim with and without the library.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use fdguard_trace::{Options, Site, Symbols, Table, Tables, Traced};
+
+/// The victim, optimised and without frame pointers, as programs are.
+pub(crate) fn victim() -> PathBuf {
+    let flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"];
+    testkit::c_variant("traced", "O2", &flags).expect("a victim that compiles")
+}
+
+/// The line of the victim's source with this mark.
+pub(crate) fn line(mark: &str) -> u32 {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/traced.c");
+    let text = std::fs::read_to_string(source).unwrap();
+    let wanted = format!("/* LEAK {mark} */");
+    let at = text
+        .lines()
+        .position(|line| line.contains(&wanted))
+        .unwrap();
+    u32::try_from(at + 1).unwrap()
+}
+
+/// What a program did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) said: String,
+    pub(crate) status: ExitStatus,
+}
+
+/// A run under the tracer.
+pub(crate) struct Run {
+    pub(crate) outcome: Outcome,
+    pub(crate) pid: u32,
+    pub(crate) tables: Tables,
+}
+
+impl Run {
+    /// The latest table of the program.
+    pub(crate) fn table(&self) -> &Table {
+        self.tables.of(self.pid).expect("a table")
+    }
+
+    /// What it left open, by site.
+    pub(crate) fn sites(&self) -> Vec<Site> {
+        let table = self.table();
+        let fds = table.open.keys().copied();
+        Site::rank(&self.tables, table, fds, &mut Symbols::new())
+    }
+}
+
+/// The command with its output in a file, through a shell that becomes it.
+fn shell(mode: &str, redirection: &str, file: &Path) -> Vec<OsString> {
+    let script = format!("exec \"$0\" {mode} {redirection}");
+    let mut words: Vec<OsString> = ["sh", "-c", &script].map(OsString::from).to_vec();
+    words.push(victim().into());
+    words.push(file.into());
+    words
+}
+
+pub(crate) fn alone(mode: &str, redirection: &str) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("said");
+    let words = shell(mode, redirection, &file);
+    let status = Command::new(&words[0]).args(&words[1..]).status().unwrap();
+    Outcome {
+        said: std::fs::read_to_string(&file).unwrap_or_default(),
+        status,
+    }
+}
+
+pub(crate) fn traced(mode: &str, redirection: &str) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("said");
+    let mut traced = Traced::launch(&shell(mode, redirection, &file), Options::default()).unwrap();
+    assert_eq!(traced.blind(), None);
+    let status = traced.wait().unwrap();
+    Run {
+        outcome: Outcome {
+            said: std::fs::read_to_string(&file).unwrap_or_default(),
+            status,
+        },
+        pid: traced.pid(),
+        tables: traced.tables().unwrap(),
+    }
+}

@@ -1,0 +1,86 @@
+//! A frame in one word.
+
+use crate::mapping::low;
+
+/// Bits of an offset in a module or of an address.
+const OFFSET: u32 = 44;
+
+/// One frame of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Frame {
+    /// A place in a module's file, by its own addresses. A return address, unless `exact`.
+    Native {
+        /// Which module.
+        module: u16,
+        /// The address less the module's load bias.
+        offset: u64,
+    },
+    /// A place outside of every module: code made at run time.
+    Address(u64),
+    /// A frame of a language with a runtime of its own.
+    Language {
+        /// Which text: file and function.
+        text: u32,
+        /// Line, 0 where it is not known.
+        line: u32,
+    },
+}
+
+impl Frame {
+    /// As a word.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        match self {
+            Self::Native { module, offset } => {
+                1 << 60 | (module as u64) << OFFSET | (offset & ((1 << OFFSET) - 1))
+            }
+            Self::Address(address) => 2 << 60 | (address & ((1 << 60) - 1)),
+            Self::Language { text, line } => {
+                let line = if line < 1 << 28 { line } else { 0 };
+                3 << 60 | (line as u64) << 32 | text as u64
+            }
+        }
+    }
+
+    /// From a word; `None` for a kind of a later version, or nothing.
+    #[must_use]
+    pub const fn unpack(word: u64) -> Option<Self> {
+        match word >> 60 {
+            1 => Some(Self::Native {
+                module: (word >> OFFSET & 0xffff) as u16,
+                offset: word & ((1 << OFFSET) - 1),
+            }),
+            2 => Some(Self::Address(word & ((1 << 60) - 1))),
+            3 => Some(Self::Language {
+                text: low(word),
+                line: low(word >> 32) & 0x0fff_ffff,
+            }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Frame;
+
+    #[test]
+    fn every_kind_comes_back() {
+        let frames = [
+            Frame::Native {
+                module: 65_535,
+                offset: 0xfff_ffff_ffff,
+            },
+            Frame::Address(0x7fff_1234_5678),
+            Frame::Language {
+                text: u32::MAX,
+                line: 123_456_789,
+            },
+        ];
+        for frame in frames {
+            assert_eq!(Frame::unpack(frame.pack()), Some(frame));
+        }
+        assert_eq!(Frame::unpack(0), None);
+        assert_eq!(Frame::unpack(u64::MAX), None);
+    }
+}

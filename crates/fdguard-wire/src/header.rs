@@ -1,0 +1,86 @@
+//! The first page: whose mapping it is, and what was lost.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The first word of a mapping, written last: `fdguard1`.
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
+/// The version of the layout; a reader takes no other.
+pub const VERSION: u32 = 1;
+
+/// The header. Counters only rise.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// The process, as it sees itself.
+    pub pid: AtomicU32,
+    /// Bytes of the mapping.
+    pub size: AtomicU64,
+    /// When it was made, by the monotonic clock, in nanoseconds.
+    pub began: AtomicU64,
+    /// The same by the time of day.
+    pub began_wall: AtomicU64,
+    /// The process that this one was forked from, 0 when it began with exec; and when that one's mapping was made.
+    pub parent: AtomicU64,
+    /// When the mapping of `parent` was made.
+    pub parent_began: AtomicU64,
+    /// Behind the highest number that was ever open.
+    pub numbers: AtomicU64,
+    /// Words in use.
+    pub words: AtomicU64,
+    /// Modules in use.
+    pub modules: AtomicU64,
+    /// Closes ever written to the ring.
+    pub closes: AtomicU64,
+    /// Stacks in use.
+    pub stacks: AtomicU64,
+    /// Births and ends that found no place: numbers too high, no memory.
+    pub lost_events: AtomicU64,
+    /// Births whose stack found no place: counted, with stack 0.
+    pub lost_stacks: AtomicU64,
+    /// Descriptors whose end nobody saw: closed inside the C library or by a system call of its own.
+    pub unseen_ends: AtomicU64,
+    /// Calls by a child that borrows our memory (vfork) or that no handler told us of: not recorded.
+    pub foreign_calls: AtomicU64,
+    /// Stacks that stopped before the outermost frame.
+    pub cut_stacks: AtomicU64,
+    /// Numbers below 1024 that were open before the first instruction of the program, a bit each.
+    pub inherited: [AtomicU64; 16],
+}
+
+impl Header {
+    /// All zeros.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            magic: AtomicU64::new(0),
+            version: AtomicU32::new(0),
+            pid: AtomicU32::new(0),
+            size: AtomicU64::new(0),
+            began: AtomicU64::new(0),
+            began_wall: AtomicU64::new(0),
+            parent: AtomicU64::new(0),
+            parent_began: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
+            words: AtomicU64::new(0),
+            modules: AtomicU64::new(0),
+            closes: AtomicU64::new(0),
+            stacks: AtomicU64::new(0),
+            lost_events: AtomicU64::new(0),
+            lost_stacks: AtomicU64::new(0),
+            unseen_ends: AtomicU64::new(0),
+            foreign_calls: AtomicU64::new(0),
+            cut_stacks: AtomicU64::new(0),
+            inherited: [const { AtomicU64::new(0) }; 16],
+        }
+    }
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        Self::new()
+    }
+}

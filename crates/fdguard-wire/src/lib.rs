@@ -1,0 +1,52 @@
+//! The record layout that the injected library writes and the tracer reads.
+//!
+//! One file a process, mapped shared by the library and read from outside while the process lives and after its
+//! end. [`Mapping`] is that file as a value: every field is an atomic, and all zeros is the empty state, so a
+//! sparse file is a valid mapping. Writers never wait: they may be many threads, signal handlers, or a thread
+//! that dies in the middle of a step. [`Image`] reads the same bytes and believes only records that are whole.
+//!
+//! A stack is known by the place of its entry, so a writer that meets an entry which another one is still
+//! filling can use its number at once. Nothing is ever moved or freed.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod close;
+mod frame;
+mod header;
+mod how;
+mod image;
+mod mapping;
+mod module;
+mod slot;
+mod stack;
+mod text;
+
+pub use close::{Close, CloseRecord};
+pub use frame::Frame;
+pub use header::{Header, MAGIC, VERSION};
+pub use how::How;
+pub use image::{Image, SiteRecord};
+pub use mapping::{Area, Frames, Mapping};
+pub use module::{Module, ModuleRecord};
+pub use slot::{Birth, Death, Slot, SlotRecord};
+pub use stack::Stack;
+pub use text::Text;
+
+/// Descriptor numbers that have a slot; births beyond are counted as lost.
+pub const NUMBERS: usize = 1 << 18;
+/// Places for different stacks.
+pub const STACKS: usize = 1 << 14;
+/// Places for different texts of language frames.
+pub const TEXTS: usize = 1 << 14;
+/// Words for frames and texts.
+pub const WORDS: usize = 1 << 19;
+/// Closes that are remembered.
+pub const CLOSES: usize = 1 << 12;
+/// Modules that are remembered.
+pub const MODULES: usize = 1 << 10;
+/// Frames of a stack, native and language together.
+pub const FRAMES: usize = 128;

@@ -1,0 +1,545 @@
+//! The whole mapping, and the steps by which it is written.
+
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::close::{Close, CloseRecord};
+use crate::header::{Header, MAGIC, VERSION};
+use crate::module::Module;
+use crate::slot::{Birth, Death, Slot};
+use crate::stack::Stack;
+use crate::text::Text;
+use crate::{CLOSES, MODULES, NUMBERS, STACKS, TEXTS, WORDS};
+
+/// Places of the tables that are tried for a hash before it counts as lost.
+const TRIES: usize = 64;
+
+/// The mapping.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct Mapping {
+    /// Whose it is, and the counters.
+    pub header: Header,
+    modules: [Module; MODULES],
+    closes: [Close; CLOSES],
+    stacks: [Stack; STACKS],
+    texts: [Text; TEXTS],
+    slots: [Slot; NUMBERS],
+    words: [AtomicU64; WORDS],
+}
+
+/// Who can say whether a stretch of the mapping may be written to. A sparse file on a full disk may not:
+/// the kernel would end the program for trying.
+pub trait Area {
+    /// Whether these bytes from the beginning of the mapping have memory behind them.
+    fn is_backed(&self, offset: usize, bytes: usize) -> bool;
+}
+
+impl Mapping {
+    /// All zeros.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            header: Header::new(),
+            modules: [const { Module::new() }; MODULES],
+            closes: [const { Close::new() }; CLOSES],
+            stacks: [const { Stack::new() }; STACKS],
+            texts: [const { Text::new() }; TEXTS],
+            slots: [const { Slot::new() }; NUMBERS],
+            words: [const { AtomicU64::new(0) }; WORDS],
+        }
+    }
+
+    /// Bytes of a mapping.
+    #[must_use]
+    pub const fn size() -> usize {
+        size_of::<Self>()
+    }
+
+    /// Where the parts begin.
+    #[must_use]
+    pub(crate) const fn parts() -> Parts {
+        Parts {
+            header: offset_of!(Self, header),
+            modules: offset_of!(Self, modules),
+            closes: offset_of!(Self, closes),
+            stacks: offset_of!(Self, stacks),
+            texts: offset_of!(Self, texts),
+            slots: offset_of!(Self, slots),
+            words: offset_of!(Self, words),
+        }
+    }
+
+    /// Makes it known as the mapping of this process; readers take it from here on.
+    pub fn begin(&self, pid: u32, monotonic: u64, wall: u64) {
+        let header = &self.header;
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.pid.store(pid, Ordering::Relaxed);
+        header.size.store(Self::size() as u64, Ordering::Relaxed);
+        header.began.store(monotonic, Ordering::Relaxed);
+        header.began_wall.store(wall, Ordering::Relaxed);
+        // Word 0 stays free: a place of 0 means "not written".
+        header.words.store(1, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Writes the birth of a descriptor down.
+    pub fn open(&self, area: &impl Area, fd: u32, birth: &Birth) {
+        let Some(slot) = self.slots.get(fd as usize) else {
+            count(&self.header.lost_events);
+            return;
+        };
+        let at = offset_of!(Self, slots) + fd as usize * size_of::<Slot>();
+        if !area.is_backed(at, size_of::<Slot>()) {
+            count(&self.header.lost_events);
+            return;
+        }
+        if let Some(missed) = slot.open(birth) {
+            count(&self.header.unseen_ends);
+            self.count_end(&missed);
+        }
+        if birth.forks == 0
+            && let Some(stack) = self.stacks.get(birth.stack as usize)
+        {
+            count(&stack.opened);
+        }
+        self.header
+            .numbers
+            .fetch_max(u64::from(fd) + 1, Ordering::Relaxed);
+    }
+
+    /// Writes the end of a descriptor down; gives what ended, when it was known.
+    pub fn close(&self, fd: u32) -> Option<Death> {
+        // Slots above the highest that was written have no memory: even reading would give them some.
+        if u64::from(fd) >= self.header.numbers.load(Ordering::Acquire) {
+            return None;
+        }
+        let death = self.slots.get(fd as usize)?.close()?;
+        self.count_end(&death);
+        Some(death)
+    }
+
+    fn count_end(&self, death: &Death) {
+        if death.forks == 0
+            && let Some(stack) = self.stacks.get(death.stack as usize)
+        {
+            count(&stack.closed);
+        }
+    }
+
+    /// Behind the highest number that was ever open.
+    #[must_use]
+    pub fn numbers(&self) -> u32 {
+        low(self.header.numbers.load(Ordering::Acquire))
+    }
+
+    /// A call came from a process that the mapping does not belong to.
+    pub fn foreign_call(&self) {
+        count(&self.header.foreign_calls);
+    }
+
+    /// A stack stopped before the outermost frame.
+    pub fn cut_stack(&self) {
+        count(&self.header.cut_stacks);
+    }
+
+    /// Begins a forked child's table with what the parent's holds. The stacks stay in the parent's mapping.
+    pub fn inherit(&self, area: &impl Area, parent: &Self) {
+        let (from, to) = (&parent.header, &self.header);
+        let pid = u64::from(from.pid.load(Ordering::Relaxed));
+        to.parent.store(pid, Ordering::Relaxed);
+        let began = from.began.load(Ordering::Relaxed);
+        to.parent_began.store(began, Ordering::Relaxed);
+        for (word, parents) in to.inherited.iter().zip(&from.inherited) {
+            word.store(parents.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for fd in 0..parent.numbers() {
+            if let Some(birth) = parent.birth_of(fd) {
+                let forks = birth.forks.saturating_add(1);
+                self.open(area, fd, &Birth { forks, ..birth });
+            }
+        }
+    }
+
+    /// What is written of this number, when it is open.
+    #[must_use]
+    pub fn birth_of(&self, fd: u32) -> Option<Birth> {
+        if u64::from(fd) >= self.header.numbers.load(Ordering::Acquire) {
+            return None;
+        }
+        self.slots.get(fd as usize)?.record()?.birth
+    }
+
+    /// Remembers a close and who did it.
+    pub fn remember(&self, area: &impl Area, record: &CloseRecord) {
+        let turn = self.header.closes.fetch_add(1, Ordering::Relaxed);
+        let index = place(turn, CLOSES);
+        let at = offset_of!(Self, closes) + index * size_of::<Close>();
+        if let Some(close) = self.closes.get(index)
+            && area.is_backed(at, size_of::<Close>())
+        {
+            close.write(record, low(turn));
+        }
+    }
+
+    /// The number of the stack with this hash. When it is new, `frames` gives its frames as words, innermost
+    /// first; they are asked for once, by the writer that came first. 0 when there is no place.
+    pub fn stack(&self, area: &impl Area, hash: u64, frames: impl FnOnce(&mut Frames<'_>)) -> u32 {
+        let hash = hash.max(1);
+        let mut index = place(hash, STACKS);
+        for _ in 0..TRIES {
+            if index == 0 {
+                index = 1;
+            }
+            let at = offset_of!(Self, stacks) + index * size_of::<Stack>();
+            let Some(stack) = self.stacks.get(index) else {
+                break;
+            };
+            if !area.is_backed(at, size_of::<Stack>()) {
+                break;
+            }
+            let number = low(index as u64);
+            match stack.hash() {
+                known if known == hash => return number,
+                0 => match stack.claim(hash) {
+                    Ok(()) => {
+                        count(&self.header.stacks);
+                        self.fill(area, stack, frames);
+                        return number;
+                    }
+                    Err(other) if other == hash => return number,
+                    Err(_) => {}
+                },
+                _ => {}
+            }
+            index = (index + 1) % STACKS;
+        }
+        count(&self.header.lost_stacks);
+        0
+    }
+
+    fn fill(&self, area: &impl Area, stack: &Stack, frames: impl FnOnce(&mut Frames<'_>)) {
+        let mut words = [0; crate::FRAMES];
+        let mut list = Frames {
+            words: &mut words,
+            used: 0,
+        };
+        frames(&mut list);
+        let used = list.used;
+        match self.write_words(area, words.get(..used).unwrap_or_default()) {
+            Some(first) => stack.publish(first, low(used as u64)),
+            None => count(&self.header.lost_stacks),
+        }
+    }
+
+    /// The number of the text with this hash. When it is new it is written from `text`, which gives the file
+    /// and the function. `None` when there is no place.
+    pub fn text<'t>(
+        &self,
+        area: &impl Area,
+        hash: u64,
+        text: impl FnOnce() -> (&'t [u8], &'t [u8]),
+    ) -> Option<u32> {
+        let hash = hash.max(1);
+        let mut index = place(hash, TEXTS);
+        for _ in 0..TRIES {
+            let at = offset_of!(Self, texts) + index * size_of::<Text>();
+            let entry = self.texts.get(index)?;
+            if !area.is_backed(at, size_of::<Text>()) {
+                return None;
+            }
+            let number = low(index as u64);
+            let known = entry.hash.load(Ordering::Acquire);
+            if known == hash {
+                return Some(number);
+            }
+            if known == 0 {
+                let claim =
+                    entry
+                        .hash
+                        .compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire);
+                match claim {
+                    Ok(_) => {
+                        let (file, function) = text();
+                        self.fill_text(area, entry, file, function);
+                        return Some(number);
+                    }
+                    Err(other) if other == hash => return Some(number),
+                    Err(_) => {}
+                }
+            }
+            index = (index + 1) % TEXTS;
+        }
+        None
+    }
+
+    fn fill_text(&self, area: &impl Area, entry: &Text, file: &[u8], function: &[u8]) {
+        const MOST: usize = 4096;
+        // The end of a path tells more than its beginning.
+        let file = file.get(file.len().saturating_sub(MOST)..).unwrap_or(file);
+        let function = function.get(..MOST).unwrap_or(function);
+        let Some(first) = self.write_bytes(area, &[file, function]) else {
+            return;
+        };
+        let lengths = (file.len() as u64) << 32 | (function.len() as u64) << 48;
+        entry
+            .place
+            .store(u64::from(first) | lengths, Ordering::Release);
+    }
+
+    /// Which module an address is in, and the module's load bias.
+    #[must_use]
+    pub fn module_of(&self, address: u64) -> Option<(u16, u64)> {
+        let used = self.header.modules.load(Ordering::Acquire);
+        let used = usize::try_from(used).unwrap_or(MODULES).min(MODULES);
+        // Latest first: what was loaded at the place of another is the one that counts.
+        for (index, module) in self.modules.get(..used)?.iter().enumerate().rev() {
+            if let Some(bias) = module.bias_of(address) {
+                return Some((u16::try_from(index).ok()?, bias));
+            }
+        }
+        None
+    }
+
+    /// Writes a module down, unless it is there already; gives its number.
+    pub fn add_module(
+        &self,
+        area: &impl Area,
+        (start, end, bias): (u64, u64, u64),
+        path: &[u8],
+    ) -> Option<u16> {
+        let used = self.header.modules.load(Ordering::Acquire);
+        let used = usize::try_from(used).unwrap_or(MODULES).min(MODULES);
+        let mut known = self.modules.get(..used)?.iter();
+        if let Some(index) = known.position(|module| module.is(start, bias)) {
+            return u16::try_from(index).ok();
+        }
+        if used == MODULES {
+            return None;
+        }
+        let index = self.header.modules.fetch_add(1, Ordering::AcqRel);
+        let index = usize::try_from(index).ok()?;
+        let module = self.modules.get(index)?;
+        let at = offset_of!(Self, modules) + index * size_of::<Module>();
+        if !area.is_backed(at, size_of::<Module>()) {
+            return None;
+        }
+        module.write(start, end, bias);
+        if let Some(first) = self.write_bytes(area, &[path]) {
+            module.name(first, low(path.len() as u64));
+        }
+        u16::try_from(index).ok()
+    }
+
+    /// Words at the end of those in use; gives the first one's index.
+    fn write_words(&self, area: &impl Area, words: &[u64]) -> Option<u32> {
+        let first = self.take_words(area, words.len())?;
+        let places = self.words.get(first..first + words.len())?;
+        for (place, word) in places.iter().zip(words) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        u32::try_from(first).ok()
+    }
+
+    fn write_bytes(&self, area: &impl Area, parts: &[&[u8]]) -> Option<u32> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let first = self.take_words(area, total.div_ceil(8).max(1))?;
+        let places = self.words.get(first..)?;
+        let mut word = [0; 8];
+        let mut filled = 0;
+        let mut places = places.iter();
+        for byte in parts.iter().flat_map(|part| part.iter()) {
+            if let Some(place) = word.get_mut(filled) {
+                *place = *byte;
+            }
+            filled += 1;
+            if filled == 8 {
+                places
+                    .next()?
+                    .store(u64::from_ne_bytes(word), Ordering::Relaxed);
+                word = [0; 8];
+                filled = 0;
+            }
+        }
+        if filled > 0 {
+            places
+                .next()?
+                .store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+        u32::try_from(first).ok()
+    }
+
+    fn take_words(&self, area: &impl Area, words: usize) -> Option<usize> {
+        // Not beyond the end, so that a full mapping stays full instead of wrapping round.
+        if self.header.words.load(Ordering::Relaxed) + words as u64 > WORDS as u64 {
+            return None;
+        }
+        let first = self.header.words.fetch_add(words as u64, Ordering::AcqRel);
+        let first = usize::try_from(first).ok()?;
+        let at = offset_of!(Self, words) + first * 8;
+        (first + words <= WORDS && area.is_backed(at, words * 8)).then_some(first)
+    }
+}
+
+impl Default for Mapping {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where the parts of a mapping begin, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    pub(crate) header: usize,
+    pub(crate) modules: usize,
+    pub(crate) closes: usize,
+    pub(crate) stacks: usize,
+    pub(crate) texts: usize,
+    pub(crate) slots: usize,
+    pub(crate) words: usize,
+}
+
+/// The frames of a stack while they are gathered.
+#[derive(Debug)]
+pub struct Frames<'a> {
+    words: &'a mut [u64; crate::FRAMES],
+    used: usize,
+}
+
+impl Frames<'_> {
+    /// Appends one; what is too much is left out.
+    pub fn push(&mut self, frame: crate::Frame) {
+        if let Some(place) = self.words.get_mut(self.used) {
+            *place = frame.pack();
+            self.used += 1;
+        }
+    }
+}
+
+/// Which of so many places a number falls on.
+fn place(number: u64, places: usize) -> usize {
+    usize::try_from(number % places as u64).unwrap_or(0)
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) const fn low(word: u64) -> u32 {
+    (word & 0xffff_ffff) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::Ordering;
+    use std::thread;
+    use std::vec::Vec;
+
+    use super::{Area, Mapping};
+    use crate::{Birth, Frame, How, NUMBERS};
+
+    struct Everywhere;
+
+    impl Area for Everywhere {
+        fn is_backed(&self, _: usize, _: usize) -> bool {
+            true
+        }
+    }
+
+    struct Nowhere;
+
+    impl Area for Nowhere {
+        fn is_backed(&self, _: usize, _: usize) -> bool {
+            false
+        }
+    }
+
+    fn birth(stack: u32) -> Birth {
+        Birth {
+            stack,
+            tid: 1,
+            ns: 2,
+            how: How::Open,
+            forks: 0,
+        }
+    }
+
+    #[test]
+    fn threads_that_meet_at_a_stack_share_its_number_and_lose_no_count() {
+        static MAPPING: Mapping = Mapping::new();
+        const THREADS: u32 = 4;
+        const EACH: u32 = 500;
+        MAPPING.begin(7, 1, 1);
+        let work = |first: u32| {
+            let stacks = (0..EACH).map(|turn| {
+                let frame = Frame::Address(u64::from(turn % 50));
+                let hash = u64::from(turn % 50) + 1;
+                let stack = MAPPING.stack(&Everywhere, hash, |frames| frames.push(frame));
+                MAPPING.open(&Everywhere, first * EACH + turn, &birth(stack));
+                if turn % 2 == 0 {
+                    MAPPING.close(first * EACH + turn).unwrap();
+                }
+                stack
+            });
+            stacks.collect::<Vec<u32>>()
+        };
+        let all: Vec<Vec<u32>> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..THREADS)
+                .map(|first| scope.spawn(move || work(first)))
+                .collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap())
+                .collect()
+        });
+        assert!(all.iter().all(|stacks| *stacks == all[0]));
+        assert_eq!(MAPPING.header.stacks.load(Ordering::Relaxed), 50);
+        let sum = |count: fn(&crate::Stack) -> u64| MAPPING.stacks.iter().map(count).sum::<u64>();
+        let opened = sum(|stack| stack.opened.load(Ordering::Relaxed));
+        let closed = sum(|stack| stack.closed.load(Ordering::Relaxed));
+        assert_eq!((opened, closed), (2000, 1000));
+        assert_eq!(MAPPING.header.lost_events.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_finds_no_place_is_counted() {
+        static MAPPING: Mapping = Mapping::new();
+        MAPPING.begin(7, 1, 1);
+        MAPPING.open(&Everywhere, u32::try_from(NUMBERS).unwrap(), &birth(0));
+        MAPPING.open(&Nowhere, 5, &birth(0));
+        assert_eq!(MAPPING.header.lost_events.load(Ordering::Relaxed), 2);
+        assert_eq!(MAPPING.stack(&Nowhere, 9, |_| {}), 0);
+        assert_eq!(MAPPING.header.lost_stacks.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_forked_child_begins_with_the_table_and_counts_none_of_it() {
+        static PARENT: Mapping = Mapping::new();
+        static CHILD: Mapping = Mapping::new();
+        PARENT.begin(7, 100, 1);
+        PARENT.open(&Everywhere, 5, &birth(3));
+        CHILD.begin(8, 200, 1);
+        CHILD.inherit(&Everywhere, &PARENT);
+        let known = CHILD.birth_of(5).unwrap();
+        assert_eq!((known.stack, known.forks), (3, 1));
+        assert_eq!(CHILD.close(5).unwrap().forks, 1);
+        assert_eq!(CHILD.stacks[3].closed.load(Ordering::Relaxed), 0);
+        assert!(PARENT.birth_of(5).is_some());
+    }
+
+    #[test]
+    fn a_module_is_written_once_and_the_latest_at_an_address_counts() {
+        static MAPPING: Mapping = Mapping::new();
+        MAPPING.begin(7, 1, 1);
+        let first = MAPPING.add_module(&Everywhere, (0x1000, 0x2000, 0x1000), b"/a");
+        assert_eq!(
+            MAPPING.add_module(&Everywhere, (0x1000, 0x2000, 0x1000), b"/a"),
+            first
+        );
+        let second = MAPPING.add_module(&Everywhere, (0x1800, 0x3000, 0x1800), b"/b");
+        assert_eq!((first, second), (Some(0), Some(1)));
+        assert_eq!(MAPPING.module_of(0x1900), Some((1, 0x1800)));
+        assert_eq!(MAPPING.module_of(0x1100), Some((0, 0x1000)));
+        assert_eq!(MAPPING.module_of(0x9000), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! One number of the descriptor table: who opened it, when, and for the how-manieth time.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::How;
+use crate::image::Words;
+use crate::mapping::low;
+
+/// A slot. `state` is changed in one step; the rest belongs to it when `check` says so.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Slot {
+    /// Turn (odd: open) in the upper half, stack in the lower.
+    state: AtomicU64,
+    /// When it was opened, by the monotonic clock.
+    ns: AtomicU64,
+    /// Thread in the lower half, then how, then how many forks ago.
+    by: AtomicU64,
+    /// The three before, mixed.
+    check: AtomicU64,
+}
+
+/// What is known when a descriptor comes into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// Its opening stack; 0 where it is not known.
+    pub stack: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When, by the monotonic clock.
+    pub ns: u64,
+    /// By which call.
+    pub how: How,
+    /// Forks since: the stack is one of an ancestor's mapping.
+    pub forks: u8,
+}
+
+/// What ended: the generation and the stack that opened it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// The how-manieth descriptor of this number it was.
+    pub generation: u32,
+    /// Its opening stack.
+    pub stack: u32,
+    /// Forks since it was opened.
+    pub forks: u8,
+}
+
+/// A slot as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotRecord {
+    /// The how-manieth descriptor of this number.
+    pub generation: u32,
+    /// What is known of it; absent where the record is not whole.
+    pub birth: Option<Birth>,
+}
+
+fn turn(state: u64) -> u32 {
+    low(state >> 32)
+}
+
+fn is_open(state: u64) -> bool {
+    turn(state) % 2 == 1
+}
+
+fn packed(turn: u32, stack: u32) -> u64 {
+    u64::from(turn) << 32 | u64::from(stack)
+}
+
+fn byte(word: u64) -> u8 {
+    (word & 0xff) as u8
+}
+
+fn mixed(state: u64, ns: u64, by: u64) -> u64 {
+    state ^ ns.rotate_left(17) ^ by.rotate_left(31) ^ 0x9e37_79b9_7f4a_7c15
+}
+
+impl Slot {
+    /// A number that was never used.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            state: AtomicU64::new(0),
+            ns: AtomicU64::new(0),
+            by: AtomicU64::new(0),
+            check: AtomicU64::new(0),
+        }
+    }
+
+    /// Writes a birth down. Gives the one before when nobody saw its end.
+    pub fn open(&self, birth: &Birth) -> Option<Death> {
+        let before = self.state.load(Ordering::Relaxed);
+        let forks = self.forks();
+        let next = turn(before).wrapping_add(if is_open(before) { 2 } else { 1 });
+        let state = packed(next, birth.stack);
+        let by =
+            u64::from(birth.tid) | u64::from(birth.how as u8) << 32 | u64::from(birth.forks) << 40;
+        self.ns.store(birth.ns, Ordering::Relaxed);
+        self.by.store(by, Ordering::Relaxed);
+        self.check
+            .store(mixed(state, birth.ns, by), Ordering::Relaxed);
+        let before = self.state.swap(state, Ordering::AcqRel);
+        is_open(before).then(|| Death {
+            generation: turn(before).div_ceil(2),
+            stack: low(before),
+            forks,
+        })
+    }
+
+    /// Writes its end down; nothing when it was not open.
+    pub fn close(&self) -> Option<Death> {
+        let mut state = self.state.load(Ordering::Acquire);
+        while is_open(state) {
+            let forks = self.forks();
+            let next = packed(turn(state).wrapping_add(1), low(state));
+            match self
+                .state
+                .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    return Some(Death {
+                        generation: turn(state).div_ceil(2),
+                        stack: low(state),
+                        forks,
+                    });
+                }
+                Err(now) => state = now,
+            }
+        }
+        None
+    }
+
+    /// What it holds now.
+    #[must_use]
+    pub fn record(&self) -> Option<SlotRecord> {
+        let word = |atomic: &AtomicU64| atomic.load(Ordering::Acquire);
+        let (state, ns, by) = (word(&self.state), word(&self.ns), word(&self.by));
+        record([state, ns, by, word(&self.check)])
+    }
+
+    fn forks(&self) -> u8 {
+        byte(self.by.load(Ordering::Relaxed) >> 40)
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+pub(crate) const SIZE: usize = size_of::<Slot>();
+
+/// A slot from its bytes; `None` when nothing is open.
+pub(crate) fn read(words: Words<'_>) -> Option<SlotRecord> {
+    record([words.at(0)?, words.at(1)?, words.at(2)?, words.at(3)?])
+}
+
+fn record([state, ns, by, check]: [u64; 4]) -> Option<SlotRecord> {
+    if !is_open(state) {
+        return None;
+    }
+    let birth = Birth {
+        stack: low(state),
+        tid: low(by),
+        ns,
+        how: How::of(byte(by >> 32)),
+        forks: byte(by >> 40),
+    };
+    Some(SlotRecord {
+        generation: turn(state).div_ceil(2),
+        birth: (check == mixed(state, ns, by)).then_some(birth),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Birth, Slot};
+    use crate::How;
+
+    fn birth(stack: u32) -> Birth {
+        Birth {
+            stack,
+            tid: 77,
+            ns: 123_456,
+            how: How::Pipe,
+            forks: 0,
+        }
+    }
+
+    #[test]
+    fn a_closed_and_reopened_number_is_a_new_generation() {
+        let slot = Slot::new();
+        assert_eq!(slot.close(), None);
+        assert_eq!(slot.open(&birth(5)), None);
+        let record = slot.record().unwrap();
+        assert_eq!((record.generation, record.birth), (1, Some(birth(5))));
+        let ended = slot.close().unwrap();
+        assert_eq!((ended.generation, ended.stack), (1, 5));
+        assert_eq!(slot.record(), None);
+        slot.open(&birth(6));
+        assert_eq!(slot.record().unwrap().generation, 2);
+    }
+
+    #[test]
+    fn an_end_that_nobody_saw_is_told_at_the_next_birth() {
+        let slot = Slot::new();
+        slot.open(&birth(5));
+        let ended = slot.open(&birth(6)).unwrap();
+        assert_eq!((ended.generation, ended.stack), (1, 5));
+        assert_eq!(slot.record().unwrap().generation, 2);
+    }
+
+    #[test]
+    fn a_record_that_is_half_of_another_is_not_believed() {
+        let slot = Slot::new();
+        slot.open(&birth(5));
+        slot.ns.store(1, core::sync::atomic::Ordering::Relaxed);
+        let record = slot.record().unwrap();
+        assert_eq!((record.generation, record.birth), (1, None));
+    }
+}

@@ -1,0 +1,32 @@
+//! A text of a language frame: its file and function, written once.
+
+use core::sync::atomic::AtomicU64;
+
+/// An entry of the open-addressed table of texts.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Text {
+    /// 0: free.
+    pub(crate) hash: AtomicU64,
+    /// First word in the lower half; bytes of the file and bytes of the function in 16 bits each. 0 until written.
+    pub(crate) place: AtomicU64,
+}
+
+impl Text {
+    /// A free place.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            hash: AtomicU64::new(0),
+            place: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+pub(crate) const SIZE: usize = size_of::<Text>();
