@@ -48,6 +48,11 @@ const RULES: Rules = Rules {
     ],
     forbid_unsafe: &["crates/fdguard-core/src/lib.rs"],
     may_be_unsafe: &[
+        "crates/fdguard-preload/harness-python/no_panic.rs",
+        "crates/fdguard-preload/harness-python/src/lib.rs",
+        "crates/fdguard-preload/src/python/memory.rs",
+        "crates/fdguard-preload/src/python/runtime.rs",
+        "crates/fdguard-preload/src/python/tests.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
         "testkit/src/sys.rs",
         "testkit/src/launch.rs",
