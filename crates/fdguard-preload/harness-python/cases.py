@@ -611,13 +611,14 @@ def cost():
 
 
 def daemons():
-    def forever():
-        while True:
-            LIBRARIES["without the GIL"].fdguard_hash()
+    """They stay in C, so nothing tells them that the interpreter is going, or gone."""
 
-    for _ in range(4):
-        threading.Thread(target=forever, daemon=True).start()
-    look()
+    def forever(n):
+        return forever(n - 1) if n else LIBRARIES["without the GIL"].fdguard_cost(0, 1 << 40)
+
+    for n in range(3):
+        threading.Thread(target=forever, args=(n * 20,), daemon=True).start()
+    nested(), names(), coroutines()
 
 
 def main():
