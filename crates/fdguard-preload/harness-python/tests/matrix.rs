@@ -154,11 +154,19 @@ fn nothing_in_the_walk_can_panic_or_allocate() {
     assert_success(&compiled.expect("rustc starts"));
     let symbols = Command::new("nm").arg("-u").arg(&object).output();
     let symbols = symbols.expect("nm starts").stdout;
-    let mut names: Vec<_> = String::from_utf8_lossy(&symbols)
+    let symbols = String::from_utf8_lossy(&symbols);
+    let names: Vec<&str> = symbols
         .split_whitespace()
         .filter(|word| *word != "U")
-        .map(str::to_owned)
         .collect();
-    names.sort();
-    assert_eq!(names, ["dlsym", "memcpy", "strlen"]);
+    assert!(names.contains(&"dlsym"), "{names:?}");
+    // What the compiler makes of copies and comparisons; none of them allocates.
+    let harmless = [
+        "dlsym", "memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen",
+    ];
+    let others: Vec<_> = names
+        .iter()
+        .filter(|name| !harmless.contains(name))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
 }

@@ -107,14 +107,20 @@ impl Runtime {
             bytes_type: object(c"PyBytes_Type")?,
         };
         let state = object(c"_PyRuntime")?;
-        Ok(Self {
+        let found = Self {
             version,
             layout: layout.checked(Probed, version, state, object(c"PyFrame_Type")?)?,
             this_thread,
             state,
             walked: AtomicU32::new(0),
             rendered: AtomicU32::new(0),
-        })
+        };
+        // Set only at the very end: with the offset of another layout it would be anything, and
+        // every thread would seem to have no Python.
+        if found.finalizing() != Some(0) {
+            return Err(Refusal::LayoutDiffers);
+        }
+        Ok(found)
     }
 
     /// As `Py_Version`: `0x030b07f0` is 3.11.7.

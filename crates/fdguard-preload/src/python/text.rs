@@ -51,6 +51,12 @@ pub(super) fn append<M: Memory>(
         let piece = characters
             .piece(taken, now, &mut buffer)
             .ok_or(Unwritten::Unknown)?;
+        taken = taken.saturating_add(now);
+        if let Some(length) = whole(piece, &characters, &written, limit) {
+            to.push(piece).ok_or(Unwritten::NoRoom)?;
+            written.length = length;
+            continue;
+        }
         // Never 0, which the compiler cannot see.
         for character in piece.chunks_exact(usize::from(characters.width).max(1)) {
             let mut utf8 = [0; 4];
@@ -64,9 +70,21 @@ pub(super) fn append<M: Memory>(
             to.push(utf8).ok_or(Unwritten::NoRoom)?;
             written.length = length;
         }
-        taken = taken.saturating_add(now);
     }
     Ok(written)
+}
+
+/// The length with all of the piece, if that needs no translation and does not pass the limit.
+fn whole<M>(
+    piece: &[u8],
+    characters: &Characters<M>,
+    written: &Written,
+    limit: u16,
+) -> Option<u16> {
+    let length = written
+        .length
+        .checked_add(u16::try_from(piece.len()).ok()?)?;
+    (characters.width == 1 && length <= limit && piece.is_ascii()).then_some(length)
 }
 
 /// The characters of the string object, at most one more than `limit`: enough to see that it is cut.
