@@ -1,0 +1,382 @@
+//! The interpreter of this process: found by its symbols, recognised by its version, and checked
+//! against the table before anything of it is believed.
+#![expect(
+    unsafe_code,
+    reason = "calls the interpreter's functions by their addresses"
+)]
+
+use core::ffi::{CStr, c_char, c_ulong, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::memory::{Direct, Memory, Probed};
+use super::offsets::{DEBUG_SPAN, Offsets, Told};
+use super::walk::{RawFrame, Walked};
+use super::{render, walk};
+
+/// As many walks and renderings read nothing that the kernel has not been asked about; then the
+/// layout is proven.
+const PROVING: u32 = 16;
+
+/// Why an interpreter is not walked. The numbers are part of the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Refusal {
+    /// There is no interpreter (yet: a library may be loaded later).
+    NoPython = 1,
+    /// `PyPy` has other frames.
+    PyPy = 2,
+    /// 3.8 or older, or Python 2.
+    TooOld = 3,
+    /// Newer than the table.
+    TooNew = 4,
+    /// An alpha or beta: their layouts change.
+    Unreleased = 5,
+    /// Built without the GIL.
+    FreeThreaded = 6,
+    /// A symbol that every build has is missing.
+    SymbolMissing = 7,
+    /// What the running interpreter says of itself is not what the table says of its version.
+    LayoutDiffers = 8,
+    /// Not 64 bits little-endian, or memory cannot be asked about.
+    Machine = 9,
+}
+
+/// What is known of the interpreter's memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    pub(crate) offsets: Offsets,
+    pub(crate) code_type: u64,
+    pub(crate) unicode_type: u64,
+    pub(crate) bytes_type: u64,
+}
+
+/// An interpreter that can be walked. It can be shared between threads and lives as long as the
+/// interpreter's code stays loaded.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    version: u32,
+    layout: Layout,
+    this_thread: unsafe extern "C" fn() -> *const c_void,
+    /// `_PyRuntime`.
+    state: u64,
+    /// Walks that went well, up to [`PROVING`].
+    walked: AtomicU32,
+    /// Renderings that did.
+    rendered: AtomicU32,
+}
+
+impl Runtime {
+    /// Recognises the interpreter whose symbols `dlsym` finds. To be called when the library is
+    /// loaded and again after a `dlopen` if the answer was [`Refusal::NoPython`]: not in a hook,
+    /// as `dlsym` may lock.
+    ///
+    /// # Safety
+    ///
+    /// `dlsym` answers like dlsym(3), and what defines the symbols is never unloaded.
+    pub(crate) unsafe fn find(dlsym: impl Fn(&CStr) -> *const c_void) -> Result<Self, Refusal> {
+        if !cfg!(all(target_pointer_width = "64", target_endian = "little")) {
+            return Err(Refusal::Machine);
+        }
+        let address = |name: &CStr| {
+            let found = dlsym(name);
+            (!found.is_null()).then_some(found)
+        };
+        // SAFETY: as the caller guarantees.
+        let Some(version) = (unsafe { version(&address) }) else {
+            let is_pypy = address(c"pypy_main_startup").is_some();
+            return Err(if is_pypy {
+                Refusal::PyPy
+            } else {
+                Refusal::NoPython
+            });
+        };
+        let offsets = row_of(version)?;
+        let needed = |name: &CStr| address(name).ok_or(Refusal::SymbolMissing);
+        let this_thread = needed(c"PyGILState_GetThisThreadState")?;
+        // SAFETY: that is the function's type in every version of the table.
+        let this_thread = unsafe {
+            core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *const c_void>(
+                this_thread,
+            )
+        };
+        let object = |name: &CStr| needed(name).map(|found| found.expose_provenance() as u64);
+        let layout = Layout {
+            offsets,
+            code_type: object(c"PyCode_Type")?,
+            unicode_type: object(c"PyUnicode_Type")?,
+            bytes_type: object(c"PyBytes_Type")?,
+        };
+        let state = object(c"_PyRuntime")?;
+        let found = Self {
+            version,
+            layout: layout.checked(Probed, version, state, object(c"PyFrame_Type")?)?,
+            this_thread,
+            state,
+            walked: AtomicU32::new(0),
+            rendered: AtomicU32::new(0),
+        };
+        // Set only at the very end: with the offset of another layout it would be anything, and
+        // every thread would seem to have no Python.
+        if found.finalizing() != Some(0) {
+            return Err(Refusal::LayoutDiffers);
+        }
+        Ok(found)
+    }
+
+    /// As `Py_Version`: `0x030b07f0` is 3.11.7.
+    pub(crate) const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Lists the frames of the calling thread, the innermost first. `None` if the thread runs no
+    /// Python: never did, or the interpreter is being shut down.
+    pub(crate) fn walk(&self, frames: &mut [RawFrame]) -> Option<Walked> {
+        let thread = self.thread()?;
+        let before = self.walked.load(Ordering::Relaxed);
+        if before >= PROVING {
+            // SAFETY: these are the calling thread's own frames, complete but for the innermost,
+            // and the layout has been right so far.
+            let direct = unsafe { Direct::trusting() };
+            return Some(walk::walk(Probed, direct, &self.layout, thread, frames));
+        }
+        let walked = walk::walk(Probed, Probed, &self.layout, thread, frames);
+        if walked.frames > 0 && !walked.is_broken {
+            self.walked
+                .store(before.saturating_add(1), Ordering::Relaxed);
+        }
+        Some(walked)
+    }
+
+    /// Writes the record of what [`Self::walk`] found in this same call of the hook, and answers
+    /// its length; see [`super::record`] for the form.
+    pub(crate) fn render(&self, frames: &[RawFrame], walked: &Walked, into: &mut [u8]) -> usize {
+        let frames = frames.get(..walked.frames).unwrap_or_default();
+        let rendered = self.rendered.load(Ordering::Relaxed);
+        if rendered >= PROVING {
+            // SAFETY: the frames hold their code objects, the layout has been right so far, and
+            // code objects hold these texts.
+            let direct = unsafe { Direct::trusting() };
+            return render::render(Probed, direct, &self.layout, frames, walked, into).length;
+        }
+        let done = render::render(Probed, Probed, &self.layout, frames, walked, into);
+        if done.is_whole && walked.frames > 0 {
+            self.rendered
+                .store(rendered.saturating_add(1), Ordering::Relaxed);
+        }
+        done.length
+    }
+
+    /// The thread state of the calling thread, with the GIL or without.
+    ///
+    /// `PyGILState_GetThisThreadState` reads a thread-local. `_PyThreadState_GetCurrent` would not
+    /// do: since 3.12 it is null while the GIL is released, as it is around `open`. Since 3.12 both
+    /// follow subinterpreters; before, a thread inside of one it did not begin in shows the frames
+    /// that entered it.
+    fn thread(&self) -> Option<u64> {
+        // SAFETY: callable from any thread at any time; before and after the interpreter's life it
+        // returns null.
+        let thread = unsafe { (self.this_thread)() };
+        if thread.is_null() {
+            return None;
+        }
+        let thread = thread.expose_provenance() as u64;
+        // A thread that finalizes the interpreter frees the thread states of the others, and their
+        // frames, before they are told.
+        let finalizing = self.finalizing()?;
+        (finalizing == 0 || finalizing == thread).then_some(thread)
+    }
+
+    fn finalizing(&self) -> Option<u64> {
+        let at = self.layout.offsets.runtime_finalizing;
+        let length = u64::from(at).checked_add(8)?;
+        // SAFETY: `_PyRuntime` is a static of the interpreter.
+        let direct = unsafe { Direct::trusting() };
+        direct.span(self.state, length)?.word(at)
+    }
+}
+
+/// The version, as `Py_Version` has it since 3.11, before that from the text.
+///
+/// # Safety
+///
+/// The addresses are those of the symbols they are asked for.
+unsafe fn version(address: &impl Fn(&CStr) -> Option<*const c_void>) -> Option<u32> {
+    if let Some(version) = address(c"Py_Version") {
+        // SAFETY: a constant of that type.
+        let version = unsafe { version.cast::<c_ulong>().read() };
+        return u32::try_from(version).ok();
+    }
+    let text = address(c"Py_GetVersion")?;
+    // SAFETY: that is the function's type since Python 1.
+    let text = unsafe {
+        core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *const c_char>(text)
+    };
+    // SAFETY: callable at any time, also before the interpreter is initialized.
+    let text = unsafe { text() };
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: a static text that ends with a null.
+    let text = unsafe { CStr::from_ptr(text) };
+    parse_version(text.to_bytes())
+}
+
+/// From a text such as `3.9.18 (main, …` or `3.10.0b1+ (…`.
+fn parse_version(text: &[u8]) -> Option<u32> {
+    let text = text.split(|byte| *byte == b' ').next()?;
+    let mut parts = text.splitn(3, |byte| *byte == b'.');
+    let mut version = [0_u8; 3];
+    let mut level = 0xf0;
+    for (index, number) in version.iter_mut().enumerate() {
+        let part = parts.next()?;
+        let digits = part.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, rest) = part.split_at_checked(digits)?;
+        if digits.is_empty() || (index < 2 && !rest.is_empty()) {
+            return None;
+        }
+        for digit in digits {
+            *number = number
+                .checked_mul(10)?
+                .checked_add(digit.wrapping_sub(b'0'))?;
+        }
+        level = match rest.first() {
+            Some(b'a') => 0xa0,
+            Some(b'b') => 0xb0,
+            Some(b'r' | b'c') => 0xc0,
+            _ => 0xf0,
+        };
+    }
+    let [major, minor, micro] = version;
+    Some(u32::from_be_bytes([major, minor, micro, level]))
+}
+
+/// The table's row for the version.
+fn row_of(version: u32) -> Result<Offsets, Refusal> {
+    let [major, minor, _, level] = version.to_be_bytes();
+    if major < 3 || (major == 3 && minor < 9) {
+        return Err(Refusal::TooOld);
+    }
+    let row = Offsets::of(u16::from(minor)).filter(|_| major == 3);
+    let row = row.ok_or(Refusal::TooNew)?;
+    // Release candidates have the layout of the release.
+    if level < 0xc0 {
+        return Err(Refusal::Unreleased);
+    }
+    Ok(row)
+}
+
+impl Layout {
+    /// The same, if the running interpreter's types have the sizes that the table says, and its
+    /// own list of offsets agrees where there is one.
+    fn checked<M: Memory>(
+        mut self,
+        memory: M,
+        version: u32,
+        state: u64,
+        frame_type: u64,
+    ) -> Result<Self, Refusal> {
+        let at = self.offsets;
+        if at.has_debug_offsets() {
+            let told = memory.span(state, DEBUG_SPAN).and_then(Told::read);
+            let told = told.ok_or(Refusal::LayoutDiffers)?;
+            if told.version != u64::from(version) {
+                return Err(Refusal::LayoutDiffers);
+            }
+            if told.is_free_threaded {
+                return Err(Refusal::FreeThreaded);
+            }
+            self.offsets = at.as_told_by(&told).ok_or(Refusal::LayoutDiffers)?;
+        }
+        let has_size = |kind: u64, size: u16| {
+            let length = u64::from(at.type_basic_size).saturating_add(8);
+            let kind = memory.span(kind, length).ok_or(Refusal::Machine)?;
+            let found = kind.word(at.type_basic_size);
+            (found == Some(u64::from(size)))
+                .then_some(())
+                .ok_or(Refusal::LayoutDiffers)
+        };
+        has_size(self.code_type, at.code_size)?;
+        has_size(self.unicode_type, at.unicode_size)?;
+        has_size(self.bytes_type, at.bytes_size)?;
+        has_size(frame_type, at.frame_size)?;
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_what_python_prints() {
+        for (text, version) in [
+            (
+                "3.9.18 (main, Nov  1 2023, 00:00:00) \n[GCC 12.2.0]",
+                Some(0x0309_12f0),
+            ),
+            ("3.10.0b1+ (heads/3.10:1234567, …)", Some(0x030a_00b0)),
+            ("3.10.0rc2 (default)", Some(0x030a_00c0)),
+            ("3.11.0a7", Some(0x030b_00a0)),
+            ("2.7.18 (default)", Some(0x0207_12f0)),
+            ("3.9.18+ (main)", Some(0x0309_12f0)),
+            ("3.9", None),
+            ("3.9b.1", None),
+            ("3..1", None),
+            ("3.9.300", None),
+            ("", None),
+            ("banana", None),
+        ] {
+            assert_eq!(parse_version(text.as_bytes()), version, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_released_versions_of_the_table_are_walked() {
+        for minor in 9..=13_u8 {
+            for (micro, level) in [(0, 0xf0), (99, 0xf0), (0, 0xc1)] {
+                let version = u32::from_be_bytes([3, minor, micro, level]);
+                let row = row_of(version).expect("a version of the table");
+                assert_eq!(row.minor, u16::from(minor));
+            }
+            let alpha = u32::from_be_bytes([3, minor, 0, 0xa7]);
+            assert_eq!(row_of(alpha), Err(Refusal::Unreleased));
+        }
+        assert_eq!(row_of(0x0308_12f0), Err(Refusal::TooOld));
+        assert_eq!(row_of(0x0207_12f0), Err(Refusal::TooOld));
+        assert_eq!(row_of(0x030e_00f0), Err(Refusal::TooNew));
+        assert_eq!(row_of(0x040b_00f0), Err(Refusal::TooNew));
+    }
+
+    #[test]
+    fn symbols_decide_which_interpreter_it_is() {
+        let nothing = |_: &CStr| core::ptr::null();
+        // SAFETY: nothing is found, so nothing is called.
+        let found = unsafe { Runtime::find(nothing) };
+        assert_eq!(found.err(), Some(Refusal::NoPython));
+
+        let pypy = |name: &CStr| {
+            let is_known = name == c"pypy_main_startup";
+            if is_known {
+                c"".as_ptr().cast()
+            } else {
+                core::ptr::null()
+            }
+        };
+        // SAFETY: what is found is only compared with null.
+        let found = unsafe { Runtime::find(pypy) };
+        assert_eq!(found.err(), Some(Refusal::PyPy));
+
+        let version: c_ulong = 0x030c_01f0;
+        let bare = |name: &CStr| {
+            let version = (&raw const version).cast();
+            if name == c"Py_Version" {
+                version
+            } else {
+                core::ptr::null()
+            }
+        };
+        // SAFETY: the version is one; nothing else is found.
+        let found = unsafe { Runtime::find(bare) };
+        assert_eq!(found.err(), Some(Refusal::SymbolMissing));
+    }
+}

@@ -1,0 +1,157 @@
+//! Python's strings as UTF-8, a piece at a time.
+
+use super::memory::{Memory, Span};
+use super::record::Record;
+use super::runtime::Layout;
+
+/// `Py_TPFLAGS_UNICODE_SUBCLASS`, part of the stable ABI.
+const IS_UNICODE: u64 = 1 << 28;
+/// Characters taken at a time.
+const PIECE: usize = 64;
+
+/// A string's characters, wherever they are.
+struct Characters<M> {
+    span: Span<M>,
+    count: u64,
+    /// Bytes a character: 1, 2 or 4.
+    width: u8,
+}
+
+/// How much of a text was written.
+pub(super) struct Written {
+    pub(super) length: u16,
+    pub(super) is_cut: bool,
+}
+
+/// Why nothing was.
+pub(super) enum Unwritten {
+    /// What the pointer leads to is no string.
+    Unknown,
+    /// The record has no room for it.
+    NoRoom,
+}
+
+/// Appends the string's first `limit` bytes, whole characters only.
+pub(super) fn append<M: Memory>(
+    memory: M,
+    layout: &Layout,
+    string: u64,
+    limit: u16,
+    to: &mut Record<'_>,
+) -> Result<Written, Unwritten> {
+    let characters = find(memory, layout, string, limit).ok_or(Unwritten::Unknown)?;
+    let mut written = Written {
+        length: 0,
+        is_cut: false,
+    };
+    let mut buffer = [0_u8; PIECE * 4];
+    let mut taken = 0_u64;
+    while taken < characters.count {
+        let now = (characters.count - taken).min(PIECE as u64);
+        let piece = characters
+            .piece(taken, now, &mut buffer)
+            .ok_or(Unwritten::Unknown)?;
+        taken = taken.saturating_add(now);
+        if let Some(length) = whole(piece, &characters, &written, limit) {
+            to.push(piece).ok_or(Unwritten::NoRoom)?;
+            written.length = length;
+            continue;
+        }
+        // Never 0, which the compiler cannot see.
+        for character in piece.chunks_exact(usize::from(characters.width).max(1)) {
+            let mut utf8 = [0; 4];
+            let utf8 = encode(character, &mut utf8);
+            let more = u16::try_from(utf8.len()).unwrap_or(u16::MAX);
+            let length = written.length.saturating_add(more);
+            if length > limit {
+                written.is_cut = true;
+                return Ok(written);
+            }
+            to.push(utf8).ok_or(Unwritten::NoRoom)?;
+            written.length = length;
+        }
+    }
+    Ok(written)
+}
+
+/// The length with all of the piece, if that needs no translation and does not pass the limit.
+fn whole<M>(
+    piece: &[u8],
+    characters: &Characters<M>,
+    written: &Written,
+    limit: u16,
+) -> Option<u16> {
+    let length = written
+        .length
+        .checked_add(u16::try_from(piece.len()).ok()?)?;
+    (characters.width == 1 && length <= limit && piece.is_ascii()).then_some(length)
+}
+
+/// The characters of the string object, at most one more than `limit`: enough to see that it is cut.
+fn find<M: Memory>(memory: M, layout: &Layout, string: u64, limit: u16) -> Option<Characters<M>> {
+    let at = &layout.offsets;
+    let object = memory.span(string, u64::from(at.unicode_ascii))?;
+    let kind = object.word(at.object_type)?;
+    if kind != layout.unicode_type {
+        let length = u64::from(at.type_flags).checked_add(8)?;
+        let flags = memory.span(kind, length)?.word(at.type_flags)?;
+        if flags & IS_UNICODE == 0 {
+            return None;
+        }
+    }
+    let state = object.int(at.unicode_state)?.cast_unsigned();
+    let has = |mask: u16| state & u32::from(mask) != 0;
+    let width = (state & u32::from(at.state_kind)) >> at.state_kind.trailing_zeros();
+    // 0 is a string of 3.9 to 3.11 that was never made ready: no code object has one.
+    let width @ (1 | 2 | 4) = u8::try_from(width).ok()? else {
+        return None;
+    };
+    let count = object.word(at.unicode_length)?;
+    if count > i64::MAX.cast_unsigned() {
+        return None;
+    }
+    let count = count.min(u64::from(limit).saturating_add(1));
+    let start = if !has(at.state_is_compact) {
+        let pointer = u64::from(at.unicode_any);
+        let length = pointer.checked_add(8)?;
+        memory.span(string, length)?.word(at.unicode_any)?
+    } else if has(at.state_is_ascii) {
+        string.checked_add(u64::from(at.unicode_ascii))?
+    } else {
+        string.checked_add(u64::from(at.unicode_compact))?
+    };
+    Some(Characters {
+        span: memory.span(start, count.checked_mul(u64::from(width))?)?,
+        count,
+        width,
+    })
+}
+
+impl<M: Memory> Characters<M> {
+    fn piece<'b>(&self, from: u64, count: u64, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        let width = u64::from(self.width);
+        let length = usize::try_from(count.checked_mul(width)?).ok()?;
+        let piece = buffer.get_mut(..length)?;
+        self.span.read(from.checked_mul(width)?, piece)?;
+        Some(piece)
+    }
+}
+
+/// One character of 1, 2 or 4 bytes.
+fn encode<'b>(character: &[u8], utf8: &'b mut [u8; 4]) -> &'b [u8] {
+    let code = match *character {
+        [a] => u32::from(a),
+        [a, b] => u32::from(u16::from_le_bytes([a, b])),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+        _ => u32::MAX,
+    };
+    // U+DC80 to U+DCFF are bytes of a name that is not UTF-8.
+    if let 0xdc80..=0xdcff = code {
+        let [byte, ..] = code.to_le_bytes();
+        let [first, ..] = utf8;
+        *first = byte;
+        return core::slice::from_ref(first);
+    }
+    let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+    character.encode_utf8(utf8).as_bytes()
+}
