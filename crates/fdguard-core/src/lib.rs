@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blame;
 pub mod catalog;
 pub mod class;
 pub mod class_pattern;
@@ -21,6 +22,7 @@ pub mod detail;
 pub mod diagnosis;
 pub mod document;
 pub mod entry;
+pub mod event;
 pub mod evidence;
 pub mod explain;
 pub mod finding;
@@ -32,6 +34,7 @@ pub mod host;
 pub mod id;
 pub mod judge;
 pub mod lint;
+pub mod origin;
 pub mod pattern;
 pub mod playbook;
 pub mod recording;
