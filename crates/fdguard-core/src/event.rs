@@ -4,11 +4,14 @@
 //! always told; the rest only when asked for. What was not collected is not known: a hazard that
 //! needs it is not raised, and a gap says so. Events may be late, doubled or missing.
 
+mod collected;
+
 use std::fmt;
 
+pub use collected::Collected;
 use serde::{Deserialize, Serialize};
 
-use crate::{Class, Fd, FileId, Gap, ProcKey};
+use crate::{Class, Fd, FileId, ProcKey};
 
 /// A thread, by the number that the kernel gives it.
 pub type Tid = u32;
@@ -315,59 +318,9 @@ impl fmt::Display for Errno {
     }
 }
 
-/// Which of the optional events a tracer sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Collected {
-    /// [`What::Use`].
-    pub uses: bool,
-    /// [`What::Enter`] and [`What::Leave`].
-    pub calls: bool,
-    /// [`What::Lock`].
-    pub locks: bool,
-    /// [`What::Select`].
-    pub selects: bool,
-}
-
-impl Collected {
-    /// Everything.
-    pub const ALL: Self = Self {
-        uses: true,
-        calls: true,
-        locks: true,
-        selects: true,
-    };
-
-    /// What cannot be found without the events that are missing.
-    #[must_use]
-    pub fn gaps(self) -> Vec<Gap> {
-        let missing = [
-            (
-                self.uses,
-                "use-after-close, recycled-write, closes that hit a recycled number",
-                "uses of descriptors",
-            ),
-            (
-                self.calls,
-                "stranger-close",
-                "calls in which a thread waits",
-            ),
-            (self.locks, "lock-drop", "POSIX locks"),
-            (self.selects, "select-past-1024", "calls of select()"),
-        ];
-        missing
-            .into_iter()
-            .filter(|(is_collected, ..)| !is_collected)
-            .map(|(_, what, why)| {
-                let why = format!("{why} were not collected");
-                Gap::new(what, why, "trace again with hazards switched on")
-            })
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{BirthHow, Collected, Errno, Event, StackId, What};
+    use super::{BirthHow, Errno, Event, StackId, What};
     use crate::{Class, ProcKey};
 
     #[test]
@@ -401,13 +354,5 @@ mod tests {
         assert_eq!(names, expected);
         let json = serde_json::to_string(&[Errno::Ebadf, Errno::Other(5)]).unwrap();
         assert_eq!(json, r#"["EBADF",{"OTHER":5}]"#);
-    }
-
-    #[test]
-    fn r40_what_was_not_collected_is_a_gap() {
-        assert_eq!(Collected::ALL.gaps(), []);
-        let blind = Collected::default().gaps();
-        assert_eq!(blind.len(), 4);
-        assert_eq!(blind[1].what, "stranger-close");
     }
 }

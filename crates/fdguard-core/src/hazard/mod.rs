@@ -1,7 +1,7 @@
 //! Hazards: misuse of descriptors that events prove, each kind in its own file.
 //!
 //! To add one: a file beside this one with a `RULE` constant, one line in [`HAZARDS`], one page under
-//! `docs/guide/rules/`. A check sees the [`Scene`](scene::Scene) just before the event changes the
+//! `docs/guide/rules/`. A check sees the `Scene` just before the event changes the
 //! ledger. It must stay quiet without evidence: a descriptor that is handed from thread to thread is
 //! the normal case, not the suspicious one.
 
