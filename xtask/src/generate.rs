@@ -104,10 +104,12 @@ fn add_man_pages(command: &Command, files: &mut Files) -> anyhow::Result<()> {
 fn rules() -> String {
     let lints = "Every lint that `fdguard snap` runs over a snapshot";
     let rules = "Every rule over what a process held in the course of time";
+    let hazards = "Every hazard that the events of a trace can prove";
     format!(
-        "# Rules\n\n{lints}, from the table in `fdguard-core`.\n\n{}\n{rules}.\n\n{}",
+        "# Rules\n\n{lints}, from the table in `fdguard-core`.\n\n{}\n{rules}.\n\n{}\n{hazards}.\n\n{}",
         table(&catalog::lints()),
-        table(&catalog::rules())
+        table(&catalog::rules()),
+        table(&catalog::hazards())
     )
 }
 

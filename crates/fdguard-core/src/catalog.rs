@@ -1,7 +1,8 @@
-//! Every check by its name, lints and rules alike: what `--list-rules` and the guide read.
+//! Every check by its name, lints, rules and hazards alike: what `--list-rules` and the guide read.
 
 use serde::Serialize;
 
+use crate::hazard::HAZARDS;
 use crate::lint::{LINTS, Severity};
 use crate::rule::RULES;
 
@@ -13,6 +14,8 @@ pub enum Kind {
     Lint,
     /// A process over time.
     Rule,
+    /// The events of a trace.
+    Hazard,
 }
 
 /// One check as it is listed.
@@ -64,15 +67,30 @@ pub fn rules() -> Vec<Check> {
     RULES.iter().map(check).collect()
 }
 
+/// The checks over a trace.
+#[must_use]
+pub fn hazards() -> Vec<Check> {
+    let check = |rule: &crate::hazard::HazardRule| Check {
+        id: rule.id,
+        severity: rule.severity,
+        summary: rule.summary,
+        cwe: rule.cwe,
+        requirement: rule.requirement,
+        fix: Some(rule.fix),
+        kind: Kind::Hazard,
+    };
+    HAZARDS.iter().map(check).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    use super::{Check, lints, rules};
+    use super::{Check, hazards, lints, rules};
 
     fn all() -> Vec<Check> {
-        [lints(), rules()].concat()
+        [lints(), rules(), hazards()].concat()
     }
 
     #[test]

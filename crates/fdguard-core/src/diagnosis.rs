@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::culprit::{self, Culprit};
 use crate::finding::Finding;
 use crate::forecast::{self, Forecast};
+use crate::hazard::Hazard;
 use crate::judge::{self, Verdict};
 use crate::rule::{Case, Settings};
 use crate::select_use::SelectUse;
@@ -191,7 +192,7 @@ pub struct Diagnosis {
     /// What was found, the gravest first.
     pub findings: Vec<Finding>,
     /// Misuse: only a tracer sees it.
-    pub hazards: Vec<serde_json::Value>,
+    pub hazards: Vec<Hazard>,
     /// Each process on its own.
     pub processes: Vec<Opinion>,
     /// Earlier processes of the same name.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::judge::Shape;
 use crate::lint::Severity;
+use crate::origin::Origin;
 use crate::{Class, Pid, Text};
 
 /// One thing found by one rule.
@@ -36,7 +37,7 @@ pub struct Finding {
     /// What to do now.
     pub next_step: String,
     /// The line that opened them: only a tracer knows.
-    pub origin: Option<serde_json::Value>,
+    pub origin: Option<Origin>,
     /// The form of the series, where the finding is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,

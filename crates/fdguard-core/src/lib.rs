@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blame;
 pub mod catalog;
 pub mod class;
 pub mod class_pattern;
@@ -21,6 +22,7 @@ pub mod detail;
 pub mod diagnosis;
 pub mod document;
 pub mod entry;
+pub mod event;
 pub mod evidence;
 pub mod explain;
 pub mod finding;
@@ -28,10 +30,13 @@ pub mod forecast;
 pub mod gap;
 pub mod glob;
 pub mod growth;
+pub mod hazard;
 pub mod host;
 pub mod id;
 pub mod judge;
+pub mod ledger;
 pub mod lint;
+pub mod origin;
 pub mod pattern;
 pub mod phases;
 pub mod playbook;

@@ -1,5 +1,6 @@
 //! Small snapshots for tests: what a test does not name is ordinary and unsuspicious.
 
+pub(crate) mod traced;
 pub(crate) mod watched;
 
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! The tables of lints and rules, for people and programs.
+//! The tables of lints, rules and hazards, for people and programs.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ struct Document<'a> {
     rules: &'a [Check],
 }
 
-/// Writes these checks: [`fdguard_core::catalog::lints`] or [`fdguard_core::catalog::rules`].
+/// Writes these checks: one of the tables of [`fdguard_core::catalog`].
 pub fn write(out: &mut dyn Write, checks: &[Check], json: bool) -> anyhow::Result<()> {
     if json {
         let document = Document {
@@ -43,13 +43,13 @@ pub fn write(out: &mut dyn Write, checks: &[Check], json: bool) -> anyhow::Resul
 
 #[cfg(test)]
 mod tests {
-    use fdguard_core::catalog::{lints, rules};
+    use fdguard_core::catalog::{hazards, lints, rules};
 
     use super::write;
 
     #[test]
-    fn both_tables_are_listed_under_one_schema() {
-        for (checks, kind) in [(lints(), "lint"), (rules(), "rule")] {
+    fn all_tables_are_listed_under_one_schema() {
+        for (checks, kind) in [(lints(), "lint"), (rules(), "rule"), (hazards(), "hazard")] {
             let mut json = Vec::new();
             write(&mut json, &checks, true).unwrap();
             let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
@@ -59,7 +59,7 @@ mod tests {
                 (&first["id"], &first["kind"]),
                 (&checks[0].id.into(), &kind.into())
             );
-            assert_eq!(first["fix"].is_string(), kind == "lint");
+            assert_eq!(first["fix"].is_string(), kind != "rule");
             let mut text = Vec::new();
             write(&mut text, &checks, false).unwrap();
             let text = String::from_utf8(text).unwrap();

@@ -1,0 +1,222 @@
+use super::{culprit, telling_frame};
+use crate::origin::{Frame, Language, Stack};
+
+/// `file|function|line|module`, each may be empty.
+fn frame(language: Language, text: &str) -> Frame {
+    let mut parts = text
+        .split('|')
+        .map(|part| (!part.is_empty()).then_some(part));
+    let mut next = || parts.next().flatten();
+    Frame {
+        file: next().map(Into::into),
+        function: next().map(str::to_owned),
+        line: next().map(|line| line.parse().unwrap()),
+        module: next().map(Into::into),
+        language,
+    }
+}
+
+fn stack(frames: &[(Language, &str)]) -> Stack {
+    frames
+        .iter()
+        .map(|(language, text)| frame(*language, text))
+        .collect()
+}
+
+fn blamed(frames: &[(Language, &str)]) -> Option<String> {
+    culprit(&stack(frames))?.function.clone()
+}
+
+use Language::{C, Cpp, Go, Java, Native, Node, Python, Rust};
+
+#[test]
+fn r19_python_library_and_interpreter_frames_are_passed_over() {
+    let found = blamed(&[
+        (
+            Native,
+            "./socket/socket.c|__socket|12|/lib/x86_64-linux-gnu/libc.so.6",
+        ),
+        (
+            Native,
+            "Modules/socketmodule.c|sock_initobj|5300|/opt/py/lib/python3.11/lib-dynload/_socket.so",
+        ),
+        (
+            Native,
+            "Python/ceval.c|_PyEval_EvalFrameDefault|5000|/opt/py/lib/libpython3.11.so.1.0",
+        ),
+        (
+            Python,
+            "/opt/py/lib/python3.11/socket.py|create_connection|830|",
+        ),
+        (
+            Python,
+            "/srv/.venv/lib/python3.11/site-packages/httpx/_client.py|send|900|",
+        ),
+        (Python, "/usr/lib/python3/dist-packages/six.py|call|3|"),
+        (Python, "<frozen importlib._bootstrap>|_call|241|"),
+        (Python, "/srv/app/run.py|ChatModel.invoke|31|"),
+        (Python, "/srv/app/run.py|main|80|"),
+    ]);
+    assert_eq!(found.as_deref(), Some("ChatModel.invoke"));
+}
+
+#[test]
+fn r19_a_project_below_a_lib_folder_is_still_ones_own() {
+    let found = blamed(&[(Python, "/srv/lib/python_tools/run.py|go|3|")]);
+    assert_eq!(found.as_deref(), Some("go"));
+    let library = (
+        Python,
+        "/home/u/.pyenv/versions/3.11.7/lib/python3.11/subprocess.py|Popen|1|",
+    );
+    let own = (Python, "run.py|begin|9|");
+    assert_eq!(blamed(&[library, own]).as_deref(), Some("begin"));
+}
+
+#[test]
+fn r19_node_internals_and_packages_are_passed_over() {
+    let found = blamed(&[
+        (Native, "|uv_fs_open||/usr/local/bin/node"),
+        (Node, "node:fs|openSync|600|"),
+        (Node, "node:internal/modules/cjs/loader|load|1|"),
+        (Node, "/srv/node_modules/chokidar/index.js|watch|40|"),
+        (Node, "/srv/index.js|readMagic|8|"),
+    ]);
+    assert_eq!(found.as_deref(), Some("readMagic"));
+}
+
+#[test]
+fn r19_the_jdk_is_passed_over() {
+    let found = blamed(&[
+        (
+            Native,
+            "|Java_sun_nio_fs_open0||/usr/lib/jvm/java-17/lib/libnio.so",
+        ),
+        (
+            Java,
+            "UnixNativeDispatcher.java|sun.nio.fs.UnixNativeDispatcher.open|72|java.base",
+        ),
+        (Java, "Files.java|java.nio.file.Files.lines|4000|java.base"),
+        (
+            Java,
+            "HttpClient.java|org.apache.http.Client.get|3|/root/.m2/repository/http.jar",
+        ),
+        (Java, "Main.java|Main.firstLine|22|"),
+    ]);
+    assert_eq!(found.as_deref(), Some("Main.firstLine"));
+}
+
+#[test]
+fn r19_the_rust_library_and_registry_are_passed_over() {
+    let found = blamed(&[
+        (C, "|open64||/lib/x86_64-linux-gnu/libc.so.6"),
+        (
+            Rust,
+            "/rustc/abc/library/std/src/sys/fs/unix.rs|std::sys::fs::unix::File::open_c|1200|/srv/app",
+        ),
+        (
+            Rust,
+            "|<std::fs::OpenOptions as core::clone::Clone>::clone||/srv/app",
+        ),
+        (
+            Rust,
+            "/root/.cargo/registry/src/index/tempfile-3/src/file.rs|tempfile::create|9|/srv/app",
+        ),
+        (Rust, "src/main.rs|app::session::begin|41|/srv/app"),
+        (Rust, "|std::rt::lang_start||/srv/app"),
+    ]);
+    assert_eq!(found.as_deref(), Some("app::session::begin"));
+}
+
+#[test]
+fn r19_libc_and_the_cpp_library_are_passed_over() {
+    let c = blamed(&[
+        (
+            C,
+            "../sysdeps/unix/sysv/linux/open64.c|__libc_open64|41|/lib/x86_64-linux-gnu/libc.so.6",
+        ),
+        (C, "main.c|reactor_init|30|/srv/reactor"),
+        (C, "main.c|main|90|/srv/reactor"),
+    ]);
+    assert_eq!(c.as_deref(), Some("reactor_init"));
+    let cpp = blamed(&[
+        (C, "|fopen64||/lib/x86_64-linux-gnu/libc.so.6"),
+        (
+            Cpp,
+            "|std::__basic_file<char>::open||/lib/x86_64-linux-gnu/libstdc++.so.6",
+        ),
+        (
+            Cpp,
+            "/usr/include/c++/12/fstream|std::basic_ofstream<char>::open|900|/srv/app",
+        ),
+        (Cpp, "log.cc|Log::rotate()|12|/srv/app"),
+    ]);
+    assert_eq!(cpp.as_deref(), Some("Log::rotate()"));
+}
+
+#[test]
+fn r19_gos_library_is_passed_over() {
+    let found = blamed(&[
+        (
+            Go,
+            "/usr/local/go/src/syscall/zsyscall.go|syscall.socket|9|",
+        ),
+        (
+            Go,
+            "/usr/local/go/src/net/http/client.go|net/http.(*Client).Do|580|",
+        ),
+        (
+            Go,
+            "/root/go/pkg/mod/github.com/a/b@v1/c.go|github.com/a/b.Call|1|",
+        ),
+        (Go, "/srv/app/main.go|main.checkHealth|33|"),
+        (Go, "/usr/local/go/src/runtime/proc.go|runtime.main|250|"),
+    ]);
+    assert_eq!(found.as_deref(), Some("main.checkHealth"));
+}
+
+#[test]
+fn r19_with_nothing_else_left_the_library_is_named() {
+    let library = "/srv/.venv/lib/python3.11/site-packages/celery/worker.py|start|4|";
+    let found = blamed(&[(Native, "|||/lib/libc.so.6"), (Python, library)]);
+    assert_eq!(found.as_deref(), Some("start"));
+    assert_eq!(culprit(&[]), None);
+    assert!(culprit(&stack(&[(Native, "|||/lib/libc.so.6")])).is_some());
+}
+
+#[test]
+fn r19_a_line_that_is_also_used_well_is_told_by_its_caller() {
+    let open = (C, "main.c|open_log|10|/srv/app");
+    let bad = stack(&[
+        open,
+        (C, "main.c|on_error|50|/srv/app"),
+        (C, "main.c|main|90|/srv/app"),
+    ]);
+    let good = stack(&[
+        open,
+        (C, "main.c|serve|40|/srv/app"),
+        (C, "main.c|main|90|/srv/app"),
+    ]);
+    let (bad, good) = ([bad], [good]);
+    let found = telling_frame(&bad, &good).unwrap();
+    assert_eq!(found.function.as_deref(), Some("on_error"));
+    assert_eq!(telling_frame(&bad, &bad), None, "nothing tells them apart");
+    let first = telling_frame(&bad, &[]).unwrap();
+    assert_eq!(first.function.as_deref(), Some("open_log"));
+}
+
+#[test]
+fn r19_the_frame_that_tells_is_the_one_that_most_leaks_share() {
+    let of = |caller: &str, outer: &str| {
+        let caller = format!("main.c|{caller}|1|/srv/app");
+        let outer = format!("main.c|{outer}|2|/srv/app");
+        stack(&[
+            (C, "main.c|open_log|10|/srv/app"),
+            (C, &caller),
+            (C, &outer),
+        ])
+    };
+    let leaking = [of("retry", "job"), of("retry", "timer"), of("once", "job")];
+    let healthy = [of("serve", "loop")];
+    let found = telling_frame(&leaking, &healthy).unwrap();
+    assert_eq!(found.function.as_deref(), Some("retry"));
+}

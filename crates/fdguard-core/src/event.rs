@@ -1,0 +1,358 @@
+//! What a tracer tells: one [`Event`] for each thing that happened to a descriptor.
+//!
+//! A tracer says beforehand what it [collects](Collected). Births, deaths, forks, execs and exits are
+//! always told; the rest only when asked for. What was not collected is not known: a hazard that
+//! needs it is not raised, and a gap says so. Events may be late, doubled or missing.
+
+mod collected;
+
+use std::fmt;
+
+pub use collected::Collected;
+use serde::{Deserialize, Serialize};
+
+use crate::{Class, Fd, FileId, ProcKey};
+
+/// A thread, by the number that the kernel gives it.
+pub type Tid = u32;
+
+/// A stack that the tracer has interned: equal stacks of one trace have one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StackId(pub u32);
+
+/// One thing that happened in a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// In which process.
+    pub process: ProcKey,
+    /// In which of its threads.
+    pub thread: Tid,
+    /// Nanoseconds of the monotonic clock. A death carries the time before its call and a birth the
+    /// time after, so that a number that changes hands at once is told in the right order.
+    pub at: u64,
+    /// Where in the code; absent where no stack was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<StackId>,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum What {
+    /// A number was given out.
+    Birth {
+        /// The number.
+        fd: Fd,
+        /// By which call.
+        how: BirthHow,
+        /// What it is, as far as the call tells.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<Class>,
+        /// Which file, where the tracer looked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<FileId>,
+        /// Whether exec closes it.
+        #[serde(default)]
+        cloexec: bool,
+    },
+    /// A number was given back, or a close failed.
+    Death {
+        /// The number.
+        fd: Fd,
+        /// By which call.
+        how: DeathHow,
+        /// Why it failed. Linux releases the number whatever `close` says, except for `EBADF`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        errno: Option<Errno>,
+    },
+    /// `close_range`: many numbers at once.
+    CloseRange {
+        /// The first number.
+        first: Fd,
+        /// The last number.
+        last: Fd,
+        /// `CLOSE_RANGE_CLOEXEC`: they are closed by the next exec, not now.
+        #[serde(default)]
+        at_exec: bool,
+    },
+    /// `FD_CLOEXEC` was set or cleared.
+    Cloexec {
+        /// The number.
+        fd: Fd,
+        /// Whether exec closes it now.
+        on: bool,
+    },
+    /// A call that may block begins ([`Collected::calls`]). `poll` sends one for each number.
+    Enter {
+        /// The number.
+        fd: Fd,
+        /// The call.
+        call: Call,
+    },
+    /// The thread is out of its call again. Any other event of the thread means the same.
+    Leave,
+    /// A call on a number is over ([`Collected::uses`]).
+    Use {
+        /// The number.
+        fd: Fd,
+        /// The call.
+        call: Call,
+        /// The first bytes that were written, 16 at most.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        bytes: Vec<u8>,
+        /// Why it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        errno: Option<Errno>,
+    },
+    /// A socket was shut down: no number is released, so a stranger may do that.
+    Shutdown {
+        /// The number.
+        fd: Fd,
+    },
+    /// A POSIX lock was taken or given back ([`Collected::locks`]). `flock` and open-file-description
+    /// locks do not vanish with another descriptor and are not told.
+    Lock {
+        /// The number it went through.
+        fd: Fd,
+        /// The file; absent: that of the birth.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<FileId>,
+        /// First byte and the one after the last; absent: all of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        range: Option<(u64, u64)>,
+        /// Taken, or given back.
+        taken: bool,
+    },
+    /// A process was made.
+    Fork {
+        /// The new one.
+        child: ProcKey,
+        /// Whether both go on with one table (`CLONE_FILES`).
+        #[serde(default)]
+        shares_table: bool,
+    },
+    /// Another program was started in this process.
+    Exec {
+        /// The numbers that are still open; absent: those without `FD_CLOEXEC`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<Vec<Fd>>,
+    },
+    /// The process is gone.
+    Exit,
+    /// A call that should have given out a number failed.
+    Refused {
+        /// The call.
+        call: BirthHow,
+        /// Why.
+        errno: Errno,
+    },
+    /// `select` was called ([`Collected::selects`]).
+    Select {
+        /// Its first argument: the highest number and one.
+        nfds: u32,
+    },
+    /// Events of this process that nobody will ever see.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// What gave out a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum BirthHow {
+    /// `open`, `openat`, `creat`, `fopen`, …
+    Open,
+    /// `opendir`.
+    Opendir,
+    /// `socket`.
+    Socket,
+    /// `socketpair`.
+    Socketpair,
+    /// `accept`, `accept4`.
+    Accept,
+    /// `pipe`, `pipe2`, `popen`.
+    Pipe,
+    /// `dup`, `F_DUPFD`: the lowest free number.
+    Dup,
+    /// `dup2`, `dup3`: the number that the caller chose.
+    Dup2,
+    /// Received over a unix socket.
+    Received,
+    /// `epoll_create`, `eventfd`, `timerfd_create`, `memfd_create`, `pidfd_open`, …
+    Anonymous,
+    /// Nobody saw it: before tracing began, or inside a library.
+    Unseen,
+}
+
+/// What took a number back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DeathHow {
+    /// `close`, `fclose`, `closedir`, …
+    Close,
+    /// `dup2` put something else in its place: who knew the number knows the new thing.
+    Dup2,
+    /// `close_range`.
+    CloseRange,
+    /// `FD_CLOEXEC`.
+    Exec,
+    /// The end of the process.
+    Exit,
+    /// Nobody saw it: inside a library, or the event is missing.
+    Unseen,
+}
+
+/// A call on a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Call {
+    /// `read`, `pread`, `readv`.
+    Read,
+    /// `write`, `pwrite`, `writev`.
+    Write,
+    /// `recv`, `recvfrom`, `recvmsg`.
+    Recv,
+    /// `send`, `sendto`, `sendmsg`.
+    Send,
+    /// `poll`, `ppoll`, `select` with this number in its set.
+    Poll,
+    /// `epoll_wait` on this instance.
+    EpollWait,
+    /// `connect`.
+    Connect,
+    /// `accept`.
+    Accept,
+    /// `fsync`, `fdatasync`.
+    Fsync,
+    /// `ftruncate`.
+    Truncate,
+    /// Anything that asks more than it does (`fstat`, `fcntl`, `epoll_ctl`, …): programs probe with it.
+    Other,
+}
+
+impl Call {
+    /// Whether it puts bytes into the descriptor.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Send)
+    }
+
+    /// Whether only sockets have it.
+    #[must_use]
+    pub fn wants_socket(self) -> bool {
+        matches!(self, Self::Recv | Self::Send | Self::Connect | Self::Accept)
+    }
+
+    /// The name of the plainest call of its kind.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Recv => "recv",
+            Self::Send => "send",
+            Self::Poll => "poll",
+            Self::EpollWait => "epoll_wait",
+            Self::Connect => "connect",
+            Self::Accept => "accept",
+            Self::Fsync => "fsync",
+            Self::Truncate => "ftruncate",
+            Self::Other => "call",
+        }
+    }
+}
+
+/// Why a call failed, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Errno {
+    /// A signal came.
+    Eintr,
+    /// No such descriptor, or not open for this.
+    Ebadf,
+    /// The host's table is full.
+    Enfile,
+    /// The process's table is full.
+    Emfile,
+    /// Not a socket.
+    Enotsock,
+    /// Any other, by its number.
+    Other(i32),
+}
+
+impl Errno {
+    /// From Linux's number.
+    #[must_use]
+    pub fn from_linux(number: i32) -> Self {
+        match number {
+            4 => Self::Eintr,
+            9 => Self::Ebadf,
+            23 => Self::Enfile,
+            24 => Self::Emfile,
+            88 => Self::Enotsock,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eintr => f.write_str("EINTR"),
+            Self::Ebadf => f.write_str("EBADF"),
+            Self::Enfile => f.write_str("ENFILE"),
+            Self::Emfile => f.write_str("EMFILE"),
+            Self::Enotsock => f.write_str("ENOTSOCK"),
+            Self::Other(number) => write!(f, "errno {number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BirthHow, Errno, Event, StackId, What};
+    use crate::{Class, ProcKey};
+
+    #[test]
+    fn an_event_is_short_in_json_and_comes_back() {
+        let event = Event {
+            process: ProcKey {
+                pid: 7,
+                start_ticks: 70,
+            },
+            thread: 8,
+            at: 9,
+            stack: Some(StackId(3)),
+            what: What::Birth {
+                fd: 5,
+                how: BirthHow::Open,
+                class: Some(Class::Regular),
+                file: None,
+                cloexec: true,
+            },
+        };
+        let json = serde_json::to_string(&event).unwrap();
+        let expected = r#"{"process":{"pid":7,"start_ticks":70},"thread":8,"at":9,"stack":3,"what":"birth","fd":5,"how":"open","class":"regular","cloexec":true}"#;
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event);
+    }
+
+    #[test]
+    fn errors_have_their_names_and_the_rest_a_number() {
+        let names = [4, 9, 23, 24, 88, 5].map(|number| Errno::from_linux(number).to_string());
+        let expected = ["EINTR", "EBADF", "ENFILE", "EMFILE", "ENOTSOCK", "errno 5"];
+        assert_eq!(names, expected);
+        let json = serde_json::to_string(&[Errno::Ebadf, Errno::Other(5)]).unwrap();
+        assert_eq!(json, r#"["EBADF",{"OTHER":5}]"#);
+    }
+}

@@ -1,0 +1,142 @@
+//! A number that is closed twice for one descriptor.
+//!
+//! Evidence: either the second close fails with `EBADF`, nothing was opened at the number since a known
+//! close, and it is not one of a row of numbers. Or the second close succeeds because the number was
+//! given out again: then its victim must have noticed (`EBADF` on what it opened or used and never
+//! closed, or a proven stale use), and the closer must be known to have meant an earlier descriptor of
+//! the number ([`stale::wrong_close`]).
+
+use super::incident::Incident;
+use super::scene::{Scene, called, is_deliberate, is_stream};
+use super::stale::{self, WrongClose};
+use super::{Fault, HazardRule};
+use crate::Fd;
+use crate::event::{Call, DeathHow, Errno, What};
+use crate::ledger::{Actor, Past};
+use crate::lint::Severity;
+
+pub(super) const RULE: HazardRule = HazardRule {
+    id: "double-close",
+    severity: Severity::Critical,
+    summary: "a descriptor is closed twice; the second close may hit somebody else's",
+    cwe: Some(1341),
+    requirement: "R40",
+    fix: "let one owner close, and make it forget the number in the same step",
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Vec<Incident> {
+    let found = match scene.event.what {
+        What::Death {
+            fd,
+            how: DeathHow::Close,
+            errno: Some(Errno::Ebadf),
+        } => failed(scene, fd),
+        What::Use { .. } => noticed(scene),
+        _ => None,
+    };
+    found.into_iter().collect()
+}
+
+/// The second close failed.
+fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
+    let (process, thread) = (scene.event.process, scene.event.thread);
+    let is_retry = scene.memory.interrupted(process, thread, fd).is_some();
+    if is_stream(fd) || is_retry {
+        return None;
+    }
+    let last = scene.last_closed(fd)?;
+    if let Some(wrong) = taken_from(scene, fd, last) {
+        return Some(Incident {
+            may_be_sweep: true,
+            ..wrongly(scene, fd, wrong)
+        });
+    }
+    let first = if stale::has_claim(last, thread) {
+        last
+    } else {
+        likeliest(scene, fd).unwrap_or(last)
+    };
+    let closer = first.closer?;
+    let is_latest = first.life.generation == last.life.generation;
+    let message = format!(
+        "thread {thread} closed {fd} (EBADF): thread {} had closed that {} before",
+        closer.thread,
+        called(first.life.class.as_ref())
+    );
+    Some(Incident {
+        class: first.life.class.clone(),
+        opener: first.life.opener,
+        closer: first.closer,
+        user: Some(scene.actor()),
+        fault: Some(stale::fault(first, thread)),
+        may_be_sweep: true,
+        teaches: is_latest.then(|| Box::new(first.life.clone())),
+        ..scene.incident(fd, message)
+    })
+}
+
+/// Of the descriptors that were at this number, the one whose kind this line closes most often; of equals
+/// the latest.
+fn likeliest<'a>(scene: &Scene<'a>, fd: Fd) -> Option<&'a Past> {
+    let line = scene.event.stack;
+    let past = scene.slot(fd)?.past();
+    let own = past.filter(|past| is_deliberate(past) && !past.life.inherited);
+    // The last of equals wins, so the latest must come last.
+    own.rev()
+        .max_by_key(|past| scene.memory.closes(line, past.life.stack()))
+}
+
+/// Somebody notices that what it has in hand was closed by one who meant something else.
+pub(super) fn noticed(scene: &Scene<'_>) -> Option<Incident> {
+    let What::Use {
+        fd, call, errno, ..
+    } = scene.event.what
+    else {
+        return None;
+    };
+    if is_stream(fd) || call == Call::Other {
+        return None;
+    }
+    let lost = match errno {
+        Some(Errno::Ebadf) => scene.last_closed(fd)?,
+        _ => stale::stale_use(scene)?.meant,
+    };
+    let wrong = taken_from(scene, fd, lost)?;
+    Some(wrongly(scene, fd, wrong))
+}
+
+/// The wrong close that took `lost` from the thread that acts now.
+fn taken_from<'a>(scene: &Scene<'a>, fd: Fd, lost: &'a Past) -> Option<WrongClose<'a>> {
+    let thread = scene.event.thread;
+    let is_other = lost.closer.is_some_and(|closer| closer.thread != thread);
+    if !is_other || !stale::has_claim(lost, thread) {
+        return None;
+    }
+    stale::wrong_close(scene.memory, scene.slot(fd)?, lost)
+}
+
+fn wrongly(scene: &Scene<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
+    let WrongClose { meant, hit } = wrong;
+    let thread = |actor: Option<Actor>| actor.map_or(0, |actor| actor.thread);
+    let message = format!(
+        "thread {} closed {fd} for a {} that thread {} had closed before, and hit the {} that thread {} \
+         had opened at that number",
+        thread(hit.closer),
+        called(meant.life.class.as_ref()),
+        thread(meant.closer),
+        called(hit.life.class.as_ref()),
+        thread(hit.life.opener),
+    );
+    Incident {
+        at: hit.closer.map_or(scene.event.at, |closer| closer.at),
+        class: meant.life.class.clone(),
+        opener: meant.life.opener,
+        closer: meant.closer,
+        user: hit.closer,
+        victim: hit.life.opener,
+        fault: Some(Fault::User),
+        once: Some(hit.life.generation),
+        ..scene.incident(fd, message)
+    }
+}

@@ -1,0 +1,62 @@
+//! A call that got no descriptor because a table is full, and who held the table in that moment.
+//!
+//! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be open,
+//! by the place that opened it: this is the flight recorder's last page.
+
+use super::HazardRule;
+use super::incident::Incident;
+use super::scene::Scene;
+use crate::event::{Errno, What};
+use crate::ledger::{Actor, Tally};
+use crate::lint::Severity;
+
+/// So many holders are told.
+const MOST_HOLDERS: usize = 5;
+
+pub(super) const RULE: HazardRule = HazardRule {
+    id: "exhaustion",
+    severity: Severity::Critical,
+    summary: "a call gets no descriptor because the table is full, and who holds it",
+    cwe: Some(774),
+    requirement: "R19",
+    fix: "close what the largest holder opens; raise the limit only if all of it is in use",
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Vec<Incident> {
+    let errno = match scene.event.what {
+        What::Refused { errno, .. } => errno,
+        _ => return Vec::new(),
+    };
+    let whose = match errno {
+        Errno::Emfile => "the process's table is full",
+        Errno::Enfile => "the host's table is full",
+        _ => return Vec::new(),
+    };
+    let mut holders = scene.ledger.origins(scene.event.process);
+    holders.retain(|holder| holder.live > 0);
+    let known: u64 = holders.iter().map(|holder| holder.live).sum();
+    holders.truncate(MOST_HOLDERS);
+    let most = holders.iter().find(|holder| holder.stack.is_some());
+    let share = most.map_or_else(String::new, |most| {
+        format!(", {} of them by one line", most.live)
+    });
+    let message = format!(
+        "thread {} got {errno}: {whose}; {known} descriptors are known to be open{share}",
+        scene.event.thread
+    );
+    vec![Incident {
+        opener: most.and_then(opener),
+        user: Some(scene.actor()),
+        holders,
+        ..Incident::new(scene.event.process, scene.event.at, message)
+    }]
+}
+
+fn opener(most: &Tally) -> Option<Actor> {
+    Some(Actor {
+        thread: most.thread?,
+        stack: most.stack,
+        at: most.oldest?,
+    })
+}

@@ -1,0 +1,107 @@
+//! A hazard before its stacks are resolved.
+
+use jiff::Timestamp;
+
+use super::{Fault, Hazard, HazardRule, Party};
+use crate::event::StackId;
+use crate::ledger::{Actor, Generation, Lifetime, Tally};
+use crate::origin::{Culprit, Stack};
+use crate::{Class, Fd, ProcKey};
+
+/// What a check found.
+#[derive(Clone, Debug)]
+pub(super) struct Incident {
+    pub(super) process: ProcKey,
+    pub(super) fd: Option<Fd>,
+    pub(super) class: Option<Class>,
+    pub(super) at: u64,
+    pub(super) opener: Option<Actor>,
+    pub(super) closer: Option<Actor>,
+    pub(super) user: Option<Actor>,
+    pub(super) victim: Option<Actor>,
+    pub(super) fault: Option<Fault>,
+    pub(super) holders: Vec<Tally>,
+    pub(super) message: String,
+    /// It is about the end of this descriptor and to be told once, however often its owner notices.
+    pub(super) once: Option<Generation>,
+    /// A close that failed: it counts only if it is not one of a whole row of numbers.
+    pub(super) may_be_sweep: bool,
+    /// The user's line works on descriptors from where this one came from.
+    pub(super) teaches: Option<Box<Lifetime>>,
+}
+
+/// What makes two incidents the same hazard.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    process: ProcKey,
+    rule: &'static str,
+    stacks: [Option<StackId>; 3],
+    fault: Option<Fault>,
+}
+
+impl Incident {
+    pub(super) fn new(process: ProcKey, at: u64, message: String) -> Self {
+        Self {
+            process,
+            fd: None,
+            class: None,
+            at,
+            opener: None,
+            closer: None,
+            user: None,
+            victim: None,
+            fault: None,
+            holders: Vec::new(),
+            message,
+            once: None,
+            may_be_sweep: false,
+            teaches: None,
+        }
+    }
+
+    pub(super) fn key(&self, rule: &HazardRule) -> Key {
+        let stack = |actor: Option<Actor>| actor.and_then(|actor| actor.stack);
+        Key {
+            process: self.process,
+            rule: rule.id,
+            stacks: [self.opener, self.closer, self.user].map(stack),
+            fault: self.fault,
+        }
+    }
+
+    pub(super) fn hazard(
+        &self,
+        rule: &HazardRule,
+        count: u64,
+        resolve: &dyn Fn(StackId) -> Stack,
+        clock: &dyn Fn(u64) -> Timestamp,
+    ) -> Hazard {
+        let party = |actor: Option<Actor>| actor.map(|actor| party(actor, resolve));
+        let origin = |tally: &Tally| tally.origin(self.at, resolve);
+        Hazard {
+            pid: self.process.pid,
+            rule: rule.id.to_owned(),
+            severity: rule.severity,
+            fd: self.fd,
+            class: self.class.clone(),
+            when: clock(self.at),
+            count,
+            opener: party(self.opener),
+            closer: party(self.closer),
+            user: party(self.user),
+            victim: party(self.victim),
+            fault: self.fault,
+            holders: self.holders.iter().map(origin).collect(),
+            message: self.message.clone(),
+        }
+    }
+}
+
+fn party(actor: Actor, resolve: &dyn Fn(StackId) -> Stack) -> Party {
+    let stack = actor.stack.map(resolve).unwrap_or_default();
+    Party {
+        thread: Some(actor.thread),
+        culprit: Culprit::of(&stack),
+        stack,
+    }
+}

@@ -1,0 +1,296 @@
+//! What the checks must remember beside the ledger: who is inside a call, which line works on whose
+//! descriptors, locks, and closes that a signal interrupted. All of it is bounded; what is forgotten
+//! makes a check quieter, never louder.
+
+use std::collections::BTreeMap;
+
+use crate::event::{Call, Errno, Event, StackId, Tid, What};
+use crate::ledger::{Actor, Generation, Ledger, Lifetime, Slot};
+use crate::{Fd, FileId, ProcKey};
+
+/// So many threads, pairs of places and files are remembered each; then all are forgotten.
+const MOST: usize = 16_384;
+
+/// So many numbers of one `poll` are remembered.
+const MOST_POLLED: usize = 256;
+
+/// So many locked ranges of one file are remembered.
+const MOST_RANGES: usize = 256;
+
+/// A call that a thread is in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inside {
+    pub(super) fd: Fd,
+    pub(super) generation: Option<Generation>,
+    pub(super) call: Call,
+    pub(super) actor: Actor,
+}
+
+/// A close that ended with `EINTR`.
+#[derive(Clone, Debug)]
+pub(super) struct Interrupted {
+    pub(super) fd: Fd,
+    pub(super) actor: Actor,
+    pub(super) life: Option<Lifetime>,
+}
+
+/// The POSIX locks of one process on one file.
+#[derive(Clone, Debug)]
+pub(super) struct Locks {
+    /// The number and generation that the latest went through.
+    pub(super) fd: Fd,
+    pub(super) generation: Generation,
+    pub(super) actor: Actor,
+    ranges: Vec<(u64, u64)>,
+}
+
+/// On how many descriptors of one origin a line worked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Habit {
+    count: u32,
+    latest: Generation,
+}
+
+type Habits = BTreeMap<(StackId, StackId), Habit>;
+
+/// The memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    inside: BTreeMap<(ProcKey, Tid), Vec<Inside>>,
+    interrupted: BTreeMap<(ProcKey, Tid), Interrupted>,
+    locks: BTreeMap<(ProcKey, FileId), Locks>,
+    uses: Habits,
+    closes: Habits,
+}
+
+impl Memory {
+    /// Calls of other threads on this descriptor that are under way.
+    pub(super) fn others_inside<'a>(
+        &'a self,
+        event: &'a Event,
+        ledger: &'a Ledger,
+        fd: Fd,
+    ) -> impl Iterator<Item = &'a Inside> {
+        let process = event.process;
+        let current = ledger.slot(process, fd).and_then(Slot::current);
+        let same = move |inside: &&Inside| {
+            let is_before = inside.actor.at <= event.at;
+            let generation = current.map(|life| life.generation);
+            inside.fd == fd && is_before && inside.generation == generation
+        };
+        let others = self.inside.iter().filter(move |((of, thread), _)| {
+            let is_here = *of == process || ledger.share_table(*of, process);
+            is_here && (*of, *thread) != (process, event.thread)
+        });
+        others.flat_map(|(_, calls)| calls).filter(same)
+    }
+
+    /// A close by this thread that a signal interrupted just before.
+    pub(super) fn interrupted(
+        &self,
+        process: ProcKey,
+        thread: Tid,
+        fd: Fd,
+    ) -> Option<&Interrupted> {
+        let found = self.interrupted.get(&(process, thread));
+        found.filter(|one| one.fd == fd)
+    }
+
+    pub(super) fn locks(&self, process: ProcKey, file: FileId) -> Option<&Locks> {
+        self.locks.get(&(process, file))
+    }
+
+    /// On how many descriptors from `opener` the line `user` worked properly.
+    pub(super) fn uses(&self, user: Option<StackId>, opener: Option<StackId>) -> u32 {
+        count(&self.uses, user, opener)
+    }
+
+    /// How many descriptors from `opener` the line `closer` closed, rightly or once more.
+    pub(super) fn closes(&self, closer: Option<StackId>, opener: Option<StackId>) -> u32 {
+        count(&self.closes, closer, opener)
+    }
+
+    /// A close of something that was closed before: this line works on descriptors from there.
+    pub(super) fn note_close(&mut self, closer: Option<StackId>, life: &Lifetime) {
+        note(&mut self.closes, closer, life);
+    }
+
+    /// Takes an event, with the ledger as it was before.
+    pub(super) fn take(&mut self, event: &Event, ledger: &Ledger, is_stale: bool) {
+        let by = (event.process, event.thread);
+        let current = |fd: Fd| ledger.slot(event.process, fd).and_then(Slot::current);
+        if !matches!(event.what, What::Enter { .. }) {
+            self.inside.remove(&by);
+        }
+        match &event.what {
+            What::Enter { fd, call } => self.enter(event, current(*fd), *fd, *call),
+            What::Birth { fd, .. } => self.settle(by, *fd),
+            What::Use { fd, errno, .. } => {
+                self.settle(by, *fd);
+                if let Some(life) = current(*fd).filter(|_| errno.is_none() && !is_stale) {
+                    note(&mut self.uses, event.stack, life);
+                }
+            }
+            What::Death { fd, errno, .. } => self.close(event, current(*fd), *fd, *errno),
+            What::CloseRange {
+                first,
+                last,
+                at_exec: false,
+            } => {
+                let numbers = *first..=*last;
+                let closed = ledger
+                    .live(event.process)
+                    .filter(|(fd, _)| numbers.contains(fd));
+                for file in closed.filter_map(|(_, life)| life.file) {
+                    self.locks.remove(&(event.process, file));
+                }
+            }
+            What::Lock { .. } => self.lock(event, ledger),
+            What::Exec { .. } => self.forget_threads(event.process),
+            What::Exit => {
+                self.forget_threads(event.process);
+                self.locks
+                    .retain(|(process, _), _| *process != event.process);
+            }
+            What::Lost { .. } => self.forget_threads(event.process),
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, event: &Event, life: Option<&Lifetime>, fd: Fd, call: Call) {
+        make_room(&mut self.inside);
+        let calls = self
+            .inside
+            .entry((event.process, event.thread))
+            .or_default();
+        // Several at once are the numbers of one poll; anything else means that a Leave is missing.
+        if calls
+            .last()
+            .is_some_and(|last| last.call != Call::Poll || call != Call::Poll)
+        {
+            calls.clear();
+        }
+        if calls.len() < MOST_POLLED {
+            calls.push(Inside {
+                fd,
+                generation: life.map(|life| life.generation),
+                call,
+                actor: actor(event),
+            });
+        }
+    }
+
+    fn close(&mut self, event: &Event, life: Option<&Lifetime>, fd: Fd, errno: Option<Errno>) {
+        let by = (event.process, event.thread);
+        self.interrupted.remove(&by);
+        if errno == Some(Errno::Eintr) {
+            make_room(&mut self.interrupted);
+            let interrupted = Interrupted {
+                fd,
+                actor: actor(event),
+                life: life.cloned(),
+            };
+            self.interrupted.insert(by, interrupted);
+        }
+        let Some(life) = life.filter(|_| errno != Some(Errno::Ebadf)) else {
+            return;
+        };
+        if let Some(file) = life.file {
+            self.locks.remove(&(event.process, file));
+        }
+        if !life.is_strange_to(event.thread) {
+            note(&mut self.closes, event.stack, life);
+        }
+    }
+
+    /// The thread has to do with a new descriptor at this number.
+    fn settle(&mut self, by: (ProcKey, Tid), fd: Fd) {
+        if self.interrupted.get(&by).is_some_and(|one| one.fd == fd) {
+            self.interrupted.remove(&by);
+        }
+    }
+
+    fn lock(&mut self, event: &Event, ledger: &Ledger) {
+        let What::Lock {
+            fd,
+            file,
+            range,
+            taken,
+        } = &event.what
+        else {
+            return;
+        };
+        let life = ledger.slot(event.process, *fd).and_then(Slot::current);
+        let Some((life, file)) = life.and_then(|life| Some((life, (*file).or(life.file)?))) else {
+            return;
+        };
+        let key = (event.process, file);
+        let range = range.unwrap_or((0, u64::MAX));
+        if *taken {
+            make_room(&mut self.locks);
+            let locks = self.locks.entry(key).or_insert_with(|| Locks {
+                fd: *fd,
+                generation: life.generation,
+                actor: actor(event),
+                ranges: Vec::new(),
+            });
+            (locks.fd, locks.generation) = (*fd, life.generation);
+            locks.actor = actor(event);
+            locks.release(range);
+            locks.ranges.push(range);
+            locks.ranges.truncate(MOST_RANGES);
+        } else if let Some(locks) = self.locks.get_mut(&key) {
+            locks.release(range);
+            if locks.ranges.is_empty() {
+                self.locks.remove(&key);
+            }
+        }
+    }
+
+    fn forget_threads(&mut self, process: ProcKey) {
+        self.inside.retain(|(of, _), _| *of != process);
+        self.interrupted.retain(|(of, _), _| *of != process);
+    }
+}
+
+impl Locks {
+    fn release(&mut self, (start, end): (u64, u64)) {
+        let cut = |(from, to): (u64, u64)| [(from, to.min(start)), (from.max(end), to)];
+        let left = self.ranges.iter().copied().flat_map(cut);
+        self.ranges = left
+            .filter(|(from, to)| from < to)
+            .take(MOST_RANGES)
+            .collect();
+    }
+}
+
+fn actor(event: &Event) -> Actor {
+    Actor {
+        thread: event.thread,
+        stack: event.stack,
+        at: event.at,
+    }
+}
+
+fn count(habits: &Habits, line: Option<StackId>, opener: Option<StackId>) -> u32 {
+    let habit = line.zip(opener).and_then(|pair| habits.get(&pair));
+    habit.map_or(0, |habit| habit.count)
+}
+
+fn note(habits: &mut Habits, line: Option<StackId>, life: &Lifetime) {
+    let Some(pair) = line.zip(life.stack()) else {
+        return;
+    };
+    make_room(habits);
+    let habit = habits.entry(pair).or_default();
+    if habit.count == 0 || habit.latest != life.generation {
+        habit.count = habit.count.saturating_add(1);
+        habit.latest = life.generation;
+    }
+}
+
+fn make_room<K: Ord, V>(map: &mut BTreeMap<K, V>) {
+    if map.len() >= MOST {
+        map.clear();
+    }
+}

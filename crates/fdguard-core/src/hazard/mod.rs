@@ -1,0 +1,124 @@
+//! Hazards: misuse of descriptors that events prove, each kind in its own file.
+//!
+//! To add one: a file beside this one with a `RULE` constant, one line in [`HAZARDS`], one page under
+//! `docs/guide/rules/`. A check sees the `Scene` just before the event changes the
+//! ledger. It must stay quiet without evidence: a descriptor that is handed from thread to thread is
+//! the normal case, not the suspicious one.
+
+mod close_retry;
+mod double_close;
+mod exhaustion;
+mod incident;
+mod lock_drop;
+mod lookout;
+mod memory;
+mod recycled_write;
+mod scene;
+mod select_past_1024;
+mod stale;
+mod stranger_close;
+mod sweep;
+mod tls;
+mod use_after_close;
+
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::event::Tid;
+use crate::lint::Severity;
+use crate::origin::{Culprit, Origin, Stack};
+use crate::{Class, Fd, Pid};
+use incident::Incident;
+pub use lookout::Lookout;
+use scene::Scene;
+
+/// One kind of hazard.
+#[derive(Debug)]
+pub struct HazardRule {
+    /// Name in JSON and of its page in the guide.
+    pub id: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// One line: what it looks for.
+    pub summary: &'static str,
+    /// Weakness class, where one fits.
+    pub cwe: Option<u16>,
+    /// The requirement it answers.
+    pub requirement: &'static str,
+    /// What to do about it.
+    pub fix: &'static str,
+    /// Finds it in the moment it happens.
+    check: fn(&Scene<'_>) -> Vec<Incident>,
+}
+
+/// Every hazard: the one table that the guide reads.
+pub const HAZARDS: &[HazardRule] = &[
+    close_retry::RULE,
+    double_close::RULE,
+    exhaustion::RULE,
+    lock_drop::RULE,
+    recycled_write::RULE,
+    select_past_1024::RULE,
+    stranger_close::RULE,
+    use_after_close::RULE,
+];
+
+/// A hazard, as the contract shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hazard {
+    /// In which process.
+    pub pid: Pid,
+    /// The id of its kind.
+    pub rule: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The number; absent where it is about the whole table.
+    pub fd: Option<Fd>,
+    /// What was meant: the class of the descriptor that the opener opened.
+    pub class: Option<Class>,
+    /// When it happened first.
+    pub when: Timestamp,
+    /// How often, with the same stacks.
+    pub count: u64,
+    /// Who opened what was closed.
+    pub opener: Option<Party>,
+    /// Who closed it.
+    pub closer: Option<Party>,
+    /// Who used it, or closed it again.
+    pub user: Option<Party>,
+    /// Who had opened what was hit instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim: Option<Party>,
+    /// Whose line is to be changed, where that is clear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
+    /// Who holds the table, the largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<Origin>,
+    /// What happened, in words.
+    pub message: String,
+}
+
+/// One who took part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Party {
+    /// The thread.
+    pub thread: Option<Tid>,
+    /// The line of the application.
+    pub culprit: Option<Culprit>,
+    /// All of the stack, the innermost frame first.
+    pub stack: Stack,
+}
+
+/// Which of them did what they should not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// The one that closed what others still had in hand.
+    Closer,
+    /// The one that went on after a proper close.
+    User,
+}

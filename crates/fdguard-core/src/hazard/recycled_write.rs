@@ -1,0 +1,50 @@
+//! Bytes that land in another descriptor, because the number was closed and given out again.
+//!
+//! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets into a database.
+
+use super::HazardRule;
+use super::incident::Incident;
+use super::scene::{Scene, called};
+use super::stale::{self, StaleUse};
+use crate::lint::Severity;
+
+pub(super) const RULE: HazardRule = HazardRule {
+    id: "recycled-write",
+    severity: Severity::Critical,
+    summary: "bytes meant for a closed descriptor are written into another one that got its number",
+    cwe: Some(672),
+    requirement: "R40",
+    fix: "only the owner closes; a stranger calls shutdown(). Check what was hit: its content is damaged",
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Vec<Incident> {
+    let stale = stale::stale_use(scene).filter(|stale| stale.call.writes() && !stale.has_failed);
+    stale
+        .map(|stale| incident(scene, &stale))
+        .into_iter()
+        .collect()
+}
+
+fn incident(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
+    let StaleUse { fd, meant, hit, .. } = stale;
+    let thread = scene.event.thread;
+    let what = stale
+        .record
+        .as_deref()
+        .map_or_else(|| "bytes".to_owned(), |record| format!("a {record}"));
+    let message = format!(
+        "thread {thread} wrote {what} for a {} that was closed into {fd}, now a {} that was opened there since",
+        called(meant.life.class.as_ref()),
+        called(hit.class.as_ref())
+    );
+    Incident {
+        class: hit.class.clone(),
+        opener: meant.life.opener,
+        closer: meant.closer,
+        user: Some(scene.actor()),
+        victim: hit.opener,
+        fault: Some(stale::fault(meant, thread)),
+        ..scene.incident(*fd, message)
+    }
+}

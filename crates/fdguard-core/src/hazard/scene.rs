@@ -1,0 +1,105 @@
+//! What a check sees: the event, and everything as it was just before.
+
+use super::incident::Incident;
+use super::memory::Memory;
+use crate::event::{DeathHow, Errno, Event, What};
+use crate::ledger::{Actor, Ledger, Lifetime, Past, Slot};
+use crate::{Class, Fd};
+
+/// Numbers up to this are the standard streams: programs close, reopen and inherit them on purpose.
+const LAST_STREAM: Fd = 2;
+
+/// The moment of an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) event: &'a Event,
+    pub(super) ledger: &'a Ledger,
+    pub(super) memory: &'a Memory,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn actor(&self) -> Actor {
+        Actor {
+            thread: self.event.thread,
+            stack: self.event.stack,
+            at: self.event.at,
+        }
+    }
+
+    pub(super) fn slot(&self, fd: Fd) -> Option<&'a Slot> {
+        self.ledger.slot(self.event.process, fd)
+    }
+
+    pub(super) fn current(&self, fd: Fd) -> Option<&'a Lifetime> {
+        self.slot(fd).and_then(Slot::current)
+    }
+
+    /// What was closed last at a number where nothing is open now, if it is known who did it.
+    pub(super) fn last_closed(&self, fd: Fd) -> Option<&'a Past> {
+        let slot = self.slot(fd)?;
+        let last = slot.past().next()?;
+        // A child that closes all it inherited does not know what else in it has the number.
+        let is_own = is_deliberate(last) && !last.life.inherited;
+        (slot.current().is_none() && is_own).then_some(last)
+    }
+
+    /// Whether the event was told after the number had changed hands: it is about somebody else.
+    pub(super) fn is_late(&self, life: &Lifetime) -> bool {
+        life.opener.is_some_and(|opener| self.event.at < opener.at)
+    }
+
+    pub(super) fn incident(&self, fd: Fd, message: String) -> Incident {
+        Incident {
+            fd: Some(fd),
+            ..Incident::new(self.event.process, self.event.at, message)
+        }
+    }
+
+    /// The number of a close that really releases it.
+    pub(super) fn closes(&self) -> Option<Fd> {
+        match self.event.what {
+            What::Death { fd, errno, .. } if errno != Some(Errno::Ebadf) => Some(fd),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn is_stream(fd: Fd) -> bool {
+    fd <= LAST_STREAM
+}
+
+/// Whether somebody who is known closed this very number: `close_range` means no one in particular.
+pub(super) fn is_deliberate(past: &Past) -> bool {
+    past.closer.is_some() && past.how == DeathHow::Close
+}
+
+pub(super) fn is_socket(class: &Class) -> bool {
+    let other = [
+        Class::Udp,
+        Class::Unix,
+        Class::Netlink,
+        Class::Packet,
+        Class::Raw,
+        Class::Vsock,
+    ];
+    class.is_tcp() || other.contains(class)
+}
+
+/// Whether both are known and of different kinds.
+pub(super) fn differ(a: Option<&Class>, b: Option<&Class>) -> bool {
+    a.zip(b).is_some_and(|(a, b)| a.family() != b.family())
+}
+
+/// A class in a sentence.
+pub(super) fn called(class: Option<&Class>) -> String {
+    match class {
+        Some(class) if is_socket(class) => {
+            let name = class.to_string();
+            let family = name.split(':').next().unwrap_or_default();
+            format!("{family} socket")
+        }
+        Some(Class::Regular) => "regular file".to_owned(),
+        Some(class) => class.to_string(),
+        None => "descriptor".to_owned(),
+    }
+}

@@ -1,0 +1,170 @@
+//! Whose number was it: which descriptor somebody meant who acts on a number that changed hands.
+//!
+//! Threads hand descriptors to each other, and nobody sees it. So that a thread used an earlier
+//! descriptor of a number proves nothing by itself; the functions here ask for more.
+
+use super::memory::Memory;
+use super::scene::{Scene, differ, is_deliberate, is_socket, is_stream};
+use super::{Fault, tls};
+use crate::Fd;
+use crate::event::{BirthHow, Call, DeathHow, Errno, Tid, What};
+use crate::ledger::{Lifetime, Past, Slot};
+
+/// A line must have worked on so many descriptors of one origin before that is its habit.
+const HABIT: u32 = 2;
+
+/// A use that was meant for an earlier descriptor of the number.
+#[derive(Debug)]
+pub(super) struct StaleUse<'a> {
+    pub(super) fd: Fd,
+    pub(super) call: Call,
+    /// What was meant.
+    pub(super) meant: &'a Past,
+    /// What was hit.
+    pub(super) hit: &'a Lifetime,
+    /// The record that was written, if it has the shape of one.
+    pub(super) record: Option<String>,
+    pub(super) has_failed: bool,
+}
+
+/// The latest descriptor before the present one that this thread opened, used or waited for. What `dup2`
+/// put in place of another is meant for everybody who knows the number.
+pub(super) fn claim(slot: &Slot, thread: Tid) -> Option<&Past> {
+    if slot
+        .current()
+        .is_some_and(|life| life.how == BirthHow::Dup2)
+    {
+        return None;
+    }
+    let placed = |past: &&Past| past.how != DeathHow::Dup2;
+    let known = slot.past().take_while(placed);
+    let mut mine = known.filter(|past| has_claim(past, thread));
+    mine.next()
+}
+
+/// Whether this thread had it in hand.
+pub(super) fn has_claim(past: &Past, thread: Tid) -> bool {
+    past.life.is_opened_by(thread) || past.life.is_used_by(thread) || past.torn.contains(&thread)
+}
+
+/// Whose fault it is that `user` still acts on what was closed: the closer's, if it took from `user` what
+/// `user` had in hand; else the user's, who goes on after a proper close.
+pub(super) fn fault(past: &Past, user: Tid) -> Fault {
+    let Some(closer) = past.closer.filter(|closer| closer.thread != user) else {
+        return Fault::User;
+    };
+    let is_taken = has_claim(past, user) && past.life.is_strange_to(closer.thread);
+    let is_owner = past.life.is_opened_by(user) && past.life.is_used_by(user);
+    if is_taken || is_owner || past.torn.contains(&user) {
+        Fault::Closer
+    } else {
+        Fault::User
+    }
+}
+
+/// Whether the event uses a descriptor in place of an earlier one. One of these must show it:
+/// - a TLS record goes into something that is no socket, and the thread had a socket at this number;
+/// - a call for sockets fails with `ENOTSOCK`, and the thread had a socket at this number;
+/// - the thread was inside a call on the earlier one when another thread closed it, this one is of
+///   another kind, and the thread has not touched it before;
+/// - the thread opened the earlier one, another thread closed it, this one is of another kind, and the
+///   line has so far worked on what the earlier one's opener opens and never on what this one's does.
+pub(super) fn stale_use<'a>(scene: &Scene<'a>) -> Option<StaleUse<'a>> {
+    let What::Use {
+        fd,
+        call,
+        bytes,
+        errno,
+    } = &scene.event.what
+    else {
+        return None;
+    };
+    let (slot, thread) = (scene.slot(*fd)?, scene.event.thread);
+    let hit = slot.current()?;
+    let is_foreign = hit.opener.is_some() && !hit.inherited && !hit.is_opened_by(thread);
+    if is_stream(*fd) || !is_foreign || scene.is_late(hit) {
+        return None;
+    }
+    let meant = claim(slot, thread).filter(|past| is_deliberate(past))?;
+    let class = |life: &'a Lifetime| life.class.as_ref();
+    let was_socket = class(&meant.life).is_some_and(is_socket);
+    let is_other = class(hit).is_some_and(|class| !is_socket(class));
+    let record = (call.writes() && errno.is_none())
+        .then(|| tls::record(bytes))
+        .flatten();
+    let misses_socket = call.wants_socket() && *errno == Some(Errno::Enotsock);
+    let by_shape = was_socket && is_other && (record.is_some() || misses_socket);
+    let is_new = hit.is_strange_to(thread) && *errno != Some(Errno::Ebadf) && *call != Call::Other;
+    let by_past = is_new
+        && differ(class(&meant.life), class(hit))
+        && (meant.torn.contains(&thread) || breaks_habit(scene, meant, hit));
+    (by_shape || by_past).then_some(StaleUse {
+        fd: *fd,
+        call: *call,
+        meant,
+        hit,
+        record,
+        has_failed: errno.is_some(),
+    })
+}
+
+fn breaks_habit(scene: &Scene<'_>, meant: &Past, hit: &Lifetime) -> bool {
+    let (line, thread) = (scene.event.stack, scene.event.thread);
+    let is_closed_by_other = meant.closer.is_some_and(|closer| closer.thread != thread);
+    meant.life.is_opened_by(thread)
+        && is_closed_by_other
+        && scene.memory.uses(line, meant.life.stack()) >= HABIT
+        && scene.memory.uses(line, hit.stack()) == 0
+}
+
+/// A close that hit the wrong descriptor: what its closer meant, and what it hit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WrongClose<'a> {
+    /// Had been closed before.
+    pub(super) meant: &'a Past,
+    /// Was closed instead.
+    pub(super) hit: &'a Past,
+}
+
+/// Whether `hit`, which its owner still had in hand, was closed by somebody who meant an earlier
+/// descriptor of the number; and where that one had been lost to a wrong close itself, the first of them.
+pub(super) fn wrong_close<'a>(
+    memory: &Memory,
+    slot: &'a Slot,
+    hit: &'a Past,
+) -> Option<WrongClose<'a>> {
+    let mut found = None;
+    let mut at = hit;
+    while let Some(meant) = meant_by_closer(memory, slot, at) {
+        found = Some(WrongClose { meant, hit: at });
+        at = meant;
+    }
+    found
+}
+
+/// What the closer of `hit` meant to close, if it was not that. The closer has nothing to do with `hit`,
+/// and of an earlier descriptor of the number one of these is true:
+/// - the closer opened it, and a third that had nothing to do with it closed it;
+/// - the line is known to close what that one's opener opens, and never what the opener of `hit` opens.
+fn meant_by_closer<'a>(memory: &Memory, slot: &'a Slot, hit: &Past) -> Option<&'a Past> {
+    let closer = hit.closer.filter(|_| is_deliberate(hit))?;
+    if !hit.life.is_strange_to(closer.thread) || hit.life.how == BirthHow::Dup2 {
+        return None;
+    }
+    let is_habit = |past: &Past| {
+        memory.closes(closer.stack, past.life.stack()) > 0
+            && memory.closes(closer.stack, hit.life.stack()) == 0
+    };
+    let is_meant = |past: &&Past| {
+        let Some(first) = past.closer.filter(|_| is_deliberate(past)) else {
+            return false;
+        };
+        let is_own = past.life.is_opened_by(closer.thread) && past.life.is_strange_to(first.thread);
+        is_own || is_habit(past)
+    };
+    let older = slot
+        .past()
+        .filter(|past| past.life.generation < hit.life.generation);
+    let mut older = older.take_while(|past| past.how != DeathHow::Dup2);
+    older.find(is_meant)
+}

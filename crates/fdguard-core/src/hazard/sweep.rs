@@ -1,0 +1,128 @@
+//! Rows of closes: a daemon that closes every number there is closes nothing twice.
+
+use std::collections::BTreeMap;
+
+use super::HazardRule;
+use super::incident::Incident;
+use crate::event::{Event, StackId, Tid, What};
+use crate::{Fd, ProcKey};
+
+/// So many neighbouring numbers closed by one line are a row. Two are often a pipe, three the standard
+/// streams of a child.
+const ROW: u32 = 4;
+
+/// A row goes on at once; after so many nanoseconds nobody waits for the next number.
+const PATIENCE: u64 = 20_000_000;
+
+/// So many threads are waited for.
+const MOST: usize = 4096;
+
+/// What one thread closes, one number after the other.
+#[derive(Clone, Debug)]
+struct Run {
+    stack: Option<StackId>,
+    last: Fd,
+    since: u64,
+    length: u32,
+    /// It tried a number that was never open: nobody has such a number in hand.
+    is_blind: bool,
+    waiting: Vec<(&'static HazardRule, Incident)>,
+}
+
+impl Run {
+    fn is_sweep(&self) -> bool {
+        self.length >= ROW || (self.is_blind && self.length > 1)
+    }
+
+    fn verdict(self) -> Vec<(&'static HazardRule, Incident)> {
+        if self.is_sweep() {
+            Vec::new()
+        } else {
+            self.waiting
+        }
+    }
+}
+
+/// The rows of all threads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sweeps {
+    runs: BTreeMap<(ProcKey, Tid), Run>,
+    next_look: u64,
+}
+
+impl Sweeps {
+    /// Takes an event with the incidents that wait for what this thread closes next; gives those whose
+    /// wait is over. `is_blind`: the event closes a number of which nothing is known.
+    pub(super) fn take(
+        &mut self,
+        event: &Event,
+        is_blind: bool,
+        mut found: Vec<(&'static HazardRule, Incident)>,
+    ) -> Vec<(&'static HazardRule, Incident)> {
+        let by = (event.process, event.thread);
+        let mut over = self.lose_patience(event.at);
+        let fd = match event.what {
+            What::Death { fd, .. } => fd,
+            What::Exit => {
+                over.extend(self.end(|(process, _), _| *process == event.process));
+                return over;
+            }
+            _ => return over,
+        };
+        if let Some(run) = self.runs.get_mut(&by)
+            && run.stack == event.stack
+            && run.last.abs_diff(fd) == 1
+        {
+            (run.last, run.since) = (fd, event.at);
+            run.length = run.length.saturating_add(1);
+            run.is_blind |= is_blind;
+            run.waiting.append(&mut found);
+            if run.is_sweep() {
+                run.waiting.clear();
+            }
+            return over;
+        }
+        if self.runs.len() >= MOST {
+            over.extend(
+                std::mem::take(&mut self.runs)
+                    .into_values()
+                    .flat_map(Run::verdict),
+            );
+        }
+        let run = Run {
+            stack: event.stack,
+            last: fd,
+            since: event.at,
+            length: 1,
+            is_blind,
+            waiting: found,
+        };
+        over.extend(self.runs.insert(by, run).into_iter().flat_map(Run::verdict));
+        over
+    }
+
+    /// What still waits, if nothing more comes.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &(&'static HazardRule, Incident)> {
+        let open = self.runs.values().filter(|run| !run.is_sweep());
+        open.flat_map(|run| &run.waiting)
+    }
+
+    /// Rows that have not gone on for a while. Most of the time nothing waits and nothing is searched.
+    fn lose_patience(&mut self, now: u64) -> Vec<(&'static HazardRule, Incident)> {
+        if now < self.next_look {
+            return Vec::new();
+        }
+        self.next_look = now.saturating_add(PATIENCE);
+        self.end(|_, run| run.since.saturating_add(PATIENCE) <= now)
+    }
+
+    fn end(
+        &mut self,
+        is_over: impl Fn(&(ProcKey, Tid), &Run) -> bool,
+    ) -> Vec<(&'static HazardRule, Incident)> {
+        let over = self.runs.iter().filter(|(by, run)| is_over(by, run));
+        let over: Vec<_> = over.map(|(by, _)| *by).collect();
+        let runs = over.into_iter().filter_map(|by| self.runs.remove(&by));
+        runs.flat_map(Run::verdict).collect()
+    }
+}

@@ -1,0 +1,374 @@
+mod innocent;
+mod nonsense;
+mod programs;
+
+use jiff::Timestamp;
+
+use super::{Fault, Hazard, Lookout};
+use crate::Class;
+use crate::event::{BirthHow, Call, Collected, DeathHow, Errno, What};
+use crate::testing::traced::{Traced, traced};
+
+fn hazards(told: &Traced) -> Vec<Hazard> {
+    let mut lookout = Lookout::new(Collected::ALL);
+    for event in &told.events {
+        lookout.take(event);
+    }
+    lookout.hazards(&|stack| told.resolve(stack), &|_| Timestamp::UNIX_EPOCH)
+}
+
+/// Rule, then opener, closer, user and victim by the names of their places.
+fn told(told: &Traced) -> Vec<(String, [String; 4])> {
+    let name = |party: &Option<super::Party>| {
+        let culprit = party.as_ref().and_then(|party| party.culprit.as_ref());
+        let function = culprit.and_then(|culprit| culprit.function.clone());
+        function.unwrap_or_else(|| "-".to_owned())
+    };
+    let row = |hazard: Hazard| {
+        let parties = [&hazard.opener, &hazard.closer, &hazard.user, &hazard.victim];
+        (hazard.rule, parties.map(name))
+    };
+    hazards(told).into_iter().map(row).collect()
+}
+
+fn row(rule: &str, parties: [&str; 4]) -> (String, [String; 4]) {
+    (rule.to_owned(), parties.map(str::to_owned))
+}
+
+const RECORD: &[u8] = b"\x17\x03\x03\x00\x13abcdefghijk";
+
+#[test]
+fn r40_a_second_close_that_fails_is_told_with_all_three_stacks() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.call(2, "serve", 7, Call::Recv);
+        t.close(2, "serve", 7);
+        t.bad_close(3, "reap", 7);
+    });
+    assert_eq!(
+        told(&trace),
+        [row("double-close", ["connect", "serve", "reap", "-"])]
+    );
+    let hazard = &hazards(&trace)[0];
+    assert_eq!((hazard.fd, hazard.fault), (Some(7), Some(Fault::User)));
+    let message = "thread 3 closed 7 (EBADF): thread 2 had closed that tcp socket before";
+    assert_eq!(hazard.message, message);
+}
+
+#[test]
+fn r40_the_owner_that_finds_its_descriptor_closed_is_not_at_fault() {
+    let trace = traced(|t| {
+        t.file(1, "open", 7);
+        t.call(1, "log", 7, Call::Write);
+        t.close(2, "janitor", 7);
+        t.bad_close(1, "finish", 7);
+    });
+    let hazard = &hazards(&trace)[0];
+    assert_eq!(
+        (hazard.rule.as_str(), hazard.fault),
+        ("double-close", Some(Fault::Closer))
+    );
+}
+
+#[test]
+fn r40_a_second_close_that_succeeds_is_found_when_its_victim_notices() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.close(1, "finish", 7);
+        t.file(2, "journal", 7);
+        t.call(2, "append", 7, Call::Write);
+        t.close(1, "finish", 7);
+        t.fail(2, "append", 7, Call::Write, Some(Errno::Ebadf));
+        t.fail(2, "append", 7, Call::Write, Some(Errno::Ebadf));
+        t.bad_close(2, "journal", 7);
+    });
+    assert_eq!(
+        told(&trace),
+        [row(
+            "double-close",
+            ["connect", "finish", "finish", "journal"]
+        )]
+    );
+    let hazard = &hazards(&trace)[0];
+    assert_eq!((hazard.count, hazard.fault), (1, Some(Fault::User)));
+    let message = "thread 1 closed 7 for a tcp socket that thread 1 had closed before, \
+                   and hit the regular file that thread 2 had opened at that number";
+    assert_eq!(hazard.message, message);
+}
+
+#[test]
+fn r40_the_first_of_a_chain_of_wrong_closes_is_blamed() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.close(1, "finish", 7);
+        t.file(2, "journal", 7);
+        t.close(1, "finish", 7);
+        t.socket(3, "accept", 7);
+        t.call(3, "serve", 7, Call::Recv);
+        // The journal closes what it believes to be its own.
+        t.close(2, "rotate", 7);
+        t.fail(3, "serve", 7, Call::Recv, Some(Errno::Ebadf));
+    });
+    assert_eq!(
+        told(&trace),
+        [row(
+            "double-close",
+            ["connect", "finish", "finish", "journal"]
+        )]
+    );
+}
+
+#[test]
+fn r40_a_use_that_fails_names_who_closed() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.call(1, "poll", 7, Call::Poll);
+        t.close(2, "interrupt", 7);
+        t.fail(1, "flush", 7, Call::Write, Some(Errno::Ebadf));
+    });
+    assert_eq!(
+        told(&trace),
+        [row(
+            "use-after-close",
+            ["connect", "interrupt", "flush", "-"]
+        )]
+    );
+    assert_eq!(hazards(&trace)[0].fault, Some(Fault::Closer));
+    let own = traced(|t| {
+        t.file(1, "open", 7);
+        t.close(1, "finish", 7);
+        t.fail(1, "flush", 7, Call::Write, Some(Errno::Ebadf));
+    });
+    assert_eq!(hazards(&own)[0].fault, Some(Fault::User));
+}
+
+#[test]
+fn r40_a_close_while_another_thread_is_inside_a_call_is_told_at_once() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.enter(1, "wait", 8, Call::Poll);
+        t.enter(1, "wait", 7, Call::Poll);
+        t.tell(2, "interrupt", What::Shutdown { fd: 7 });
+        t.close(2, "interrupt", 7);
+    });
+    assert_eq!(
+        told(&trace),
+        [row("stranger-close", ["connect", "interrupt", "wait", "-"])]
+    );
+    let message = "thread 2 closed the tcp socket 7 while thread 1 was inside poll() on it";
+    assert_eq!(hazards(&trace)[0].message, message);
+}
+
+#[test]
+fn r40_close_range_under_a_waiting_thread_is_a_strangers_close_too() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.enter(1, "wait", 7, Call::Recv);
+        let (first, last, at_exec) = (3, u32::MAX, false);
+        t.tell(
+            2,
+            "clean",
+            What::CloseRange {
+                first,
+                last,
+                at_exec,
+            },
+        );
+    });
+    assert_eq!(
+        told(&trace),
+        [row("stranger-close", ["connect", "clean", "wait", "-"])]
+    );
+}
+
+#[test]
+fn r40_a_tls_record_in_a_file_is_told_with_its_shape() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.call(1, "wait", 7, Call::Poll);
+        t.close(2, "interrupt", 7);
+        t.file(3, "database", 7);
+        t.write(1, "flush", 7, RECORD);
+    });
+    let expected = [row(
+        "recycled-write",
+        ["connect", "interrupt", "flush", "database"],
+    )];
+    assert_eq!(told(&trace), expected);
+    let hazard = &hazards(&trace)[0];
+    assert_eq!(
+        (hazard.class.as_ref(), hazard.fault),
+        (Some(&Class::Regular), Some(Fault::Closer))
+    );
+    let message = "thread 1 wrote a TLS record (application data, 19 bytes) for a tcp socket that was closed \
+                   into 7, now a regular file that was opened there since";
+    assert_eq!(hazard.message, message);
+}
+
+#[test]
+fn r40_a_thread_that_was_inside_a_call_goes_on_with_the_wrong_descriptor() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.enter(1, "wait", 7, Call::Poll);
+        t.close(2, "interrupt", 7);
+        t.file(3, "database", 7);
+        t.leave(1, "wait");
+        t.call(1, "header", 7, Call::Read);
+        t.write(1, "flush", 7, b"plain");
+    });
+    let expected = [
+        row("stranger-close", ["connect", "interrupt", "wait", "-"]),
+        row(
+            "use-after-close",
+            ["connect", "interrupt", "header", "database"],
+        ),
+        row(
+            "recycled-write",
+            ["connect", "interrupt", "flush", "database"],
+        ),
+    ];
+    assert_eq!(told(&trace), expected);
+}
+
+#[test]
+fn r40_a_line_that_leaves_its_habit_right_after_a_strangers_close_is_told() {
+    let trace = traced(|t| {
+        for thread in 10..12 {
+            t.socket(thread, "connect", 7);
+            t.write(thread, "flush", 7, b"plain");
+            t.close(thread, "finish", 7);
+        }
+        t.socket(1, "connect", 7);
+        t.close(2, "interrupt", 7);
+        t.file(3, "database", 7);
+        t.write(1, "flush", 7, b"plain");
+    });
+    let expected = [row(
+        "recycled-write",
+        ["connect", "interrupt", "flush", "database"],
+    )];
+    assert_eq!(told(&trace), expected);
+}
+
+#[test]
+fn r40_a_call_for_sockets_that_meets_a_file_is_a_use_after_close() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.close(1, "finish", 7);
+        t.file(3, "database", 7);
+        t.fail(1, "flush", 7, Call::Send, Some(Errno::Enotsock));
+    });
+    let expected = [row(
+        "use-after-close",
+        ["connect", "finish", "flush", "database"],
+    )];
+    assert_eq!(told(&trace), expected);
+}
+
+#[test]
+fn r43_closing_a_second_descriptor_of_a_locked_file_drops_the_lock() {
+    let trace = traced(|t| {
+        t.inode(1, "sqlite", 7, 99);
+        t.lock(1, "sqlite", 7, Some((10, 20)), true);
+        t.lock(1, "sqlite", 7, Some((10, 11)), false);
+        t.inode(2, "checksum", 8, 99);
+        t.close(2, "checksum", 8);
+    });
+    assert_eq!(
+        told(&trace),
+        [row("lock-drop", ["checksum", "checksum", "sqlite", "-"])]
+    );
+}
+
+#[test]
+fn r21_a_close_repeated_after_a_signal_is_told_with_what_it_hit() {
+    let trace = traced(|t| {
+        t.file(1, "open", 7);
+        t.fail_close(1, "finish", 7, Some(Errno::Eintr));
+        t.bad_close(1, "finish", 7);
+        t.file(1, "open", 7);
+        t.fail_close(1, "finish", 7, Some(Errno::Eintr));
+        t.socket(2, "accept", 7);
+        t.close(1, "finish", 7);
+    });
+    let rows = told(&trace);
+    assert_eq!(
+        rows,
+        [row("close-retry", ["open", "finish", "finish", "-"])]
+    );
+    assert_eq!(hazards(&trace)[0].count, 2);
+}
+
+#[test]
+fn r7_select_with_a_number_past_its_set_is_told_with_who_opened_it() {
+    let trace = traced(|t| {
+        t.socket(1, "accept", 1030);
+        t.tell(2, "wait", What::Select { nfds: 1031 });
+    });
+    assert_eq!(
+        told(&trace),
+        [row("select-past-1024", ["accept", "-", "wait", "-"])]
+    );
+}
+
+#[test]
+fn r19_a_full_table_is_told_with_who_holds_it() {
+    let trace = traced(|t| {
+        t.file(1, "config", 3);
+        for fd in 4..1024 {
+            t.socket(2, "connect", fd);
+        }
+        let (call, errno) = (BirthHow::Open, Errno::Emfile);
+        t.tell(3, "report", What::Refused { call, errno });
+        t.tell(3, "report", What::Refused { call, errno });
+    });
+    assert_eq!(
+        told(&trace),
+        [row("exhaustion", ["connect", "-", "report", "-"])]
+    );
+    let hazard = &hazards(&trace)[0];
+    let held: Vec<u64> = hazard.holders.iter().map(|holder| holder.live).collect();
+    assert_eq!((held, hazard.count), (vec![1020, 1], 2));
+    let message = "thread 3 got EMFILE: the process's table is full; 1021 descriptors are known to be open, \
+                   1020 of them by one line";
+    assert_eq!(hazard.message, message);
+}
+
+#[test]
+fn r40_a_hazard_has_the_fields_of_the_contract_and_comes_back() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.close(2, "serve", 7);
+        t.bad_close(3, "reap", 7);
+    });
+    let hazard = hazards(&trace).remove(0);
+    let json = serde_json::to_value(&hazard).unwrap();
+    for field in [
+        "pid", "rule", "fd", "class", "when", "opener", "closer", "user", "message",
+    ] {
+        assert!(json.get(field).is_some(), "{field}");
+    }
+    for field in ["thread", "culprit", "stack"] {
+        assert!(json["closer"].get(field).is_some(), "{field}");
+    }
+    assert_eq!(serde_json::from_value::<Hazard>(json).unwrap(), hazard);
+}
+
+#[test]
+fn r40_what_was_lost_is_not_argued_from() {
+    let trace = traced(|t| {
+        t.file(1, "open", 7);
+        t.close(1, "finish", 7);
+        t.tell(1, "finish", What::Lost { count: 1 });
+        t.bad_close(2, "reap", 7);
+        t.fail(2, "reap", 7, Call::Read, Some(Errno::Ebadf));
+    });
+    assert_eq!(told(&trace), []);
+    let unseen = traced(|t| {
+        t.file(1, "open", 7);
+        let (fd, how, errno) = (7, DeathHow::Unseen, None);
+        t.tell(1, "open", What::Death { fd, how, errno });
+        t.bad_close(1, "finish", 7);
+    });
+    assert_eq!(told(&unseen), []);
+}

@@ -1,0 +1,148 @@
+//! The hazard programs of the corpus, as a tracer would tell them.
+
+use super::{RECORD, hazards, told};
+use crate::Class;
+use crate::event::{BirthHow, Call, Errno, What};
+use crate::hazard::Fault;
+use crate::testing::traced::{Traced, traced};
+
+/// One connection of `c-double-close`, up to the handler's close.
+fn connection(t: &mut Traced, handler: u32) {
+    t.birth(1, "connection", 7, BirthHow::Socketpair, Class::Unix);
+    t.birth(1, "connection", 8, BirthHow::Socketpair, Class::Unix);
+    t.call(1, "connection", 8, Call::Write);
+    t.enter(handler, "handler", 7, Call::Read);
+    t.leave(handler, "handler");
+    t.call(handler, "handler", 7, Call::Read);
+    t.close(handler, "handler", 7);
+}
+
+/// A pause that is long for a row of closes.
+fn pause(t: &mut Traced) {
+    for _ in 0..50_000 {
+        t.tell(90, "idle", What::Leave);
+    }
+}
+
+fn double_close(t: &mut Traced) {
+    for cycle in 0..4 {
+        connection(t, 100 + cycle);
+        t.bad_close(200 + cycle, "reaper", 7);
+        t.close(1, "connection_end", 8);
+        pause(t);
+    }
+    for cycle in 4..8 {
+        connection(t, 100 + cycle);
+        t.file(2, "journal", 7);
+        t.call(2, "entry", 7, Call::Write);
+        t.close(200 + cycle, "reaper", 7);
+        t.fail(2, "entry", 7, Call::Write, Some(Errno::Ebadf));
+        t.bad_close(2, "journal_end", 7);
+        t.close(1, "connection_end", 8);
+        pause(t);
+    }
+}
+
+#[test]
+fn r40_the_reaper_of_c_double_close_is_blamed_and_the_journal_is_its_victim() {
+    let trace = traced(double_close);
+    let found = hazards(&trace);
+    for hazard in &found {
+        assert_eq!(
+            (hazard.rule.as_str(), hazard.fault),
+            ("double-close", Some(Fault::User))
+        );
+        let user = hazard.user.as_ref().unwrap().culprit.as_ref().unwrap();
+        assert_eq!(user.function.as_deref(), Some("reaper"));
+    }
+    let rows = told(&trace);
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0].1[..3], ["connection", "handler", "reaper"]);
+    assert_eq!(found[0].count, 8);
+}
+
+#[test]
+fn r40_before_the_reaper_is_known_its_first_victim_is_told_as_what_it_sees() {
+    let trace = traced(|t| {
+        connection(t, 100);
+        t.file(2, "journal", 7);
+        t.call(2, "entry", 7, Call::Write);
+        t.close(200, "reaper", 7);
+        t.fail(2, "entry", 7, Call::Write, Some(Errno::Ebadf));
+    });
+    let found = hazards(&trace);
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].rule.as_str(), found[0].fault),
+        ("use-after-close", Some(Fault::Closer))
+    );
+    let closer = found[0].closer.as_ref().unwrap().culprit.as_ref().unwrap();
+    assert_eq!(closer.function.as_deref(), Some("reaper"));
+}
+
+/// One request of `py-tls-recycle`. `recycled`: the database gets the number in time.
+fn request(t: &mut Traced, owner: u32, is_torn: bool, is_recycled: bool) {
+    t.socket(owner, "api_call", 7);
+    t.enter(owner, "poll", 7, Call::Poll);
+    t.tell(1, "interrupt", What::Shutdown { fd: 7 });
+    if !is_torn {
+        t.leave(owner, "poll");
+        t.call(owner, "poll", 7, Call::Poll);
+    }
+    t.close(1, "interrupt", 7);
+    if is_torn {
+        t.leave(owner, "poll");
+    }
+    if is_recycled {
+        t.file(3, "dispatcher", 7);
+        t.call(3, "query", 7, Call::Read);
+        t.write(owner, "flush", 7, RECORD);
+        t.call(3, "query", 7, Call::Read);
+        t.close(3, "dispatcher", 7);
+    } else {
+        t.fail(owner, "flush", 7, Call::Write, Some(Errno::Ebadf));
+    }
+}
+
+#[test]
+fn r40_the_interrupt_of_py_tls_recycle_is_blamed_whatever_the_race_gives() {
+    let trace = traced(|t| {
+        // Startup: the interrupting thread had files of its own at the number.
+        t.file(1, "startup", 7);
+        t.call(1, "startup", 7, Call::Write);
+        t.close(1, "startup", 7);
+        for cycle in 0..8 {
+            request(t, 100 + cycle, cycle % 2 == 0, cycle % 4 < 2);
+        }
+    });
+    let rows = told(&trace);
+    let rules: Vec<&str> = rows.iter().map(|(rule, _)| rule.as_str()).collect();
+    assert_eq!(rules.len(), 3, "{rows:?}");
+    for rule in ["stranger-close", "recycled-write", "use-after-close"] {
+        assert!(rules.contains(&rule), "{rule}: {rules:?}");
+    }
+    for (hazard, (_, parties)) in hazards(&trace).iter().zip(&rows) {
+        assert_eq!(hazard.fault, Some(Fault::Closer), "{}", hazard.message);
+        assert_eq!(parties[..2], ["api_call", "interrupt"]);
+        assert_eq!(hazard.count, 4);
+    }
+}
+
+#[test]
+fn r40_the_damage_of_source_004_names_reader_and_record() {
+    // OpenSSL reads the header from the database and answers with an alert.
+    let trace = traced(|t| {
+        t.socket(1, "connect", 11);
+        t.enter(1, "recv", 11, Call::Poll);
+        t.close(2, "walk_pool", 11);
+        t.file(2, "connect_db", 11);
+        t.leave(1, "recv");
+        t.call(1, "recv", 11, Call::Read);
+        t.write(1, "recv", 11, RECORD);
+    });
+    let rules: Vec<String> = told(&trace).into_iter().map(|(rule, _)| rule).collect();
+    assert_eq!(
+        rules,
+        ["stranger-close", "use-after-close", "recycled-write"]
+    );
+}

@@ -1,0 +1,328 @@
+//! The ledger: events become lifetimes, one table for each process.
+//!
+//! It answers what is open and who opened it, who closed what was at a number before, and which places
+//! in the code hold most. It never fails: a death without a birth was opened before tracing or inside a
+//! library, a birth at a taken number means that its predecessor went unseen, and after lost events the
+//! past is forgotten, because nothing can be argued from it any more.
+
+mod lifetime;
+mod reconcile;
+mod slot;
+mod table;
+mod tally;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use lifetime::{Actor, Generation, Lifetime, Past};
+pub use reconcile::{Reconciled, Seen, Standing};
+pub use slot::Slot;
+use table::Table;
+pub use tally::Tally;
+
+use crate::event::{BirthHow, DeathHow, Errno, Event, Tid, What};
+use crate::{Fd, ProcKey};
+
+/// So many processes that ended are remembered with what they had open.
+const MOST_ENDED: usize = 64;
+
+/// So many running processes are kept; of more, the one that began first is dropped, for its exit was missed.
+const MOST_PROCESSES: usize = 4096;
+
+/// What others know about an event.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// The threads that are inside a call on the number that is closed.
+    pub(crate) torn: Vec<Tid>,
+    /// The use was meant for an earlier descriptor: it makes nobody a user of this one.
+    pub(crate) is_stale: bool,
+}
+
+/// The ledger of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    tables: BTreeMap<u64, Table>,
+    /// Which table a process uses: several, if they share it.
+    processes: BTreeMap<ProcKey, u64>,
+    next_table: u64,
+    ended: VecDeque<(ProcKey, Vec<Tally>)>,
+    lost: u64,
+    unseen_births: u64,
+}
+
+impl Ledger {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next event.
+    pub fn take(&mut self, event: &Event) {
+        self.take_with(event, Aside::default());
+    }
+
+    /// The same, with what somebody else concluded about it.
+    pub(crate) fn take_with(&mut self, event: &Event, aside: Aside) {
+        let process = event.process;
+        match &event.what {
+            What::Birth { .. } => self.bear(event),
+            What::Death { fd, how, errno } => self.die(event, *fd, *how, *errno, aside.torn),
+            What::CloseRange {
+                first,
+                last,
+                at_exec,
+            } => self.close_range(event, (*first, *last), *at_exec),
+            What::Cloexec { fd, on } => {
+                if let Some(life) = self.table_mut(process).current_mut(*fd) {
+                    life.cloexec = *on;
+                }
+            }
+            What::Use { .. } if aside.is_stale => {}
+            What::Use { fd, errno, .. } => self.touch(event, *fd, *errno),
+            What::Lock { fd, .. } => {
+                if let Some(life) = self.table_mut(process).current_mut(*fd) {
+                    life.users.add(event.thread);
+                }
+            }
+            What::Fork {
+                child,
+                shares_table,
+            } => self.fork(process, *child, *shares_table),
+            What::Exec { kept } => self.exec(process, kept.as_deref()),
+            What::Exit => self.exit(process),
+            What::Lost { count } => {
+                self.lost = self.lost.saturating_add(*count);
+                self.table_mut(process).forget_past();
+            }
+            // To enter a call proves nothing yet: the number may be a stale one.
+            What::Enter { .. }
+            | What::Leave
+            | What::Shutdown { .. }
+            | What::Refused { .. }
+            | What::Select { .. } => {}
+        }
+    }
+
+    /// What a process has open, by number.
+    pub fn live(&self, process: ProcKey) -> impl Iterator<Item = (Fd, &Lifetime)> {
+        self.table(process).into_iter().flat_map(Table::live)
+    }
+
+    /// A number of a process.
+    #[must_use]
+    pub fn slot(&self, process: ProcKey, fd: Fd) -> Option<&Slot> {
+        self.table(process)?.slot(fd)
+    }
+
+    /// Who closed what was at this number, the latest first.
+    pub fn closes_of(&self, process: ProcKey, fd: Fd) -> impl Iterator<Item = &Past> {
+        self.slot(process, fd).into_iter().flat_map(Slot::past)
+    }
+
+    /// The places in the code, those with most open first. For a process that ended: as it was just before.
+    #[must_use]
+    pub fn origins(&self, process: ProcKey) -> Vec<Tally> {
+        if let Some(table) = self.table(process) {
+            return table.tallies();
+        }
+        let ended = self.ended.iter().rev().find(|(key, _)| *key == process);
+        ended
+            .map(|(_, tallies)| tallies.clone())
+            .unwrap_or_default()
+    }
+
+    /// The processes that run.
+    pub fn processes(&self) -> impl Iterator<Item = ProcKey> {
+        self.processes.keys().copied()
+    }
+
+    /// Whether these two go on with one table.
+    #[must_use]
+    pub fn share_table(&self, a: ProcKey, b: ProcKey) -> bool {
+        let (a, b) = (self.processes.get(&a), self.processes.get(&b));
+        a.is_some() && a == b
+    }
+
+    /// How many events were lost.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// How many closes there were of descriptors that nobody saw opening.
+    #[must_use]
+    pub fn unseen_births(&self) -> u64 {
+        self.unseen_births
+    }
+
+    fn table(&self, process: ProcKey) -> Option<&Table> {
+        self.tables.get(self.processes.get(&process)?)
+    }
+
+    fn table_mut(&mut self, process: ProcKey) -> &mut Table {
+        let id = match self.processes.get(&process) {
+            Some(id) => *id,
+            None => self.adopt(process, Table::default()),
+        };
+        self.tables.entry(id).or_default()
+    }
+
+    /// A process gets a table of its own.
+    fn adopt(&mut self, process: ProcKey, table: Table) -> u64 {
+        self.leave(process);
+        let oldest = || self.processes.iter().min_by_key(|(_, id)| **id);
+        if self.processes.len() >= MOST_PROCESSES
+            && let Some((oldest, _)) = oldest()
+        {
+            self.leave(*oldest);
+        }
+        let id = self.next_table;
+        self.next_table += 1;
+        self.tables.insert(id, table);
+        self.processes.insert(process, id);
+        id
+    }
+
+    /// A process has no table any more; the last one to go takes it along.
+    fn leave(&mut self, process: ProcKey) -> Option<Table> {
+        let id = self.processes.remove(&process)?;
+        if self.processes.values().any(|other| *other == id) {
+            return None;
+        }
+        self.tables.remove(&id)
+    }
+
+    fn bear(&mut self, event: &Event) {
+        let What::Birth {
+            fd,
+            how,
+            class,
+            file,
+            cloexec,
+        } = &event.what
+        else {
+            return;
+        };
+        let life = Lifetime {
+            opener: Some(actor(event)),
+            how: *how,
+            class: class.clone(),
+            file: *file,
+            cloexec: *cloexec,
+            ..unseen()
+        };
+        self.table_mut(event.process).bear(*fd, life);
+    }
+
+    fn die(&mut self, event: &Event, fd: Fd, how: DeathHow, errno: Option<Errno>, torn: Vec<Tid>) {
+        let closer = actor(event);
+        let table = self.table_mut(event.process);
+        let current = table.slot(fd).and_then(Slot::current);
+        if errno == Some(Errno::Ebadf) {
+            // The kernel knows: if the ledger still has it open, it was closed unseen.
+            table.die(fd, None, DeathHow::Unseen, Vec::new());
+            return;
+        }
+        match current {
+            Some(life) if life.opener.is_some_and(|opener| event.at < opener.at) => {
+                table.close_late(fd, closer, how);
+            }
+            Some(_) => {
+                table.die(fd, Some(closer), how, torn);
+            }
+            None => {
+                table.bury_unknown(fd, unseen(), closer, how);
+                self.unseen_births = self.unseen_births.saturating_add(1);
+            }
+        }
+    }
+
+    fn close_range(&mut self, event: &Event, (first, last): (Fd, Fd), at_exec: bool) {
+        let closer = actor(event);
+        let table = self.table_mut(event.process);
+        for fd in table.live_within(first..=last) {
+            if !at_exec {
+                table.die(fd, Some(closer), DeathHow::CloseRange, Vec::new());
+            } else if let Some(life) = table.current_mut(fd) {
+                life.cloexec = true;
+            }
+        }
+    }
+
+    /// A use makes its thread a user. One that succeeds where nothing is known to be open proves that an
+    /// opening was missed, and that what is remembered of the number is not the latest.
+    fn touch(&mut self, event: &Event, fd: Fd, errno: Option<Errno>) {
+        let table = self.table_mut(event.process);
+        match table.current_mut(fd) {
+            Some(_) if errno == Some(Errno::Ebadf) => {}
+            Some(life) => life.users.add(event.thread),
+            None if errno.is_none() => table.forget_past_of(fd),
+            None => {}
+        }
+    }
+
+    fn fork(&mut self, parent: ProcKey, child: ProcKey, shares_table: bool) {
+        if parent == child {
+            return;
+        }
+        if shares_table {
+            self.table_mut(parent);
+            if let Some(id) = self.processes.get(&parent).copied() {
+                self.leave(child);
+                self.processes.insert(child, id);
+            }
+        } else {
+            let table = self.table_mut(parent).fork();
+            self.adopt(child, table);
+        }
+    }
+
+    /// Exec ends sharing before it sweeps.
+    fn exec(&mut self, process: ProcKey, kept: Option<&[Fd]>) {
+        let id = self.processes.get(&process).copied();
+        let sharers = self.processes.values().filter(|other| Some(**other) == id);
+        if sharers.count() > 1 {
+            let own = self.table_mut(process).clone();
+            self.adopt(process, own);
+        }
+        self.table_mut(process).exec(kept);
+    }
+
+    fn exit(&mut self, process: ProcKey) {
+        let tallies = self.table(process).map(Table::tallies);
+        self.leave(process);
+        if let Some(tallies) = tallies {
+            if self.ended.len() == MOST_ENDED {
+                self.ended.pop_front();
+            }
+            self.ended.push_back((process, tallies));
+        }
+    }
+}
+
+fn actor(event: &Event) -> Actor {
+    Actor {
+        thread: event.thread,
+        stack: event.stack,
+        at: event.at,
+    }
+}
+
+/// A descriptor of which nothing is known.
+fn unseen() -> Lifetime {
+    Lifetime {
+        generation: 0,
+        opener: None,
+        how: BirthHow::Unseen,
+        class: None,
+        file: None,
+        cloexec: false,
+        inherited: false,
+        users: lifetime::Users::default(),
+    }
+}

@@ -1,0 +1,307 @@
+//! The same bookkeeping as simply as can be: every descriptor that ever was, in one list.
+
+use super::{Actor, Generation, Ledger};
+use crate::event::{DeathHow, Errno, Event, StackId, What};
+use crate::{Fd, ProcKey};
+
+#[derive(Clone, Debug)]
+struct Entry {
+    fd: Fd,
+    opener: Option<Actor>,
+    cloexec: bool,
+    inherited: bool,
+    /// Whether it was ever seen open.
+    was_open: bool,
+    /// Its place in the order of deaths, who closed it, and how.
+    death: Option<(u64, Option<Actor>, DeathHow)>,
+    is_forgotten: bool,
+}
+
+/// The model: tables as lists, and which process has which.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    tables: Vec<Vec<Entry>>,
+    processes: Vec<(ProcKey, usize)>,
+    deaths: u64,
+}
+
+type Open = (Fd, Option<Actor>, bool, bool);
+type Closed = (Option<Actor>, Option<Actor>, DeathHow);
+type Place = (Option<StackId>, u64, u64, Option<u64>);
+
+impl Model {
+    fn table(&mut self, process: ProcKey) -> usize {
+        if let Some((_, table)) = self.processes.iter().find(|(key, _)| *key == process) {
+            return *table;
+        }
+        self.give(process, Vec::new())
+    }
+
+    fn give(&mut self, process: ProcKey, table: Vec<Entry>) -> usize {
+        self.processes.retain(|(key, _)| *key != process);
+        self.tables.push(table);
+        self.processes.push((process, self.tables.len() - 1));
+        self.tables.len() - 1
+    }
+
+    fn kill(&mut self, table: usize, fd: Fd, closer: Option<Actor>, how: DeathHow) -> bool {
+        self.deaths += 1;
+        let mut open = self.tables[table]
+            .iter_mut()
+            .filter(|entry| entry.death.is_none());
+        let found = open.find(|entry| entry.fd == fd);
+        let is_found = found.is_some();
+        if let Some(entry) = found {
+            entry.death = Some((self.deaths, closer, how));
+        }
+        is_found
+    }
+
+    pub(super) fn take(&mut self, event: &Event) {
+        let actor = Actor {
+            thread: event.thread,
+            stack: event.stack,
+            at: event.at,
+        };
+        let touches = !matches!(
+            event.what,
+            What::Exit
+                | What::Leave
+                | What::Enter { .. }
+                | What::Shutdown { .. }
+                | What::Refused { .. }
+                | What::Select { .. }
+        );
+        let itself = matches!(event.what, What::Fork { child, .. } if child == event.process);
+        if !touches || itself {
+            if event.what == What::Exit {
+                self.processes.retain(|(key, _)| *key != event.process);
+            }
+            return;
+        }
+        let table = self.table(event.process);
+        match &event.what {
+            What::Birth { fd, cloexec, .. } => {
+                self.kill(table, *fd, None, DeathHow::Unseen);
+                self.tables[table].push(entry(*fd, Some(actor), *cloexec));
+            }
+            What::Death { fd, how, errno } => self.die(table, *fd, actor, *how, *errno),
+            What::CloseRange {
+                first,
+                last,
+                at_exec,
+            } => {
+                for fd in *first..=*last {
+                    if !*at_exec {
+                        self.kill(table, fd, Some(actor), DeathHow::CloseRange);
+                    }
+                    self.mark(table, fd, true);
+                }
+            }
+            What::Cloexec { fd, on } => self.mark(table, *fd, *on),
+            What::Use {
+                fd, errno: None, ..
+            } => self.touch(table, *fd),
+            What::Fork {
+                child,
+                shares_table,
+            } => self.fork(table, *child, *shares_table),
+            What::Exec { kept } => self.exec(event.process, kept.as_deref()),
+            What::Lost { .. } => self.forget(table),
+            _ => {}
+        }
+    }
+
+    fn die(&mut self, table: usize, fd: Fd, actor: Actor, how: DeathHow, errno: Option<Errno>) {
+        if errno == Some(Errno::Ebadf) {
+            self.kill(table, fd, None, DeathHow::Unseen);
+            return;
+        }
+        let entries = &mut self.tables[table];
+        let open = entries
+            .iter()
+            .find(|entry| entry.fd == fd && entry.death.is_none());
+        let is_late =
+            open.is_some_and(|entry| entry.opener.is_some_and(|opener| actor.at < opener.at));
+        if is_late {
+            let dead = entries
+                .iter_mut()
+                .filter(|entry| entry.fd == fd && !entry.is_forgotten);
+            let last = dead
+                .filter(|entry| entry.death.is_some())
+                .max_by_key(|entry| entry.death.unwrap().0);
+            if let Some(Entry {
+                death: Some((_, closer @ None, known)),
+                ..
+            }) = last
+            {
+                (*closer, *known) = (Some(actor), how);
+            }
+        } else if !self.kill(table, fd, Some(actor), how) {
+            let death = Some((self.deaths, Some(actor), how));
+            let was_open = false;
+            self.tables[table].push(Entry {
+                death,
+                was_open,
+                ..entry(fd, None, false)
+            });
+        }
+    }
+
+    fn mark(&mut self, table: usize, fd: Fd, on: bool) {
+        for entry in &mut self.tables[table] {
+            if entry.fd == fd && entry.death.is_none() {
+                entry.cloexec = on;
+            }
+        }
+    }
+
+    fn touch(&mut self, table: usize, fd: Fd) {
+        let of_number = || self.tables[table].iter().filter(|entry| entry.fd == fd);
+        if of_number().all(|entry| entry.death.is_some()) {
+            for entry in self.tables[table].iter_mut().filter(|entry| entry.fd == fd) {
+                entry.is_forgotten = true;
+            }
+        }
+    }
+
+    fn forget(&mut self, table: usize) {
+        for entry in &mut self.tables[table] {
+            entry.is_forgotten |= entry.death.is_some();
+        }
+    }
+
+    fn fork(&mut self, table: usize, child: ProcKey, shares_table: bool) {
+        if shares_table {
+            self.processes.retain(|(key, _)| *key != child);
+            self.processes.push((child, table));
+            return;
+        }
+        let mut copy = self.tables[table].clone();
+        copy.retain(|entry| entry.death.is_none());
+        for entry in &mut copy {
+            entry.inherited = true;
+        }
+        self.give(child, copy);
+    }
+
+    fn exec(&mut self, process: ProcKey, kept: Option<&[Fd]>) {
+        let table = self.table(process);
+        let copy = self.tables[table].clone();
+        let table = self.give(process, copy);
+        for fd in self.tables[table]
+            .iter()
+            .map(|entry| entry.fd)
+            .collect::<Vec<_>>()
+        {
+            let open = self.tables[table]
+                .iter()
+                .find(|entry| entry.fd == fd && entry.death.is_none());
+            let Some(open) = open else { continue };
+            if kept.map_or(open.cloexec, |kept| !kept.contains(&fd)) {
+                self.kill(table, fd, None, DeathHow::Exec);
+            }
+        }
+        self.forget(table);
+        for entry in &mut self.tables[table] {
+            (entry.inherited, entry.cloexec) = (true, false);
+        }
+    }
+
+    fn entries(&self, process: ProcKey) -> impl Iterator<Item = &Entry> {
+        let table = self.processes.iter().find(|(key, _)| *key == process);
+        table
+            .into_iter()
+            .flat_map(|(_, table)| &self.tables[*table])
+    }
+
+    fn open(&self, process: ProcKey) -> Vec<Open> {
+        let open = self.entries(process).filter(|entry| entry.death.is_none());
+        let mut open: Vec<Open> = open
+            .map(|entry| (entry.fd, entry.opener, entry.cloexec, entry.inherited))
+            .collect();
+        open.sort_by_key(|one| one.0);
+        open
+    }
+
+    fn closed(&self, process: ProcKey, fd: Fd) -> Vec<Closed> {
+        let of_number = self
+            .entries(process)
+            .filter(|entry| entry.fd == fd && !entry.is_forgotten);
+        let mut dead: Vec<(u64, Closed)> = of_number
+            .filter_map(|entry| {
+                entry
+                    .death
+                    .map(|(order, closer, how)| (order, (entry.opener, closer, how)))
+            })
+            .collect();
+        dead.sort_by_key(|one| std::cmp::Reverse(one.0));
+        dead.into_iter()
+            .map(|(_, one)| one)
+            .take(super::slot::MOST_PAST)
+            .collect()
+    }
+
+    fn places(&self, process: ProcKey) -> Vec<Place> {
+        let stack_of = |entry: &Entry| entry.opener.and_then(|opener| opener.stack);
+        let counted = || self.entries(process).filter(|entry| entry.was_open);
+        let mut stacks: Vec<_> = counted().map(stack_of).collect();
+        stacks.sort_unstable();
+        stacks.dedup();
+        let place = |stack| {
+            let here = || counted().filter(|entry| stack_of(entry) == stack);
+            let open = || here().filter(|entry| entry.death.is_none());
+            let oldest = open().filter_map(|entry| Some(entry.opener?.at)).min();
+            (stack, here().count() as u64, open().count() as u64, oldest)
+        };
+        stacks.into_iter().map(place).collect()
+    }
+
+    /// Panics where the ledger says something else.
+    pub(super) fn compare(&self, ledger: &Ledger, process: ProcKey, numbers: std::ops::Range<Fd>) {
+        let open = ledger.live(process);
+        let open: Vec<Open> = open
+            .map(|(fd, life)| (fd, life.opener, life.cloexec, life.inherited))
+            .collect();
+        assert_eq!(open, self.open(process), "open in {process:?}");
+        for fd in numbers {
+            let closed = ledger.closes_of(process, fd);
+            let closed: Vec<Closed> = closed
+                .map(|past| (past.life.opener, past.closer, past.how))
+                .collect();
+            assert_eq!(
+                closed,
+                self.closed(process, fd),
+                "closed at {fd} in {process:?}"
+            );
+        }
+        let generations: Vec<Generation> = ledger
+            .live(process)
+            .map(|(_, life)| life.generation)
+            .collect();
+        let distinct: std::collections::BTreeSet<_> = generations.iter().collect();
+        assert_eq!(distinct.len(), generations.len(), "generations differ");
+        if self.entries(process).next().is_none() {
+            return;
+        }
+        let mut places: Vec<Place> = ledger
+            .origins(process)
+            .iter()
+            .map(|tally| (tally.stack, tally.opened, tally.live, tally.oldest))
+            .collect();
+        places.sort_unstable();
+        assert_eq!(places, self.places(process), "places of {process:?}");
+    }
+}
+
+fn entry(fd: Fd, opener: Option<Actor>, cloexec: bool) -> Entry {
+    Entry {
+        fd,
+        opener,
+        cloexec,
+        inherited: false,
+        was_open: true,
+        death: None,
+        is_forgotten: false,
+    }
+}

@@ -1,0 +1,104 @@
+//! What the events say against what `/proc` shows.
+
+use std::collections::BTreeMap;
+
+use super::lifetime::Lifetime;
+use super::{Ledger, unseen};
+use crate::event::{DeathHow, StackId};
+use crate::{Class, Fd, FileId, ProcKey};
+
+/// A descriptor as somebody saw it from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its number.
+    pub fd: Fd,
+    /// Which file; absent: not looked at.
+    pub file: Option<FileId>,
+    /// What it is.
+    pub class: Option<Class>,
+}
+
+/// What is known about where a descriptor comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It was seen to be opened, here.
+    Traced(Option<StackId>),
+    /// It came from the parent, or from the program before an exec.
+    Inherited,
+    /// It was opened before tracing began, or inside a library.
+    Unknown,
+}
+
+/// The outcome.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconciled {
+    /// Every descriptor that is open, by number.
+    pub live: BTreeMap<Fd, Standing>,
+    /// Numbers whose entry was wrong: closed, or replaced, where nobody saw it.
+    pub corrected: Vec<Fd>,
+}
+
+impl Reconciled {
+    /// How many have a known opening line.
+    #[must_use]
+    pub fn attributed(&self) -> u64 {
+        let traced = self.live.values();
+        traced
+            .filter(|one| matches!(one, Standing::Traced(Some(_))))
+            .count() as u64
+    }
+}
+
+impl Ledger {
+    /// Corrects the table of a process by a list of all that it had open at the time `at`. What was
+    /// opened since then is left alone.
+    pub fn reconcile(&mut self, process: ProcKey, at: u64, seen: &[Seen]) -> Reconciled {
+        let table = self.table_mut(process);
+        let mut outcome = Reconciled::default();
+        let shown: BTreeMap<Fd, &Seen> = seen.iter().map(|one| (one.fd, one)).collect();
+        let is_newer = |life: &Lifetime| life.opener.is_some_and(|opener| opener.at >= at);
+        let wrong: Vec<Fd> = table
+            .live()
+            .filter(|(_, life)| !is_newer(life))
+            .filter(|(fd, life)| shown.get(fd).is_none_or(|one| differ(life.file, one.file)))
+            .map(|(fd, _)| fd)
+            .collect();
+        for fd in wrong {
+            table.die(fd, None, DeathHow::Unseen, Vec::new());
+            outcome.corrected.push(fd);
+        }
+        for one in seen {
+            if let Some(life) = table.current_mut(one.fd) {
+                if !is_newer(life) {
+                    life.file = life.file.or(one.file);
+                    life.class = one.class.clone().or(life.class.take());
+                }
+            } else {
+                let life = Lifetime {
+                    file: one.file,
+                    class: one.class.clone(),
+                    ..unseen()
+                };
+                table.bear(one.fd, life);
+            }
+        }
+        let live = table.live().map(|(fd, life)| (fd, standing(life)));
+        outcome.live = live.collect();
+        outcome
+    }
+}
+
+fn standing(life: &Lifetime) -> Standing {
+    if life.inherited {
+        Standing::Inherited
+    } else if life.opener.is_some() {
+        Standing::Traced(life.stack())
+    } else {
+        Standing::Unknown
+    }
+}
+
+/// Whether both are known and not the same.
+fn differ(a: Option<FileId>, b: Option<FileId>) -> bool {
+    a.zip(b).is_some_and(|(a, b)| a != b)
+}

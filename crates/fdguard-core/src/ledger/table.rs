@@ -1,0 +1,223 @@
+//! The descriptor table of one process, or of several that share it.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use super::lifetime::{Actor, Generation, Lifetime, Past};
+use super::slot::Slot;
+use super::tally::{Counts, Tally};
+use crate::Fd;
+use crate::event::{DeathHow, Tid};
+
+/// So many numbers are kept. Linux gives out up to 2^20 by default; what nonsense names beyond is not kept.
+const MOST_SLOTS: usize = 1 << 20;
+
+/// So many numbers may be kept for their past alone.
+const MOST_FREE: usize = 1 << 14;
+
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    slots: BTreeMap<Fd, Slot>,
+    counts: Counts,
+    live: usize,
+    latest: Generation,
+}
+
+impl Table {
+    /// How many numbers are kept.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn slot(&self, fd: Fd) -> Option<&Slot> {
+        self.slots.get(&fd)
+    }
+
+    pub(super) fn current_mut(&mut self, fd: Fd) -> Option<&mut Lifetime> {
+        self.slots.get_mut(&fd)?.current.as_mut()
+    }
+
+    pub(super) fn live(&self) -> impl Iterator<Item = (Fd, &Lifetime)> {
+        let current = |(fd, slot): (&Fd, _)| Some((*fd, Slot::current(slot)?));
+        self.slots.iter().filter_map(current)
+    }
+
+    /// A descriptor appears. What was at its number before must have gone unseen.
+    pub(super) fn bear(&mut self, fd: Fd, mut life: Lifetime) {
+        if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
+            return;
+        }
+        self.die(fd, None, DeathHow::Unseen, Vec::new());
+        self.latest += 1;
+        life.generation = self.latest;
+        self.counts.open(life.stack());
+        self.slots.entry(fd).or_default().current = Some(life);
+        self.live += 1;
+    }
+
+    /// A descriptor goes; false if none was known at this number.
+    pub(super) fn die(
+        &mut self,
+        fd: Fd,
+        closer: Option<Actor>,
+        how: DeathHow,
+        torn: Vec<Tid>,
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(&fd) else {
+            return false;
+        };
+        let Some(life) = slot.current.take() else {
+            return false;
+        };
+        self.counts.close(life.stack());
+        self.live -= 1;
+        slot.bury(Past {
+            life,
+            closer,
+            how,
+            torn,
+        });
+        self.forget_the_oldest();
+        true
+    }
+
+    /// Something was closed that nobody saw opening.
+    pub(super) fn bury_unknown(&mut self, fd: Fd, life: Lifetime, closer: Actor, how: DeathHow) {
+        if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
+            return;
+        }
+        self.latest += 1;
+        let generation = self.latest;
+        self.slots.entry(fd).or_default().bury(Past {
+            life: Lifetime { generation, ..life },
+            closer: Some(closer),
+            how,
+            torn: Vec::new(),
+        });
+        self.forget_the_oldest();
+    }
+
+    /// A close that is told late, after its number was given out again: it belongs to what was there before.
+    pub(super) fn close_late(&mut self, fd: Fd, closer: Actor, how: DeathHow) {
+        let last = self
+            .slots
+            .get_mut(&fd)
+            .and_then(|slot| slot.past.back_mut());
+        if let Some(past) = last.filter(|past| past.closer.is_none()) {
+            past.closer = Some(closer);
+            past.how = how;
+        }
+    }
+
+    pub(super) fn live_within(&self, numbers: RangeInclusive<Fd>) -> Vec<Fd> {
+        if numbers.is_empty() {
+            return Vec::new();
+        }
+        let open = self
+            .slots
+            .range(numbers)
+            .filter(|(_, slot)| slot.current.is_some());
+        open.map(|(fd, _)| *fd).collect()
+    }
+
+    /// The past cannot be relied on any more.
+    pub(super) fn forget_past(&mut self) {
+        self.slots.retain(|_, slot| {
+            slot.past.clear();
+            slot.current.is_some()
+        });
+    }
+
+    pub(super) fn forget_past_of(&mut self, fd: Fd) {
+        if let Some(slot) = self.slots.get_mut(&fd) {
+            slot.past.clear();
+        }
+    }
+
+    /// Numbers that are free are kept for who closed them last; of very many, the older half goes.
+    fn forget_the_oldest(&mut self) {
+        if self.slots.len() - self.live < MOST_FREE {
+            return;
+        }
+        let last = |slot: &Slot| slot.past.back().map_or(0, |past| past.life.generation);
+        let free = self.slots.values().filter(|slot| slot.current.is_none());
+        let mut ages: Vec<Generation> = free.map(last).collect();
+        let middle = ages.len() / 2;
+        let (_, median, _) = ages.select_nth_unstable(middle);
+        let median = *median;
+        self.slots
+            .retain(|_, slot| slot.current.is_some() || last(slot) > median);
+    }
+
+    /// The table of a forked child: the same descriptors without their past, which was the parent's.
+    pub(super) fn fork(&self) -> Self {
+        let mut child = Self {
+            latest: self.latest,
+            ..Self::default()
+        };
+        for (fd, life) in self.live() {
+            let life = Lifetime {
+                inherited: true,
+                ..life.clone()
+            };
+            child.counts.open(life.stack());
+            let slot = Slot {
+                current: Some(life),
+                ..Slot::default()
+            };
+            child.slots.insert(fd, slot);
+            child.live += 1;
+        }
+        child
+    }
+
+    /// After exec: what is left is inherited, and the code that closed the rest is gone.
+    pub(super) fn exec(&mut self, kept: Option<&[Fd]>) {
+        let stays = |fd: Fd, life: &Lifetime| match kept {
+            Some(kept) => kept.contains(&fd),
+            None => !life.cloexec,
+        };
+        let going: Vec<Fd> = self
+            .live()
+            .filter(|(fd, life)| !stays(*fd, life))
+            .map(|(fd, _)| fd)
+            .collect();
+        for fd in going {
+            self.die(fd, None, DeathHow::Exec, Vec::new());
+        }
+        self.forget_past();
+        for slot in self.slots.values_mut() {
+            if let Some(life) = &mut slot.current {
+                life.inherited = true;
+                life.cloexec = false;
+            }
+        }
+    }
+
+    /// The places in the code, those with most open first.
+    pub(super) fn tallies(&self) -> Vec<Tally> {
+        let mut oldest: BTreeMap<_, Actor> = BTreeMap::new();
+        for opener in self.live().filter_map(|(_, life)| life.opener) {
+            let first = oldest.entry(opener.stack).or_insert(opener);
+            if opener.at < first.at {
+                *first = opener;
+            }
+        }
+        let mut tallies: Vec<Tally> = self
+            .counts
+            .iter()
+            .map(|(stack, count)| Tally {
+                stack,
+                live: count.live(),
+                opened: count.opened,
+                closed: count.closed,
+                oldest: oldest.get(&stack).map(|opener| opener.at),
+                thread: oldest.get(&stack).map(|opener| opener.thread),
+            })
+            .collect();
+        tallies.sort_by_key(|tally| (std::cmp::Reverse((tally.live, tally.opened)), tally.stack));
+        tallies
+    }
+}

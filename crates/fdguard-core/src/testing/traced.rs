@@ -1,0 +1,179 @@
+//! Traces told step by step, with places in the code by name.
+
+use crate::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, Tid, What};
+use crate::origin::{Frame, Language, Stack};
+use crate::{Class, Fd, FileId, ProcKey};
+
+/// The process that a trace begins with.
+pub(crate) const MAIN: ProcKey = process(1000);
+
+pub(crate) const fn process(pid: u32) -> ProcKey {
+    ProcKey {
+        pid,
+        start_ticks: 1,
+    }
+}
+
+/// A trace.
+#[derive(Debug, Default)]
+pub(crate) struct Traced {
+    pub(crate) events: Vec<Event>,
+    places: Vec<String>,
+    process: Option<ProcKey>,
+    at: u64,
+}
+
+/// Tells a trace.
+pub(crate) fn traced(tell: impl FnOnce(&mut Traced)) -> Traced {
+    let mut traced = Traced::default();
+    tell(&mut traced);
+    traced
+}
+
+impl Traced {
+    /// One event by a thread at a place, a microsecond after the last.
+    pub(crate) fn tell(&mut self, thread: Tid, place: &str, what: What) {
+        self.at += 1000;
+        let known = self.places.iter().position(|known| known == place);
+        let stack = known.unwrap_or_else(|| {
+            self.places.push(place.to_owned());
+            self.places.len() - 1
+        });
+        self.events.push(Event {
+            process: self.process.unwrap_or(MAIN),
+            thread,
+            at: self.at,
+            stack: Some(StackId(u32::try_from(stack).unwrap())),
+            what,
+        });
+    }
+
+    /// What follows happens in this process.
+    pub(crate) fn switch(&mut self, to: ProcKey) {
+        self.process = Some(to);
+    }
+
+    pub(crate) fn birth(&mut self, thread: Tid, place: &str, fd: Fd, how: BirthHow, class: Class) {
+        let birth = What::Birth {
+            fd,
+            how,
+            class: Some(class),
+            file: None,
+            cloexec: true,
+        };
+        self.tell(thread, place, birth);
+    }
+
+    pub(crate) fn socket(&mut self, thread: Tid, place: &str, fd: Fd) {
+        let class = "tcp:UNBOUND".parse().unwrap();
+        self.birth(thread, place, fd, BirthHow::Socket, class);
+    }
+
+    pub(crate) fn file(&mut self, thread: Tid, place: &str, fd: Fd) {
+        self.birth(thread, place, fd, BirthHow::Open, Class::Regular);
+    }
+
+    /// A file with an inode number.
+    pub(crate) fn inode(&mut self, thread: Tid, place: &str, fd: Fd, ino: u64) {
+        let birth = What::Birth {
+            fd,
+            how: BirthHow::Open,
+            class: Some(Class::Regular),
+            file: Some(FileId { mnt: 1, ino }),
+            cloexec: true,
+        };
+        self.tell(thread, place, birth);
+    }
+
+    pub(crate) fn close(&mut self, thread: Tid, place: &str, fd: Fd) {
+        self.fail_close(thread, place, fd, None);
+    }
+
+    pub(crate) fn bad_close(&mut self, thread: Tid, place: &str, fd: Fd) {
+        self.fail_close(thread, place, fd, Some(Errno::Ebadf));
+    }
+
+    pub(crate) fn fail_close(&mut self, thread: Tid, place: &str, fd: Fd, errno: Option<Errno>) {
+        let how = DeathHow::Close;
+        self.tell(thread, place, What::Death { fd, how, errno });
+    }
+
+    /// `dup2` onto this number.
+    pub(crate) fn dup2(&mut self, thread: Tid, place: &str, fd: Fd, class: Class) {
+        let (how, errno) = (DeathHow::Dup2, None);
+        self.tell(thread, place, What::Death { fd, how, errno });
+        self.birth(thread, place, fd, BirthHow::Dup2, class);
+    }
+
+    pub(crate) fn enter(&mut self, thread: Tid, place: &str, fd: Fd, call: Call) {
+        self.tell(thread, place, What::Enter { fd, call });
+    }
+
+    pub(crate) fn leave(&mut self, thread: Tid, place: &str) {
+        self.tell(thread, place, What::Leave);
+    }
+
+    pub(crate) fn call(&mut self, thread: Tid, place: &str, fd: Fd, call: Call) {
+        self.fail(thread, place, fd, call, None);
+    }
+
+    pub(crate) fn fail(
+        &mut self,
+        thread: Tid,
+        place: &str,
+        fd: Fd,
+        call: Call,
+        errno: Option<Errno>,
+    ) {
+        let bytes = Vec::new();
+        let what = What::Use {
+            fd,
+            call,
+            bytes,
+            errno,
+        };
+        self.tell(thread, place, what);
+    }
+
+    pub(crate) fn write(&mut self, thread: Tid, place: &str, fd: Fd, bytes: &[u8]) {
+        let what = What::Use {
+            fd,
+            call: Call::Write,
+            bytes: bytes.to_vec(),
+            errno: None,
+        };
+        self.tell(thread, place, what);
+    }
+
+    pub(crate) fn lock(
+        &mut self,
+        thread: Tid,
+        place: &str,
+        fd: Fd,
+        range: Option<(u64, u64)>,
+        taken: bool,
+    ) {
+        let file = None;
+        let what = What::Lock {
+            fd,
+            file,
+            range,
+            taken,
+        };
+        self.tell(thread, place, what);
+    }
+
+    /// The stack of an id: one frame with the name of the place.
+    pub(crate) fn resolve(&self, stack: StackId) -> Stack {
+        let place = usize::try_from(stack.0)
+            .ok()
+            .and_then(|at| self.places.get(at));
+        vec![Frame {
+            file: Some("main.c".into()),
+            function: place.cloned(),
+            line: Some(1),
+            module: None,
+            language: Language::C,
+        }]
+    }
+}
