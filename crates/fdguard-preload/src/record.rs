@@ -4,6 +4,7 @@ use core::ffi::c_int;
 
 use fdguard_wire::{Birth, CloseRecord, Death, Frame, How, Mapping};
 
+use crate::language::Languages;
 use crate::start::{self, GROUND};
 use crate::unwind::{Registers, Trace};
 use crate::{errno, modules, real, thread, unwind};
@@ -148,7 +149,8 @@ fn intern(mapping: &Mapping, trace: &Trace) -> u32 {
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(29);
     }
-    // Frames of a language with a runtime of its own belong here: mixed into the hash, and appended below.
+    let languages = Languages::here();
+    hash ^= languages.hash();
     mapping.stack(&GROUND, hash ^ hash >> 31, |frames| {
         if !trace.is_whole {
             mapping.cut_stack();
@@ -163,5 +165,6 @@ fn intern(mapping: &Mapping, trace: &Trace) -> u32 {
                 None => Frame::Address(*address as u64),
             });
         }
+        languages.push(mapping, |frame| frames.push(frame));
     })
 }

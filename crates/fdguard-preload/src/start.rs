@@ -12,7 +12,7 @@ use fdguard_wire::Mapping;
 
 use crate::ground::Ground;
 use crate::real::Real;
-use crate::{errno, modules, sys, thread};
+use crate::{errno, language, modules, sys, thread};
 
 /// The folder for the mappings; nothing is recorded without it.
 const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
@@ -69,6 +69,7 @@ pub(crate) extern "C" fn start() {
     }
     let error = errno::load();
     modules::find_own();
+    language::find();
     if let Some(mapping) = create() {
         for (first, word) in (0..).step_by(64).zip(&mapping.header.inherited) {
             word.store(sys::open_numbers(first), Ordering::Relaxed);

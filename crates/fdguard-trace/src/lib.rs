@@ -7,7 +7,6 @@
 mod error;
 mod folder;
 mod launch;
-mod place;
 mod program;
 mod site;
 mod symbol;
@@ -16,7 +15,6 @@ mod table;
 pub use error::Error;
 pub use folder::library;
 pub use launch::{Options, Traced};
-pub use place::{Language, Place};
 pub use program::{Blind, Program};
 pub use site::{Open, Site};
 pub use symbol::Symbols;

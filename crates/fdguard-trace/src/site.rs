@@ -1,8 +1,10 @@
 //! Descriptors of one origin, put together.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use crate::place::Place;
+use fdguard_core::origin::{Culprit, Origin, Stack};
+
 use crate::symbol::Symbols;
 use crate::table::{Descriptor, Table, Tables};
 
@@ -10,9 +12,9 @@ use crate::table::{Descriptor, Table, Tables};
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The stack that most of them have, innermost first.
-    pub stack: Vec<Place>,
+    pub stack: Stack,
     /// The place to blame.
-    pub culprit: Option<Place>,
+    pub culprit: Option<Culprit>,
     /// What is open.
     pub open: Vec<Open>,
     /// How many the stacks of these ever opened.
@@ -82,7 +84,7 @@ impl Site {
             .filter(|_| first.forks == 0)
             .unwrap_or((open.len() as u64, 0));
         Some(Self {
-            culprit: Place::culprit(&stack).cloned(),
+            culprit: Culprit::of(&stack),
             stack,
             open,
             opened,
@@ -94,6 +96,28 @@ impl Site {
         self.open.extend(other.open);
         self.opened += other.opened;
         self.closed += other.closed;
+    }
+
+    /// As the contract shows it; `now` is by the same clock as the descriptors' times.
+    #[must_use]
+    pub fn origin(&self, now: u64) -> Origin {
+        let oldest = self.open.iter().min_by_key(|open| open.descriptor.ns);
+        Origin {
+            culprit: self.culprit.clone(),
+            stack: self.stack.clone(),
+            thread: oldest.map(|open| open.descriptor.tid),
+            live: self.open.len() as u64,
+            opened: self.opened,
+            closed: self.closed,
+            oldest_age_seconds: self.oldest_age(now),
+        }
+    }
+
+    /// Seconds that the oldest has been open, to the millisecond.
+    #[must_use]
+    pub fn oldest_age(&self, now: u64) -> Option<f64> {
+        let age = Duration::from_nanos(now.saturating_sub(self.oldest()?));
+        Some((age.as_secs_f64() * 1e3).round() / 1e3)
     }
 
     /// When the oldest was opened, by the monotonic clock.

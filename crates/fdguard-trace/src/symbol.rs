@@ -1,19 +1,21 @@
 //! Addresses in modules to lines, from the files on disk.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use fdguard_core::Text;
+use fdguard_core::origin::{Frame, Language, Stack};
 
-use crate::place::{Language, Place};
 use crate::table::Spot;
 
 /// Names addresses, and remembers what it named.
 #[derive(Debug, Default)]
 pub struct Symbols {
     symbolizer: Symbolizer,
-    known: HashMap<(PathBuf, u64), Vec<Place>>,
+    known: HashMap<(PathBuf, u64), Stack>,
 }
 
 impl Symbols {
@@ -23,36 +25,43 @@ impl Symbols {
         Self::default()
     }
 
-    /// A stack with names, innermost first; a frame may stand for several inlined ones.
-    pub(crate) fn name(&mut self, stack: &[Spot]) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// A stack with names, innermost first; a frame may stand for several inlined ones. Where a language with a
+    /// runtime of its own runs, its frames stand in place of the runtime's.
+    pub(crate) fn name(&mut self, stack: &[Spot]) -> Stack {
+        let mut frames = Vec::new();
+        let mut languages = Vec::new();
         for spot in stack {
             match spot {
-                Spot::Native { module, offset } => places.extend(self.native(module, *offset)),
-                Spot::Unknown(address) => places.push(Place {
+                Spot::Native { module, offset } => frames.extend(self.native(module, *offset)),
+                Spot::Unknown(address) => frames.push(Frame {
                     file: None,
                     function: Some(format!("{address:#x}")),
                     line: None,
                     module: None,
-                    language: Language::Unknown,
+                    language: Language::Native,
                 }),
                 Spot::Language {
                     file,
                     function,
                     line,
-                } => places.push(Place {
-                    language: Language::of_file(file),
-                    file: Some(file.clone()),
+                } => languages.push(Frame {
+                    file: Some(Text::from(file.as_str())),
                     function: Some(function.clone()),
                     line: (*line > 0).then_some(*line),
                     module: None,
+                    language: Language::Python,
                 }),
             }
         }
-        places
+        if !languages.is_empty() {
+            let runtime = frames.iter().position(is_interpreter);
+            frames.truncate(runtime.unwrap_or(frames.len()));
+            frames.append(&mut languages);
+        }
+        frames
     }
 
-    fn native(&mut self, module: &Path, offset: u64) -> Vec<Place> {
+    fn native(&mut self, module: &Path, offset: u64) -> Stack {
         let key = (module.to_owned(), offset);
         if let Some(places) = self.known.get(&key) {
             return places.clone();
@@ -62,7 +71,7 @@ impl Symbols {
         places
     }
 
-    fn look_up(&self, module: &Path, offset: u64) -> Vec<Place> {
+    fn look_up(&self, module: &Path, offset: u64) -> Stack {
         let name = module.display().to_string();
         let source = Source::Elf(Elf::new(module));
         let found = self
@@ -70,34 +79,52 @@ impl Symbols {
             .symbolize_single(&source, Input::VirtOffset(offset));
         match found {
             Ok(Symbolized::Sym(symbol)) => places(&symbol, &name),
-            _ => vec![Place {
+            _ => vec![Frame {
                 file: None,
                 function: None,
                 line: None,
-                module: Some(name),
-                language: Language::Unknown,
+                module: Some(Text::from(name)),
+                language: Language::Native,
             }],
         }
     }
 }
 
+/// Whether a frame is the interpreter's own: below it there is nothing but the interpreter.
+fn is_interpreter(frame: &Frame) -> bool {
+    let module = frame.module.as_ref().map(|module| module.to_lossy());
+    let name = module
+        .as_deref()
+        .and_then(|module| module.rsplit('/').next());
+    name.is_some_and(|name| name.starts_with("libpython") || name.starts_with("python"))
+}
+
 /// A symbol and what was inlined into it, innermost first.
-fn places(symbol: &Sym<'_>, module: &str) -> Vec<Place> {
-    let place = |name: &str, code: Option<&CodeInfo<'_>>| {
-        let file = code.map(|code| code.to_path().display().to_string());
-        let language = file.as_deref().map_or(Language::Unknown, Language::of_file);
-        Place {
-            file,
+fn places(symbol: &Sym<'_>, module: &str) -> Stack {
+    let frame = |name: &str, code: Option<&CodeInfo<'_>>| {
+        let file = code.map(|code| code.to_path().into_owned());
+        Frame {
+            language: file.as_deref().map_or(Language::Native, language_of),
+            file: file.map(|file| Text::from(file.into_os_string().into_vec())),
             function: Some(name.to_owned()),
             line: code.and_then(|code| code.line),
-            module: Some(module.to_owned()),
-            language,
+            module: Some(Text::from(module)),
         }
     };
     let inlined = symbol.inlined.iter().rev();
-    let mut places: Vec<Place> = inlined
-        .map(|one| place(&one.name, one.code_info.as_ref()))
+    let mut frames: Stack = inlined
+        .map(|one| frame(&one.name, one.code_info.as_ref()))
         .collect();
-    places.push(place(&symbol.name, symbol.code_info.as_deref()));
-    places
+    frames.push(frame(&symbol.name, symbol.code_info.as_deref()));
+    frames
+}
+
+/// By the ending of a source file.
+fn language_of(file: &Path) -> Language {
+    match file.extension().and_then(|ending| ending.to_str()) {
+        Some("rs") => Language::Rust,
+        Some("cc" | "cpp" | "cxx" | "C" | "hpp" | "hh" | "hxx") => Language::Cpp,
+        Some("c" | "h") => Language::C,
+        _ => Language::Native,
+    }
 }

@@ -12,7 +12,7 @@ use fdguard_core::{Class, Gap};
 use fdguard_trace::{Site, Symbols, Table, Tables, Traced};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Watched, origin};
+use super::Watched;
 
 /// What a trace came to.
 pub(super) struct Joined {
@@ -68,7 +68,7 @@ impl Joined {
                 for finding in mine {
                     let fds = members(&subject.timeline, finding);
                     let sites = Site::rank(&watched.tables, table, fds, &mut symbols);
-                    finding.origin = sites.first().map(|site| origin::value(site, now));
+                    finding.origin = sites.first().map(|site| site.origin(now));
                 }
             }
             joined.processes.push(origins);

@@ -1,7 +1,6 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
 mod joined;
-mod origin;
 mod text;
 
 use std::io::Write as _;

@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::path::Path;
 
-use fdguard_trace::{Place, Site};
+use fdguard_core::Text;
+use fdguard_core::origin::{Culprit, Frame};
+use fdguard_trace::Site;
 
 use super::joined::{Joined, Origins};
-use super::origin::age;
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
 use crate::terminal::sanitize_str;
@@ -57,11 +58,11 @@ fn write_process(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
 
 /// `312 live, oldest 5.0 min: main.c:23 begin`, then the stack.
 fn write_site(out: &mut dyn Write, site: &Site, now: u64) -> anyhow::Result<()> {
-    let oldest = site.oldest().map_or(0.0, |oldest| age(oldest, now));
+    let oldest = site.oldest_age(now).unwrap_or(0.0);
     let place = site
         .culprit
         .as_ref()
-        .map_or("a stack that was lost".to_owned(), place);
+        .map_or("a stack that was lost".to_owned(), blamed);
     let how = site
         .open
         .first()
@@ -76,25 +77,34 @@ fn write_site(out: &mut dyn Write, site: &Site, now: u64) -> anyhow::Result<()> 
         sanitize_str(&place),
     )?;
     for frame in site.stack.iter().take(MOST_FRAMES) {
-        writeln!(
-            out,
-            "      {DIM}{}{DIM:#}",
-            sanitize_str(&self::place(frame))
-        )?;
+        writeln!(out, "      {DIM}{}{DIM:#}", sanitize_str(&shown(frame)))?;
     }
     Ok(())
 }
 
 /// `main.c:23 begin`, or as much of it as is known.
-fn place(place: &Place) -> String {
-    let name = |path: &str| {
-        let name = Path::new(path).file_name();
-        name.map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
-    };
-    let function = place.function.as_deref().unwrap_or("?");
-    match (&place.file, place.line, &place.module) {
-        (Some(file), Some(line), _) => format!("{}:{line} {function}", name(file)),
-        (_, _, Some(module)) => format!("{function} in {}", name(module)),
+fn shown(frame: &Frame) -> String {
+    match &frame.module {
+        Some(module) if frame.line.is_none() => {
+            let function = frame.function.as_deref().unwrap_or("?");
+            format!("{function} in {}", base_name(module))
+        }
+        _ => blamed(&Culprit::from(frame)),
+    }
+}
+
+fn blamed(culprit: &Culprit) -> String {
+    let function = culprit.function.as_deref().unwrap_or("?");
+    match (&culprit.file, culprit.line) {
+        (Some(file), Some(line)) => format!("{}:{line} {function}", base_name(file)),
         _ => function.to_owned(),
     }
+}
+
+fn base_name(path: &Text) -> String {
+    let path = path.to_lossy();
+    let name = Path::new(&*path).file_name();
+    name.map_or(path.clone().into_owned(), |name| {
+        name.to_string_lossy().into_owned()
+    })
 }

@@ -1,0 +1,165 @@
+//! Frames of languages with a runtime of their own, put behind the native ones of a stack.
+
+#![expect(
+    unsafe_code,
+    reason = "keeps the one interpreter of the process in a static, and asks the loader for it"
+)]
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_void};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use fdguard_wire::{Frame, Mapping};
+
+use crate::python::{RawFrame, Refusal, Runtime};
+use crate::start::GROUND;
+
+/// Frames of one stack; what called those is cut.
+const DEPTH: usize = 64;
+/// Bytes for the text of a stack that is seen for the first time. On the stack of the caller: threads with little of
+/// it are made for little work.
+const ROOM: usize = 8 * 1024;
+/// Bytes before the frames of a record, and before the text of each.
+const STACK_HEAD: usize = 4;
+const FRAME_HEAD: usize = 13;
+
+const UNKNOWN: u32 = 0;
+const SEARCHING: u32 = 1;
+const FOUND: u32 = 2;
+const ABSENT: u32 = 3;
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+struct Interpreter {
+    state: AtomicU32,
+    runtime: UnsafeCell<MaybeUninit<Runtime>>,
+}
+
+// SAFETY: the cell is written once, by who moved the state from UNKNOWN to SEARCHING, and read only after FOUND.
+unsafe impl Sync for Interpreter {}
+
+static PYTHON: Interpreter = Interpreter {
+    state: AtomicU32::new(UNKNOWN),
+    runtime: UnsafeCell::new(MaybeUninit::uninit()),
+};
+
+/// Looks for an interpreter among what is loaded. Not from a hook: the loader may lock.
+pub(crate) fn find() {
+    let claim =
+        PYTHON
+            .state
+            .compare_exchange(UNKNOWN, SEARCHING, Ordering::AcqRel, Ordering::Acquire);
+    if claim.is_err() {
+        return;
+    }
+    let search = |name: &CStr| {
+        // SAFETY: RTLD_DEFAULT and a text that ends.
+        unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
+    };
+    // SAFETY: `search` is dlsym; an interpreter is not unloaded while its program runs.
+    let state = match unsafe { Runtime::find(search) } {
+        Ok(runtime) => {
+            let cell = PYTHON.runtime.get();
+            // SAFETY: only who made the state SEARCHING comes here, and nobody reads before FOUND.
+            unsafe { cell.write(MaybeUninit::new(runtime)) };
+            FOUND
+        }
+        // A library may bring it later.
+        Err(Refusal::NoPython) => UNKNOWN,
+        Err(_) => ABSENT,
+    };
+    PYTHON.state.store(state, Ordering::Release);
+}
+
+fn python() -> Option<&'static Runtime> {
+    if PYTHON.state.load(Ordering::Acquire) != FOUND {
+        return None;
+    }
+    let cell = PYTHON.runtime.get();
+    // SAFETY: FOUND is stored after the cell was written, and nothing writes it again.
+    let runtime = unsafe { &*cell };
+    // SAFETY: as above: it is initialised.
+    Some(unsafe { runtime.assume_init_ref() })
+}
+
+/// What the calling thread runs in a language of its own.
+pub(crate) struct Languages {
+    frames: [RawFrame; DEPTH],
+    walked: Option<crate::python::Walked>,
+}
+
+impl Languages {
+    /// Looks at the calling thread.
+    pub(crate) fn here() -> Self {
+        let mut frames = [RawFrame::default(); DEPTH];
+        let walked = python().and_then(|python| python.walk(&mut frames));
+        Self { frames, walked }
+    }
+
+    /// Equal for equal stacks; 0 where there is none.
+    pub(crate) fn hash(&self) -> u64 {
+        self.walked.map_or(0, |walked| walked.hash)
+    }
+
+    /// Writes the frames. Their text is read now, while the frames live.
+    #[inline(never)]
+    pub(crate) fn push(&self, mapping: &Mapping, mut push: impl FnMut(Frame)) {
+        let (Some(python), Some(walked)) = (python(), &self.walked) else {
+            return;
+        };
+        let mut record = [0; ROOM];
+        let length = python.render(&self.frames, walked, &mut record);
+        let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
+        while let Some((frame, after)) = Written::read(rest) {
+            let hash = hash_of(hash_of(SEED, frame.file), frame.function);
+            let text = mapping.text(&GROUND, hash, || (frame.file, frame.function));
+            if let Some(text) = text {
+                push(Frame::Language {
+                    text,
+                    line: frame.line,
+                });
+            }
+            rest = after;
+        }
+    }
+}
+
+/// A frame of a record.
+struct Written<'a> {
+    line: u32,
+    file: &'a [u8],
+    function: &'a [u8],
+}
+
+impl<'a> Written<'a> {
+    /// The first frame, and what follows it.
+    fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (head, rest) = bytes.split_at_checked(FRAME_HEAD)?;
+        let short = |at: usize| {
+            let bytes = head.get(at..at + 2)?;
+            Some(usize::from(u16::from_le_bytes(bytes.try_into().ok()?)))
+        };
+        let line = u32::from_le_bytes(head.get(1..5)?.try_into().ok()?);
+        let (file, rest) = rest.split_at_checked(short(9)?)?;
+        let (function, rest) = rest.split_at_checked(short(11)?)?;
+        let frame = Self {
+            line,
+            file,
+            function,
+        };
+        Some((frame, rest))
+    }
+}
+
+const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn hash_of(seed: u64, bytes: &[u8]) -> u64 {
+    let mut hash = seed ^ bytes.len() as u64;
+    for byte in bytes {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
