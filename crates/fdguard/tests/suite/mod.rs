@@ -24,6 +24,7 @@ mod real;
 mod recordings;
 mod select;
 mod terminal;
+mod trace;
 
 /// The built command.
 pub(crate) fn fdguard() -> Command {
