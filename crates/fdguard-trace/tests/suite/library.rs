@@ -88,6 +88,7 @@ const EXPORTS: &[&str] = &[
     "signalfd",
     "socket",
     "socketpair",
+    "syscall",
     "timerfd_create",
     "tmpfile",
     "tmpfile64",

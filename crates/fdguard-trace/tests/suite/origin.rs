@@ -54,6 +54,13 @@ fn r18_what_a_message_brought_is_named_by_the_line_that_received_it() {
 }
 
 #[test]
+fn r18_a_system_call_by_number_is_named_by_its_line() {
+    let run = traced("syscall", "> \"$1\"");
+    let site = at(&run.sites(), "syscall");
+    assert_eq!(site.open[0].descriptor.how.name(), "pidfd_open");
+}
+
+#[test]
 fn r18_the_table_outlives_a_program_that_was_killed() {
     let run = traced("crash", "> \"$1\"");
     assert_eq!(run.outcome.status.signal(), Some(9));
