@@ -16,6 +16,8 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +139,24 @@ static int run_signals(void)
         bad += fd != 3 || close(fd);
     }
     show("handled", handled);
+    show("bad", bad);
+    return 0;
+}
+
+/* The same at any moment. */
+static int run_timer(void)
+{
+    struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+    sigaction(SIGALRM, &act, 0);
+    struct itimerval often = { { 0, 150 }, { 0, 150 } }, never = { { 0, 0 }, { 0, 0 } };
+    setitimer(ITIMER_REAL, &often, 0);
+    long bad = 0;
+    for (int i = 0; i < 100000; i++) {
+        int fd = open("/dev/null", O_RDONLY);
+        bad += fd < 3 || close(fd);
+    }
+    setitimer(ITIMER_REAL, &never, 0);
+    show("handled", handled > 10);
     show("bad", bad);
     return 0;
 }
@@ -326,6 +346,30 @@ static int run_storm(void)
     return 0;
 }
 
+/* What has no function of its own. */
+static int run_syscall(void)
+{
+    int fd = syscall(SYS_pidfd_open, getpid(), 0); /* LEAK syscall */
+    show("pidfd", fd);
+    int other = syscall(SYS_memfd_create, "x", 0);
+    show("closed", syscall(SYS_close, other));
+    show("again", syscall(SYS_close, other) == -1 && errno == EBADF);
+    show("parent", syscall(SYS_getppid) == getppid());
+    char *page = (char *)syscall(SYS_mmap, 0, 4096, 3, 0x22, -1, 0);
+    show("six", page != (char *)-1 && page[4095] == 0);
+    show("none", syscall(999) == -1 && errno == ENOSYS);
+    fflush(stdout);
+    long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        close(fd);
+        _exit(6);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    show("child", WEXITSTATUS(status));
+    return 0;
+}
+
 static int run_received(void)
 {
     int pair[2], sent = open("/dev/null", O_RDONLY);
@@ -356,6 +400,7 @@ int main(int argc, char **argv)
         { "longjmp", run_longjmp }, { "dlopen", run_dlopen }, { "closed-stdio", run_closed_stdio },
         { "close-range", run_close_range }, { "emfile", run_emfile }, { "cancel", run_cancel },
         { "crash", run_crash }, { "leak", run_leak }, { "storm", run_storm }, { "received", run_received },
+        { "timer", run_timer }, { "syscall", run_syscall },
     };
     for (size_t i = 0; argc > 1 && i < sizeof all / sizeof *all; i++)
         if (!strcmp(argv[1], all[i].name))

@@ -21,4 +21,9 @@ extern "C" fn rust_eh_personality() {}
 // SAFETY: an entry of this section is a function that takes no arguments we need, which `start` is.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = crate::start::start;
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    crate::hook::find();
+    crate::start::start();
+}

@@ -17,6 +17,14 @@ pub(crate) fn born(fd: c_int, how: How) -> c_int {
     fd
 }
 
+/// A descriptor came into being in the place of another one, which ended with that.
+pub(crate) fn reborn(fd: c_int, how: How) {
+    if fd >= 0 {
+        ended(fd, ending(fd), 0);
+        born(fd, how);
+    }
+}
+
 /// Two at once.
 pub(crate) fn both_born(fds: [c_int; 2], how: How) {
     for fd in fds {
@@ -108,6 +116,8 @@ fn with(work: impl FnOnce(&'static Mapping)) {
 fn record(mapping: &'static Mapping, work: impl FnOnce(&'static Mapping)) {
     let place = 0_u8;
     if !thread::enter(&raw const place as usize) {
+        // A signal handler in the middle of a record.
+        mapping.lose_event();
         return;
     }
     let error = errno::load();

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use fdguard_wire::{Frame, How, Image};
+use fdguard_wire::{CloseRecord, Frame, How, Image};
 
 use crate::Error;
 
@@ -37,6 +37,8 @@ pub struct Table {
     pub lost_stacks: u64,
     /// Descriptors whose end nobody saw.
     pub unseen_ends: u64,
+    /// The latest closes, oldest first: who ended which descriptor, and with what result.
+    pub closes: Vec<CloseRecord>,
     stacks: HashMap<u32, Vec<Frame>>,
     modules: HashMap<u16, PathBuf>,
     texts: HashMap<u32, (String, String)>,
@@ -186,6 +188,7 @@ impl Table {
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
             unseen_ends: image.unseen_ends(),
+            closes: image.closes().collect(),
             stacks: HashMap::new(),
             modules: HashMap::new(),
             texts: HashMap::new(),

@@ -1,3 +1,10 @@
 //! The tracer against real programs.
 
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, outside of the test functions"
+)]
+
 mod suite;

@@ -62,6 +62,8 @@ pub enum How {
     MqOpen,
     /// Received with `recvmsg`.
     Received,
+    /// A system call by its number that has no other name here.
+    Syscall,
 }
 
 /// Every one of them with its name, in the order of their numbers.
@@ -95,6 +97,7 @@ const NAMES: &[(How, &str)] = &[
     (How::ShmOpen, "shm_open"),
     (How::MqOpen, "mq_open"),
     (How::Received, "recvmsg"),
+    (How::Syscall, "syscall"),
 ];
 
 impl How {

@@ -133,6 +133,11 @@ impl Mapping {
         low(self.header.numbers.load(Ordering::Acquire))
     }
 
+    /// Something happened that could not be written down.
+    pub fn lose_event(&self) {
+        count(&self.header.lost_events);
+    }
+
     /// A call came from a process that the mapping does not belong to.
     pub fn foreign_call(&self) {
         count(&self.header.foreign_calls);

@@ -8,7 +8,7 @@ use fdguard_wire::How;
 
 use super::missing;
 use crate::real::Real;
-use crate::record::{born, both_born};
+use crate::record::{born, both_born, reborn};
 
 const F_DUPFD: c_int = 0;
 const F_DUPFD_CLOEXEC: c_int = 1030;
@@ -228,7 +228,7 @@ unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
     let result = unsafe { real(fd, to) };
     // What the number was before ends with this birth. On itself nothing happens.
     if fd != to {
-        born(result, How::Dup2);
+        reborn(result, How::Dup2);
     }
     result
 }
@@ -247,7 +247,7 @@ unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     let result = unsafe { real(fd, to, flags) };
     // What the number was before ends with this birth. On itself nothing happens.
     if fd != to {
-        born(result, How::Dup2);
+        reborn(result, How::Dup2);
     }
     result
 }

@@ -9,9 +9,15 @@ mod file;
 mod module;
 mod receive;
 mod stream;
+mod syscall;
 mod terminal;
 
 use core::ffi::c_int;
+
+/// Looks up what must be known before the program begins.
+pub(crate) fn find() {
+    syscall::find();
+}
 
 const ENOSYS: c_int = 38;
 

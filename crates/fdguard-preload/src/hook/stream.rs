@@ -89,16 +89,14 @@ unsafe extern "C" fn freopen(
         missing();
         return core::ptr::null_mut();
     };
+    // The old one is closed first, even when no new one can be opened.
     let before = number_of_stream(stream);
+    let ending = ending(before);
     let since = now();
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(path, mode, stream) };
-    let fd = number_of_stream(result);
-    // The old one is closed even when no new one could be opened.
-    if fd != before {
-        ended(before, ending(before), 0);
-    }
-    born_within(fd, How::Freopen, since);
+    ended(before, ending, 0);
+    born_within(number_of_stream(result), How::Freopen, since);
     result
 }
 
@@ -118,16 +116,14 @@ unsafe extern "C" fn freopen64(
         missing();
         return core::ptr::null_mut();
     };
+    // The old one is closed first, even when no new one can be opened.
     let before = number_of_stream(stream);
+    let ending = ending(before);
     let since = now();
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(path, mode, stream) };
-    let fd = number_of_stream(result);
-    // The old one is closed even when no new one could be opened.
-    if fd != before {
-        ended(before, ending(before), 0);
-    }
-    born_within(fd, How::Freopen, since);
+    ended(before, ending, 0);
+    born_within(number_of_stream(result), How::Freopen, since);
     result
 }
 

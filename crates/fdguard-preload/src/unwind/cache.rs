@@ -17,6 +17,7 @@ const KEPT: [u8; 7] = [3, 6, 12, 13, 14, 15, RETURN];
 const SAME: i8 = i8::MAX;
 const GONE: i8 = i8::MAX - 1;
 
+#[repr(align(32))]
 struct Entry {
     key: AtomicU64,
     cfa: AtomicU64,

@@ -40,6 +40,25 @@ fn r19_signal_handlers_that_open_on_either_stack() {
 }
 
 #[test]
+fn r19_signal_handlers_that_open_at_any_moment() {
+    let (without, with) = (
+        alone("timer", "> \"$1\" 2>&1"),
+        traced("timer", "> \"$1\" 2>&1"),
+    );
+    assert_eq!(with.outcome, without);
+    assert_eq!(with.outcome.said, "handled 1\nbad 0\n");
+    assert!(with.table().open.is_empty());
+}
+
+#[test]
+fn r19_system_calls_by_number() {
+    assert!(same("syscall").ends_with("child 6\n"));
+    let run = traced("syscall", "> \"$1\"");
+    let open: Vec<u32> = run.table().open.keys().copied().collect();
+    assert_eq!(open, [3], "not the one of the child, whom nobody told of");
+}
+
+#[test]
 fn r19_a_handler_that_leaves_a_blocking_call_by_longjmp() {
     assert!(same("longjmp").starts_with("jumps 5"));
     let run = traced("longjmp", "> \"$1\"");

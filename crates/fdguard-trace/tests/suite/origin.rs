@@ -16,7 +16,8 @@ fn at(sites: &[Site], mark: &str) -> Site {
     let site = found
         .next()
         .unwrap_or_else(|| panic!("nothing at {mark}: {sites:#?}"));
-    let file = site.culprit.as_ref().unwrap().file.as_deref().unwrap();
+    let file = site.culprit.as_ref().unwrap().file.as_ref().unwrap();
+    let file = file.as_str().unwrap();
     assert!(file.ends_with("traced.c"), "{file}");
     site.clone()
 }
@@ -51,6 +52,13 @@ fn r18_what_a_message_brought_is_named_by_the_line_that_received_it() {
         at(&run.sites(), "received").open[0].descriptor.how.name(),
         "recvmsg"
     );
+}
+
+#[test]
+fn r18_a_system_call_by_number_is_named_by_its_line() {
+    let run = traced("syscall", "> \"$1\"");
+    let site = at(&run.sites(), "syscall");
+    assert_eq!(site.open[0].descriptor.how.name(), "pidfd_open");
 }
 
 #[test]

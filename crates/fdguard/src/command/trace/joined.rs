@@ -1,27 +1,34 @@
 //! The verdict of the watch, joined with the origins that the tracer knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Duration;
 
-use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
 use fdguard_core::finding::Finding;
+use fdguard_core::judge::Verdict;
 use fdguard_core::rule::Settings;
+use fdguard_core::snapshot::Process;
 use fdguard_core::timeline::Timeline;
-use fdguard_core::watch::Subject;
-use fdguard_core::{Class, Gap};
-use fdguard_trace::{Site, Symbols, Table, Tables, Traced};
+use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::{Class, Gap, Text};
+use fdguard_trace::{Descriptor, Site, Symbols, Table, Tables, Traced};
+use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Watched;
+use crate::watching::Live;
+
+const BACKEND: &str = "preload";
 
 /// What a trace came to.
 pub(super) struct Joined {
-    /// The verdict; absent when the program ended before anybody could look.
-    pub(super) diagnosis: Option<Diagnosis>,
+    /// The verdict.
+    pub(super) diagnosis: Diagnosis,
     /// Everything that was open at the end, by site, of each process.
     pub(super) processes: Vec<Origins>,
-    /// Why there may be less here than there was.
-    pub(super) gaps: Vec<Gap>,
 }
 
 /// One process and its sites.
@@ -29,6 +36,8 @@ pub(super) struct Origins {
     pub(super) pid: u32,
     pub(super) comm: String,
     pub(super) sites: Vec<Site>,
+    /// What each number was at the last look.
+    pub(super) held: HashMap<u32, (Class, Text)>,
     /// Now, by the clock of the sites.
     pub(super) now: u64,
     /// Descriptors that nobody saw being opened.
@@ -39,74 +48,133 @@ impl Joined {
     pub(super) fn of(
         watched: &Watched<'_>,
         traced: &Traced,
+        command: &[std::ffi::OsString],
         settings: &Settings,
     ) -> anyhow::Result<Self> {
-        let mut symbols = Symbols::new();
-        let now = monotonic();
-        let mut joined = Self {
-            diagnosis: None,
-            processes: Vec::new(),
-            gaps: gaps(traced),
-        };
-        let Some(live) = &watched.live else {
-            joined.add_ended(&traced.tables()?, traced.pid(), now, &mut symbols);
-            return Ok(joined);
-        };
-        let watch = live.watch();
-        let mut diagnosis = watch.diagnosis(settings);
-        let (mut attributed, mut unknown) = (0, 0);
-        for subject in watch.subjects() {
-            let pid = subject.process.pid;
-            let Some(table) = watched.tables.of(pid) else {
-                continue;
-            };
-            let origins = Origins::of(&watched.tables, table, subject, now, &mut symbols);
-            attributed += origins.attributed();
-            unknown += origins.unknown;
-            if let Some(found) = &mut diagnosis {
-                let mine = found.findings.iter_mut().filter(|one| one.pid == pid);
-                for finding in mine {
-                    let fds = members(&subject.timeline, finding);
-                    let sites = Site::rank(&watched.tables, table, fds, &mut symbols);
-                    finding.origin = sites.first().map(|site| site.origin(now));
-                }
+        let seen = watched.live.as_ref().map(Live::watch);
+        match seen.and_then(|watch| Some((watch, watch.diagnosis(settings)?))) {
+            Some((watch, diagnosis)) => {
+                let last = traced.tables()?;
+                Ok(Self::watched(watched, &last, traced, watch, diagnosis))
             }
-            joined.processes.push(origins);
+            None => Self::ended_early(watched.began, traced, command),
         }
-        joined.note_unknown(unknown);
-        if let Some(found) = &mut diagnosis {
-            found.coverage.backend = "preload".to_owned();
-            found.coverage.attributed_fds = attributed;
-            found.coverage.lost_events = watched.tables.lost_events();
-            found.gaps.extend(joined.gaps.iter().cloned());
-        }
-        joined.diagnosis = diagnosis;
-        Ok(joined)
     }
 
-    /// A program that nobody could look at from outside: what it left open by its own table.
-    fn add_ended(&mut self, tables: &Tables, pid: u32, now: u64, symbols: &mut Symbols) {
-        let Some(table) = tables.of(pid) else {
-            return;
-        };
-        let fds = table.open.keys().copied();
-        self.processes.push(Origins {
-            pid,
-            comm: String::new(),
-            sites: Site::rank(tables, table, fds, symbols),
+    fn watched(
+        watched: &Watched<'_>,
+        last: &Tables,
+        traced: &Traced,
+        watch: &Watch,
+        mut diagnosis: Diagnosis,
+    ) -> Self {
+        let (tables, now) = (&watched.tables, monotonic());
+        let mut symbols = Symbols::new();
+        let mut processes = Vec::new();
+        for subject in watch.subjects() {
+            let pid = subject.process.pid;
+            let Some(end) = last.of(pid).or_else(|| tables.of(pid)) else {
+                continue;
+            };
+            let table = tables.of(pid).unwrap_or(end);
+            let mine = diagnosis.findings.iter_mut().filter(|one| one.pid == pid);
+            for finding in mine {
+                let fds = members(&subject.timeline, finding);
+                let sites = Site::rank(tables, table, fds, &mut symbols);
+                finding.origin = sites.first().map(|site| site.origin(now));
+            }
+            let mut origins = Origins::of(last, end, subject, watched.looked, &mut symbols);
+            origins.now = now;
+            processes.push(origins);
+        }
+        let unknown = processes.iter().map(|one: &Origins| one.unknown).sum();
+        diagnosis.coverage.backend = BACKEND.to_owned();
+        diagnosis.coverage.attributed_fds = processes.iter().map(Origins::attributed).sum();
+        diagnosis.coverage.lost_events = last.lost_events();
+        diagnosis.gaps.extend(gaps(traced, last, unknown));
+        Self {
+            diagnosis,
+            processes,
+        }
+    }
+
+    /// A program that ended before the first look: what it left open is known by its own table alone.
+    fn ended_early(
+        began: Timestamp,
+        traced: &Traced,
+        command: &[std::ffi::OsString],
+    ) -> anyhow::Result<Self> {
+        let (tables, now) = (traced.tables()?, monotonic());
+        let process = process(traced.pid(), command);
+        let table = tables.of(traced.pid());
+        let origins = table.map(|table| Origins {
+            pid: traced.pid(),
+            comm: process.comm.to_lossy().into_owned(),
+            sites: Site::rank(
+                &tables,
+                table,
+                table.open.keys().copied(),
+                &mut Symbols::new(),
+            ),
+            held: HashMap::new(),
             now,
             unknown: 0,
         });
+        let mut gaps = gaps(traced, &tables, 0);
+        gaps.push(Gap::new(
+            "whether it leaks",
+            "it ended before the first look",
+            "nothing: what it left open at its end is shown",
+        ));
+        let diagnosis = Diagnosis {
+            schema: DIAGNOSIS_SCHEMA.to_owned(),
+            started_at: began,
+            ended_at: Timestamp::now(),
+            process,
+            samples: 0,
+            baseline: None,
+            last: None,
+            verdict: Verdict::Unknown,
+            ended: Ended::ProcessEnded,
+            findings: Vec::new(),
+            hazards: Vec::new(),
+            processes: Vec::new(),
+            predecessors: Vec::new(),
+            coverage: Coverage {
+                backend: BACKEND.to_owned(),
+                attributed_fds: origins.as_ref().map_or(0, Origins::attributed),
+                live_fds: None,
+                lost_events: tables.lost_events(),
+            },
+            gaps,
+        };
+        Ok(Self {
+            diagnosis,
+            processes: origins.into_iter().collect(),
+        })
     }
+}
 
-    fn note_unknown(&mut self, unknown: usize) {
-        if unknown > 0 {
-            self.gaps.push(Gap::new(
-                format!("the opening line of {unknown} descriptors"),
-                "they were opened inside the C library or by a system call of its own",
-                "their class and target are shown; attach tracing will see them",
-            ));
-        }
+/// All that is known of a process that nobody saw.
+fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
+    let text = |word: &OsStr| Text::from(word.as_bytes());
+    let program = command.first().map_or(OsStr::new(""), |first| first);
+    let name = Path::new(program).file_name().unwrap_or(program);
+    Process {
+        pid,
+        start_time: None,
+        start_ticks: None,
+        comm: text(name),
+        exe: None,
+        cmdline: command.iter().map(|word| text(word)).collect(),
+        uid: None,
+        ppid: None,
+        threads: None,
+        children: None,
+        zombies: None,
+        container: None,
+        ns_pid: None,
+        cohorts: Vec::new(),
     }
 }
 
@@ -115,19 +183,25 @@ impl Origins {
         tables: &Tables,
         table: &Table,
         subject: &Subject,
-        now: u64,
+        looked: u64,
         symbols: &mut Symbols,
     ) -> Self {
-        let held: BTreeSet<u32> = subject.timeline.live().iter().map(|(fd, _)| fd).collect();
+        let live = subject.timeline.live();
+        let held: BTreeSet<u32> = live.iter().map(|(fd, _)| fd).collect();
+        let what = live
+            .iter()
+            .map(|(fd, held)| (fd, (held.class.clone(), held.target.clone())));
         let is_known = |fd: &&u32| table.open.contains_key(fd) || table.inherited.contains(fd);
         let unknown = held.iter().filter(|fd| !is_known(fd)).count();
-        // What is only in the table was opened after the last look, or closed where nobody saw it.
-        let open = table.open.keys().copied().filter(|fd| held.contains(fd));
+        // What the last look did not see was opened since, or was closed where the library did not see it.
+        let is_open = |(fd, one): &(&u32, &Descriptor)| held.contains(fd) || one.ns > looked;
+        let open = table.open.iter().filter(is_open).map(|(fd, _)| *fd);
         Self {
             pid: table.pid,
             comm: subject.process.comm.to_lossy().into_owned(),
             sites: Site::rank(tables, table, open, symbols),
-            now,
+            held: what.collect(),
+            now: looked,
             unknown,
         }
     }
@@ -139,12 +213,35 @@ impl Origins {
     }
 }
 
-fn gaps(traced: &Traced) -> Vec<Gap> {
-    let blind = traced.blind().map(|blind| {
+/// What the tracer did not see.
+fn gaps(traced: &Traced, tables: &Tables, unknown: usize) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    if let Some(blind) = traced.blind() {
         let what = "the lines that opened descriptors: launch tracing cannot see into this program";
-        Gap::new(what, blind.why(), blind.remedy())
-    });
-    blind.into_iter().collect()
+        gaps.push(Gap::new(what, blind.why(), blind.remedy()));
+    } else if tables.of(traced.pid()).is_none() {
+        gaps.push(Gap::new(
+            "the lines that opened descriptors",
+            "the program did not load the injected library, or could not write its table",
+            "see that its limits (ulimit -f, -v) and its environment leave room for it",
+        ));
+    }
+    if unknown > 0 {
+        gaps.push(Gap::new(
+            format!("the opening line of {unknown} descriptors"),
+            "they were opened inside the C library or by a system call of its own",
+            "nothing: their class and target are known",
+        ));
+    }
+    let lost: u64 = tables.iter().map(|table| table.lost_stacks).sum();
+    if lost > 0 {
+        gaps.push(Gap::new(
+            format!("the stacks of {lost} openings"),
+            "more different stacks than the table has places for",
+            "nothing: they are counted, without a line",
+        ));
+    }
+    gaps
 }
 
 /// The descriptors that a finding is about: those of its group, the new ones where there are some.
@@ -175,7 +272,8 @@ fn is_same_family(family: &Class, class: &Class) -> bool {
     family == class || *family == class.family()
 }
 
-fn monotonic() -> u64 {
+/// Now, by the clock that the injected library uses, in nanoseconds.
+pub(super) fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     let passed = Duration::new(time.tv_sec.unsigned_abs(), nanos);

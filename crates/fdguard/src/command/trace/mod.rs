@@ -15,6 +15,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, Options, Tables, Traced};
+use jiff::Timestamp;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
@@ -68,21 +69,25 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let mut traced = Traced::launch(&args.command, Options::default())?;
     let watched = watch(args, &probe, &mut traced, &passed_on)?;
     let status = traced.wait()?;
-    let joined = Joined::of(&watched, &traced, &settings)?;
+    let joined = Joined::of(&watched, &traced, &args.command, &settings)?;
     write(args, &joined, stream)?;
     Ok(exit_code(
         args,
         status,
         watched.was_ended,
-        joined.diagnosis.as_ref(),
+        &joined.diagnosis,
     ))
 }
 
 /// What was seen while the program ran.
 struct Watched<'p> {
+    /// When the program was started.
+    began: Timestamp,
     live: Option<Live<'p>>,
     /// The tables at the last look.
     tables: Tables,
+    /// What is older, by the monotonic clock, was seen by that look if it was open.
+    looked: u64,
     /// Whether we ended the program.
     was_ended: bool,
 }
@@ -102,8 +107,10 @@ fn watch<'p>(
         length: args.length,
     };
     let mut watched = Watched {
+        began: Timestamp::now(),
         live: None,
         tables: Tables::default(),
+        looked: 0,
         was_ended: false,
     };
     match Live::begin(probe, plan) {
@@ -128,6 +135,7 @@ fn follow<'p>(
     watched: &mut Watched<'p>,
     traced: &Traced,
 ) -> anyhow::Result<()> {
+    let mut before = 0;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;
         live.take_entries();
@@ -136,6 +144,8 @@ fn follow<'p>(
             .subjects()
             .any(|one| one.process.pid == traced.pid() && one.gone.is_some());
         if !is_gone {
+            watched.looked = before;
+            before = joined::monotonic();
             watched.tables = traced.tables_of_living()?;
         }
         if is_gone {
@@ -167,12 +177,7 @@ fn write(args: &TraceArgs, joined: &Joined, stream: Option<Stream>) -> anyhow::R
 }
 
 /// The program's own failure counts most.
-fn exit_code(
-    args: &TraceArgs,
-    status: ExitStatus,
-    was_ended: bool,
-    found: Option<&Diagnosis>,
-) -> u8 {
+fn exit_code(args: &TraceArgs, status: ExitStatus, was_ended: bool, found: &Diagnosis) -> u8 {
     let own = match (status.code(), status.signal()) {
         (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
         (None, Some(signal)) => SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
@@ -181,7 +186,7 @@ fn exit_code(
     let is_own_failure = own != 0 && !was_ended;
     let counts =
         |finding: &Finding| finding.severity >= Severity::Warning && finding.cleared.is_none();
-    let is_found = found.is_some_and(|found| found.findings.iter().any(counts));
+    let is_found = found.findings.iter().any(counts);
     match (is_own_failure, is_found) {
         (true, _) => own,
         (false, true) => args.error_exitcode,

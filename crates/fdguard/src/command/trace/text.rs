@@ -1,7 +1,9 @@
 //! A trace for people: the verdict, then every site with its stack, the largest first.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use fdguard_core::Text;
 use fdguard_core::origin::{Culprit, Frame};
@@ -10,7 +12,7 @@ use fdguard_trace::Site;
 use super::joined::{Joined, Origins};
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
-use crate::terminal::sanitize_str;
+use crate::terminal::{sanitize, sanitize_str};
 
 /// Sites that are shown of one process, and frames of one stack.
 const MOST_SITES: usize = 20;
@@ -21,15 +23,7 @@ pub(super) fn write(
     joined: &Joined,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    match &joined.diagnosis {
-        Some(found) => diagnosis::write(out, found, width)?,
-        None => {
-            for gap in &joined.gaps {
-                let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
-                writeln!(out, "{DIM}{}{DIM:#}", sanitize_str(&text))?;
-            }
-        }
-    }
+    diagnosis::write(out, &joined.diagnosis, width)?;
     for process in &joined.processes {
         write_process(out, process)?;
     }
@@ -47,7 +41,7 @@ fn write_process(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
         process.pid
     )?;
     for site in process.sites.iter().take(MOST_SITES) {
-        write_site(out, site, process.now)?;
+        write_site(out, site, process)?;
     }
     let more = process.sites.len().saturating_sub(MOST_SITES);
     if more > 0 {
@@ -56,9 +50,9 @@ fn write_process(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `312 live, oldest 5.0 min: main.c:23 begin`, then the stack.
-fn write_site(out: &mut dyn Write, site: &Site, now: u64) -> anyhow::Result<()> {
-    let oldest = site.oldest_age(now).unwrap_or(0.0);
+/// `+4.0/s, 312 live of 312, oldest 5.0 min: main.c:23 begin`, what they are, then the stack.
+fn write_site(out: &mut dyn Write, site: &Site, process: &Origins) -> anyhow::Result<()> {
+    let oldest = site.oldest_age(process.now).unwrap_or(0.0);
     let place = site
         .culprit
         .as_ref()
@@ -69,17 +63,50 @@ fn write_site(out: &mut dyn Write, site: &Site, now: u64) -> anyhow::Result<()> 
         .map_or("", |open| open.descriptor.how.name());
     writeln!(
         out,
-        "  {HEADING}{}{HEADING:#} live, {} opened, {} closed, oldest {}: {HEADING}{}{HEADING:#} {how}",
+        "  {}{HEADING}{} live{HEADING:#} of {}, oldest {}: {HEADING}{}{HEADING:#} ({how}{})",
+        rate(site),
         site.open.len(),
         site.opened,
-        site.closed,
         diagnosis::duration(oldest),
         sanitize_str(&place),
+        what(site, process),
     )?;
     for frame in site.stack.iter().take(MOST_FRAMES) {
         writeln!(out, "      {DIM}{}{DIM:#}", sanitize_str(&shown(frame)))?;
     }
     Ok(())
+}
+
+/// How fast they became more, where there are enough to tell: `+4.0/s, `.
+fn rate(site: &Site) -> String {
+    const ENOUGH: usize = 4;
+    let times = || site.open.iter().map(|open| open.descriptor.ns);
+    let (Some(first), Some(last)) = (times().min(), times().max()) else {
+        return String::new();
+    };
+    let seconds = Duration::from_nanos(last.saturating_sub(first)).as_secs_f64();
+    if site.open.len() < ENOUGH || seconds < 1.0 {
+        return String::new();
+    }
+    format!("+{:.1}/s, ", (site.open.len() - 1) as f64 / seconds)
+}
+
+/// What most of them are: `, pipe`, `, regular /srv/a.log`.
+fn what(site: &Site, process: &Origins) -> String {
+    let known = site
+        .open
+        .iter()
+        .filter_map(|open| process.held.get(&open.fd));
+    let mut counts: HashMap<_, usize> = HashMap::new();
+    for one in known {
+        *counts.entry(one).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|(one, count)| (*count, std::cmp::Reverse(*one)));
+    most.map_or(String::new(), |((class, target), _)| {
+        format!(", {class} {}", sanitize(target))
+    })
 }
 
 /// `main.c:23 begin`, or as much of it as is known.

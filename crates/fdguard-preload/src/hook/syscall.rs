@@ -1,0 +1,150 @@
+//! System calls by number, through the C library's `syscall`: what has no function of its own, or had none when the
+//! program was written.
+
+#![expect(unsafe_code, reason = "stands in for a function of the C library")]
+
+use core::arch::naked_asm;
+use core::ffi::{c_int, c_long, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use fdguard_wire::How;
+
+use super::missing;
+use crate::real::Real;
+use crate::record::{born, ended, ending, range_ending, reborn};
+
+type Syscall =
+    unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+
+// SAFETY: the type of its manual page, with as many arguments as a system call can have.
+static SYSCALL: Real<Syscall> = unsafe { Real::new(c"syscall") };
+
+/// The real function for the way past us; null until it is known.
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+const CLOSE: u16 = 3;
+const DUP2: u16 = 33;
+const DUP3: u16 = 292;
+const CLOSE_RANGE: u16 = 436;
+const CLOSE_RANGE_CLOEXEC: c_long = 4;
+
+/// Calls that give a new descriptor, by number.
+const OPENERS: &[(u16, How)] = &[
+    (2, How::Open),
+    (32, How::Dup),
+    (41, How::Socket),
+    (43, How::Accept),
+    (85, How::Creat),
+    (213, How::Epoll),
+    (253, How::Inotify),
+    (257, How::Open),
+    (283, How::Timerfd),
+    (284, How::Eventfd),
+    (288, How::Accept),
+    (290, How::Eventfd),
+    (291, How::Epoll),
+    (294, How::Inotify),
+    (298, How::Syscall), // perf_event_open
+    (300, How::Fanotify),
+    (304, How::Open), // open_by_handle_at
+    (319, How::Memfd),
+    (323, How::Syscall), // userfaultfd
+    (425, How::Syscall), // io_uring_setup
+    (428, How::Syscall), // open_tree
+    (430, How::Syscall), // fsopen
+    (434, How::Pidfd),
+    (437, How::Open),    // openat2
+    (438, How::Syscall), // pidfd_getfd
+    (447, How::Memfd),   // memfd_secret
+];
+
+const WORDS: usize = 8;
+/// A bit for each number that is ours to see.
+static SEEN: [u64; WORDS] = seen();
+
+const fn seen() -> [u64; WORDS] {
+    let mut bits = [0; WORDS];
+    let mut index = 0;
+    while index < OPENERS.len() {
+        let number = OPENERS[index].0 as usize;
+        bits[number / 64] |= 1 << (number % 64);
+        index += 1;
+    }
+    let others = [CLOSE, DUP2, DUP3, CLOSE_RANGE];
+    index = 0;
+    while index < others.len() {
+        let number = others[index] as usize;
+        bits[number / 64] |= 1 << (number % 64);
+        index += 1;
+    }
+    bits
+}
+
+/// Every other call goes straight to the real function, with the stack and all registers as they came: some of them
+/// return twice, or on another stack.
+// SAFETY: the name is interposed on purpose. The code changes rax alone, which carries no argument, and leaves by a jump.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C" fn syscall() {
+    naked_asm!(
+        "cmp rdi, {numbers}",
+        "jae 2f",
+        "lea rax, [rip + {seen}]",
+        "bt qword ptr [rax], rdi",
+        "jc 3f",
+        "2:",
+        "mov rax, qword ptr [rip + {real}]",
+        "test rax, rax",
+        "jz 3f",
+        "jmp rax",
+        "3:",
+        "jmp {watched}",
+        numbers = const WORDS * 64,
+        seen = sym SEEN,
+        real = sym REAL,
+        watched = sym watched,
+    );
+}
+
+/// Looks the real function up before the program begins.
+pub(crate) fn find() {
+    if let Some(real) = SYSCALL.get() {
+        REAL.store(real as *mut c_void, Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn watched(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    let Some(real) = SYSCALL.get() else {
+        return missing().into();
+    };
+    let fd = |argument: c_long| c_int::try_from(argument).unwrap_or(-1);
+    let code = u16::try_from(number).unwrap_or(u16::MAX);
+    if code == CLOSE {
+        let ending = ending(fd(a));
+        // SAFETY: the caller's own arguments.
+        let result = unsafe { real(number, a, b, c, d, e, f) };
+        ended(fd(a), ending, fd(result));
+        return result;
+    }
+    if code == CLOSE_RANGE && c & CLOSE_RANGE_CLOEXEC == 0 {
+        let number = |argument: c_long| (argument.cast_unsigned() & 0xffff_ffff) as u32;
+        range_ending(number(a), number(b));
+    }
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(number, a, b, c, d, e, f) };
+    if (code == DUP2 || code == DUP3) && a != b {
+        reborn(fd(result), How::Dup2);
+    }
+    if let Some((_, how)) = OPENERS.iter().find(|(known, _)| *known == code) {
+        born(fd(result), *how);
+    }
+    result
+}
