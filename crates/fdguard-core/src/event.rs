@@ -96,7 +96,8 @@ pub enum What {
     },
     /// The thread is out of its call again. Any other event of the thread means the same.
     Leave,
-    /// A call on a number is over ([`Collected::uses`]).
+    /// A call on a number is over ([`Collected::uses`]). Told before its [`What::Leave`]: the call belongs to the
+    /// descriptor that it was entered on, whatever has the number by now.
     Use {
         /// The number.
         fd: Fd,

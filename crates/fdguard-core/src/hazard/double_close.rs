@@ -3,7 +3,7 @@
 //! Evidence: either the second close fails with `EBADF`, nothing was opened at the number since a known
 //! close, and it is not one of a row of numbers. Or the second close succeeds because the number was
 //! given out again: then its victim must have noticed (`EBADF` on what it opened or used and never
-//! closed, or a proven stale use), and the closer must be known to have meant an earlier descriptor of
+//! closed, a proven stale use, or a call that it is inside of), and the closer must be known to have meant an earlier descriptor of
 //! the number ([`stale::wrong_close`]).
 
 use super::incident::Incident;
@@ -32,6 +32,11 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
             how: DeathHow::Close,
             errno: Some(Errno::Ebadf),
         } => failed(scene, fd),
+        What::Death {
+            fd,
+            how: DeathHow::Close,
+            ..
+        } => struck(scene, fd),
         What::Use { .. } => noticed(scene),
         _ => None,
     };
@@ -52,12 +57,9 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
             ..wrongly(scene, fd, wrong)
         });
     }
-    let first = if stale::has_claim(last, thread) {
-        last
-    } else {
-        likeliest(scene, fd).unwrap_or(last)
-    };
-    let closer = first.closer?;
+    let own = stale::meant(scene.slot(fd)?, last, thread);
+    let first = own.or_else(|| likeliest(scene, fd)).unwrap_or(last);
+    let closer = first.named_closer()?;
     let is_latest = first.life.generation == last.life.generation;
     let message = format!(
         "thread {thread} closed {fd} (EBADF): thread {} had closed that {} before",
@@ -67,7 +69,7 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
     Some(Incident {
         class: first.life.class.clone(),
         opener: first.life.opener,
-        closer: first.closer,
+        closer: Some(closer),
         user: Some(scene.actor()),
         fault: Some(stale::fault(first, thread)),
         may_be_sweep: true,
@@ -76,15 +78,38 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
     })
 }
 
-/// Of the descriptors that were at this number, the one whose kind this line closes most often; of equals
-/// the latest.
+/// The second close succeeds while the victim is inside a call: it will notice.
+pub(super) fn struck(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
+    let slot = scene.slot(fd)?;
+    let life = slot.current().filter(|life| !scene.is_late(life))?;
+    let mut others = scene.memory.others_inside(scene.event, scene.ledger, fd);
+    let owner = others.find(|inside| stale::orphaned(slot, inside.actor.thread).is_none());
+    if is_stream(fd) || owner.is_none() {
+        return None;
+    }
+    let hit = Past {
+        life: life.clone(),
+        closer: Some(scene.actor()),
+        how: DeathHow::Close,
+        torn: Vec::new(),
+        root: None,
+    };
+    let wrong = stale::wrong_close(scene.memory, slot, &hit)?;
+    Some(wrongly(scene, fd, wrong))
+}
+
+/// Of the descriptors that were at this number, one that went from thread to thread (only such a number can
+/// be in several hands); of these the one whose kind this line closes most often; of equals the latest.
 fn likeliest<'a>(scene: &Scene<'a>, fd: Fd) -> Option<&'a Past> {
     let line = scene.event.stack;
     let past = scene.slot(fd)?.past();
     let own = past.filter(|past| is_deliberate(past) && !past.life.inherited);
     // The last of equals wins, so the latest must come last.
-    own.rev()
-        .max_by_key(|past| scene.memory.closes(line, past.life.stack()))
+    own.rev().max_by_key(|past| {
+        let closer = past.closer.map(|closer| closer.thread);
+        let is_shared = past.life.opener.map(|opener| opener.thread) != closer;
+        (is_shared, scene.memory.closes(line, past.life.stack()))
+    })
 }
 
 /// Somebody notices that what it has in hand was closed by one who meant something else.
@@ -118,13 +143,22 @@ fn taken_from<'a>(scene: &Scene<'a>, fd: Fd, lost: &'a Past) -> Option<WrongClos
 
 fn wrongly(scene: &Scene<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
     let WrongClose { meant, hit } = wrong;
+    // One that closes what it opened and what was taken from it is a victim itself.
+    let is_victim = hit
+        .closer
+        .is_some_and(|closer| meant.life.is_opened_by(closer.thread));
+    let fault = if is_victim && stale::is_taken(meant) {
+        Fault::Closer
+    } else {
+        Fault::User
+    };
     let thread = |actor: Option<Actor>| actor.map_or(0, |actor| actor.thread);
     let message = format!(
         "thread {} closed {fd} for a {} that thread {} had closed before, and hit the {} that thread {} \
          had opened at that number",
         thread(hit.closer),
         called(meant.life.class.as_ref()),
-        thread(meant.closer),
+        thread(meant.named_closer()),
         called(hit.life.class.as_ref()),
         thread(hit.life.opener),
     );
@@ -132,10 +166,10 @@ fn wrongly(scene: &Scene<'_>, fd: Fd, wrong: WrongClose<'_>) -> Incident {
         at: hit.closer.map_or(scene.event.at, |closer| closer.at),
         class: meant.life.class.clone(),
         opener: meant.life.opener,
-        closer: meant.closer,
+        closer: meant.named_closer(),
         user: hit.closer,
         victim: hit.life.opener,
-        fault: Some(Fault::User),
+        fault: Some(fault),
         once: Some(hit.life.generation),
         ..scene.incident(fd, message)
     }

@@ -11,7 +11,7 @@ use super::sweep::Sweeps;
 use super::{HAZARDS, Hazard, HazardRule, stale};
 use crate::event::{Collected, Errno, Event, StackId, Tid, What};
 use crate::gap::Gap;
-use crate::ledger::{Aside, Generation, Ledger, Slot};
+use crate::ledger::{Actor, Aside, Generation, Ledger, Slot};
 use crate::origin::Stack;
 use crate::{Fd, ProcKey};
 
@@ -50,8 +50,8 @@ impl Lookout {
             ledger: &self.ledger,
             memory: &self.memory,
         };
-        let is_stale = stale::stale_use(&scene).is_some();
-        let torn = torn(&scene);
+        let is_stale = stale::stale_use(&scene).is_some() || is_orphan(&scene);
+        let (torn, root) = (torn(&scene), root(&scene));
         let is_blind = is_blind(&scene);
         let found = HAZARDS.iter().flat_map(|rule| {
             let incidents = (rule.check)(&scene);
@@ -64,7 +64,14 @@ impl Lookout {
             self.raise(rule, incident);
         }
         self.memory.take(event, &self.ledger, is_stale);
-        self.ledger.take_with(event, Aside { torn, is_stale });
+        self.ledger.take_with(
+            event,
+            Aside {
+                torn,
+                root,
+                is_stale,
+            },
+        );
     }
 
     /// What is open, and who opened it.
@@ -151,6 +158,16 @@ impl Lookout {
     }
 }
 
+/// Whether the event uses a number whose descriptor was taken from its thread, before or during the call.
+fn is_orphan(scene: &Scene<'_>) -> bool {
+    let What::Use { fd, .. } = scene.event.what else {
+        return false;
+    };
+    let slot = scene.slot(fd);
+    scene.is_about_earlier(fd)
+        || slot.is_some_and(|slot| stale::orphaned(slot, scene.event.thread).is_some())
+}
+
 /// The threads from under which this event closes a descriptor.
 fn torn(scene: &Scene<'_>) -> Vec<Tid> {
     let others = scene.closes().into_iter().flat_map(|fd| {
@@ -158,6 +175,12 @@ fn torn(scene: &Scene<'_>) -> Vec<Tid> {
         inside.map(|inside| inside.actor.thread)
     });
     others.collect()
+}
+
+/// Who is to be named for a close by one whose own descriptor at that number had been taken from it.
+fn root(scene: &Scene<'_>) -> Option<Actor> {
+    let slot = scene.slot(scene.closes()?)?;
+    stale::orphaned(slot, scene.event.thread)?.named_closer()
 }
 
 /// Whether the event tries to close a number of which nothing was ever known.

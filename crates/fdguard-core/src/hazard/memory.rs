@@ -85,6 +85,12 @@ impl Memory {
         others.flat_map(|(_, calls)| calls).filter(same)
     }
 
+    /// The call on this number that the event's thread is in.
+    pub(super) fn entered(&self, event: &Event, fd: Fd) -> Option<&Inside> {
+        let calls = self.inside.get(&(event.process, event.thread))?;
+        calls.iter().find(|inside| inside.fd == fd)
+    }
+
     /// A close by this thread that a signal interrupted just before.
     pub(super) fn interrupted(
         &self,

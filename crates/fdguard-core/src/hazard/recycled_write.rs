@@ -41,7 +41,7 @@ fn incident(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
     Incident {
         class: hit.class.clone(),
         opener: meant.life.opener,
-        closer: meant.closer,
+        closer: meant.named_closer(),
         user: Some(scene.actor()),
         victim: hit.opener,
         fault: Some(stale::fault(meant, thread)),

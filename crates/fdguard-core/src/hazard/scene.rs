@@ -48,6 +48,16 @@ impl<'a> Scene<'a> {
         life.opener.is_some_and(|opener| self.event.at < opener.at)
     }
 
+    /// Whether the call that is over was entered on an earlier descriptor of the number: the kernel held on to
+    /// that one, and what is there now was not touched. Where nothing was known to be open, the birth was only
+    /// told late.
+    pub(super) fn is_about_earlier(&self, fd: Fd) -> bool {
+        let now = self.current(fd).map(|life| life.generation);
+        let entered = self.memory.entered(self.event, fd);
+        let entered = entered.and_then(|inside| inside.generation);
+        entered.is_some_and(|generation| Some(generation) != now)
+    }
+
     pub(super) fn incident(&self, fd: Fd, message: String) -> Incident {
         Incident {
             fd: Some(fd),

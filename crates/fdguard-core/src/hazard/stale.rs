@@ -42,6 +42,32 @@ pub(super) fn claim(slot: &Slot, thread: Tid) -> Option<&Past> {
     mine.next()
 }
 
+/// What a thread meant that acts on a number where nothing is open: the latest if it had that in hand, else
+/// the latest that it had; absent where it had none.
+pub(super) fn meant<'a>(slot: &'a Slot, last: &'a Past, thread: Tid) -> Option<&'a Past> {
+    if has_claim(last, thread) {
+        return Some(last);
+    }
+    let own = |past: &&Past| is_deliberate(past) && !past.life.inherited;
+    claim(slot, thread).filter(own)
+}
+
+/// What was taken from this thread, if it acts as if it still had what it opened at this number while somebody
+/// closed that who had nothing to do with it. Not enough to accuse anybody, but the thread is no owner of what
+/// is there now.
+pub(super) fn orphaned(slot: &Slot, thread: Tid) -> Option<&Past> {
+    let is_foreign = slot.current().is_none_or(|life| life.is_strange_to(thread));
+    let lost = claim(slot, thread).filter(|_| is_foreign);
+    let lost = lost.filter(|past| is_deliberate(past) && past.life.is_opened_by(thread));
+    lost.filter(|past| is_taken(past))
+}
+
+/// Whether it was closed by one that had nothing to do with it.
+pub(super) fn is_taken(past: &Past) -> bool {
+    past.closer
+        .is_some_and(|closer| past.life.is_strange_to(closer.thread))
+}
+
 /// Whether this thread had it in hand.
 pub(super) fn has_claim(past: &Past, thread: Tid) -> bool {
     past.life.is_opened_by(thread) || past.life.is_used_by(thread) || past.torn.contains(&thread)
@@ -82,7 +108,7 @@ pub(super) fn stale_use<'a>(scene: &Scene<'a>) -> Option<StaleUse<'a>> {
     let (slot, thread) = (scene.slot(*fd)?, scene.event.thread);
     let hit = slot.current()?;
     let is_foreign = hit.opener.is_some() && !hit.inherited && !hit.is_opened_by(thread);
-    if is_stream(*fd) || !is_foreign || scene.is_late(hit) {
+    if is_stream(*fd) || !is_foreign || scene.is_late(hit) || scene.is_about_earlier(*fd) {
         return None;
     }
     let meant = claim(slot, thread).filter(|past| is_deliberate(past))?;

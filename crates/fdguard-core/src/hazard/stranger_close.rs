@@ -7,7 +7,7 @@
 use super::incident::Incident;
 use super::memory::Inside;
 use super::scene::{Scene, called, is_stream};
-use super::{Fault, HazardRule};
+use super::{Fault, HazardRule, double_close, stale};
 use crate::Fd;
 use crate::event::{DeathHow, What};
 use crate::lint::Severity;
@@ -48,8 +48,16 @@ fn torn(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
     if life.is_some_and(|life| scene.is_late(life)) {
         return None;
     }
+    // Whoever is inside by a stale number is no owner, and a wrong close is told as such.
+    let is_owner = |inside: &&Inside| {
+        let slot = scene.slot(fd);
+        slot.is_none_or(|slot| stale::orphaned(slot, inside.actor.thread).is_none())
+    };
     let mut others = scene.memory.others_inside(scene.event, scene.ledger, fd);
-    let Inside { call, actor, .. } = *others.next()?;
+    let Inside { call, actor, .. } = *others.find(is_owner)?;
+    if double_close::struck(scene, fd).is_some() {
+        return None;
+    }
     let class = life.and_then(|life| life.class.as_ref());
     let message = format!(
         "thread {} closed the {} {fd} while thread {} was inside {}() on it",

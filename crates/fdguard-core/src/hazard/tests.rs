@@ -143,6 +143,24 @@ fn r40_a_use_that_fails_names_who_closed() {
 }
 
 #[test]
+fn r40_a_number_that_was_somebody_elses_in_between_does_not_hide_who_closed() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.call(1, "poll", 7, Call::Poll);
+        t.close(2, "interrupt", 7);
+        t.file(3, "database", 7);
+        t.close(3, "database", 7);
+        t.fail(1, "flush", 7, Call::Write, Some(Errno::Ebadf));
+    });
+    let expected = [row(
+        "use-after-close",
+        ["connect", "interrupt", "flush", "-"],
+    )];
+    assert_eq!(told(&trace), expected);
+    assert_eq!(hazards(&trace)[0].fault, Some(Fault::Closer));
+}
+
+#[test]
 fn r40_a_close_while_another_thread_is_inside_a_call_is_told_at_once() {
     let trace = traced(|t| {
         t.socket(1, "connect", 7);
@@ -227,6 +245,19 @@ fn r40_a_thread_that_was_inside_a_call_goes_on_with_the_wrong_descriptor() {
             ["connect", "interrupt", "flush", "database"],
         ),
     ];
+    assert_eq!(told(&trace), expected);
+}
+
+#[test]
+fn r40_a_call_that_was_entered_before_the_close_did_not_reach_what_came_after() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.enter(1, "wait", 7, Call::Poll);
+        t.close(2, "interrupt", 7);
+        t.file(3, "database", 7);
+        t.call(1, "wait", 7, Call::Poll);
+    });
+    let expected = [row("stranger-close", ["connect", "interrupt", "wait", "-"])];
     assert_eq!(told(&trace), expected);
 }
 

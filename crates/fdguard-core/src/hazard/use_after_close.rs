@@ -7,7 +7,7 @@
 use super::incident::Incident;
 use super::scene::{Scene, called, is_stream};
 use super::stale::{self, StaleUse};
-use super::{HazardRule, double_close};
+use super::{Fault, HazardRule, double_close};
 use crate::event::{Call, Errno, What};
 use crate::lint::Severity;
 
@@ -44,21 +44,28 @@ fn fails(scene: &Scene<'_>) -> Option<Incident> {
     if is_stream(fd) || call == Call::Other {
         return None;
     }
-    let last = scene.last_closed(fd)?;
-    let closer = last.closer?;
     let thread = scene.event.thread;
+    let last = scene.last_closed(fd)?;
+    let last = stale::meant(scene.slot(fd)?, last, thread).unwrap_or(last);
+    let closer = last.named_closer()?;
     let message = format!(
         "thread {thread} called {}() on {fd} (EBADF) after thread {} had closed that {}",
         call.name(),
         closer.thread,
         called(last.life.class.as_ref())
     );
+    // Who uses it for the first time has no claim yet, but a stranger had no right to close it either.
+    let fault = if stale::is_taken(last) && closer.thread != thread {
+        Fault::Closer
+    } else {
+        stale::fault(last, thread)
+    };
     Some(Incident {
         class: last.life.class.clone(),
         opener: last.life.opener,
-        closer: last.closer,
+        closer: Some(closer),
         user: Some(scene.actor()),
-        fault: Some(stale::fault(last, thread)),
+        fault: Some(fault),
         ..scene.incident(fd, message)
     })
 }
@@ -81,7 +88,7 @@ fn hits(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
     Incident {
         class: meant.life.class.clone(),
         opener: meant.life.opener,
-        closer: meant.closer,
+        closer: meant.named_closer(),
         user: Some(scene.actor()),
         victim: hit.opener,
         fault: Some(stale::fault(meant, thread)),

@@ -114,4 +114,14 @@ pub struct Past {
     pub how: DeathHow,
     /// Threads that were inside a call on it in that moment.
     pub torn: Vec<Tid>,
+    /// Whose close began it, if the closer acted on a number whose own descriptor had been taken from it.
+    pub root: Option<Actor>,
+}
+
+impl Past {
+    /// Who is to be named for the close.
+    #[must_use]
+    pub fn named_closer(&self) -> Option<Actor> {
+        self.root.or(self.closer)
+    }
 }

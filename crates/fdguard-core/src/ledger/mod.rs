@@ -21,10 +21,11 @@ use std::collections::{BTreeMap, VecDeque};
 pub use lifetime::{Actor, Generation, Lifetime, Past};
 pub use reconcile::{Reconciled, Seen, Standing};
 pub use slot::Slot;
+pub(crate) use table::Aside;
 use table::Table;
 pub use tally::Tally;
 
-use crate::event::{BirthHow, DeathHow, Errno, Event, Tid, What};
+use crate::event::{BirthHow, DeathHow, Errno, Event, What};
 use crate::{Fd, ProcKey};
 
 /// So many processes that ended are remembered with what they had open.
@@ -32,15 +33,6 @@ const MOST_ENDED: usize = 64;
 
 /// So many running processes are kept; of more, the one that began first is dropped, for its exit was missed.
 const MOST_PROCESSES: usize = 4096;
-
-/// What others know about an event.
-#[derive(Debug, Default)]
-pub(crate) struct Aside {
-    /// The threads that are inside a call on the number that is closed.
-    pub(crate) torn: Vec<Tid>,
-    /// The use was meant for an earlier descriptor: it makes nobody a user of this one.
-    pub(crate) is_stale: bool,
-}
 
 /// The ledger of a trace.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +63,7 @@ impl Ledger {
         let process = event.process;
         match &event.what {
             What::Birth { .. } => self.bear(event),
-            What::Death { fd, how, errno } => self.die(event, *fd, *how, *errno, aside.torn),
+            What::Death { fd, how, errno } => self.die(event, *fd, *how, *errno, aside),
             What::CloseRange {
                 first,
                 last,
@@ -219,13 +211,13 @@ impl Ledger {
         self.table_mut(event.process).bear(*fd, life);
     }
 
-    fn die(&mut self, event: &Event, fd: Fd, how: DeathHow, errno: Option<Errno>, torn: Vec<Tid>) {
+    fn die(&mut self, event: &Event, fd: Fd, how: DeathHow, errno: Option<Errno>, aside: Aside) {
         let closer = actor(event);
         let table = self.table_mut(event.process);
         let current = table.slot(fd).and_then(Slot::current);
         if errno == Some(Errno::Ebadf) {
             // The kernel knows: if the ledger still has it open, it was closed unseen.
-            table.die(fd, None, DeathHow::Unseen, Vec::new());
+            table.die(fd, None, DeathHow::Unseen, Aside::default());
             return;
         }
         match current {
@@ -233,7 +225,7 @@ impl Ledger {
                 table.close_late(fd, closer, how);
             }
             Some(_) => {
-                table.die(fd, Some(closer), how, torn);
+                table.die(fd, Some(closer), how, aside);
             }
             None => {
                 table.bury_unknown(fd, unseen(), closer, how);
@@ -247,7 +239,7 @@ impl Ledger {
         let table = self.table_mut(event.process);
         for fd in table.live_within(first..=last) {
             if !at_exec {
-                table.die(fd, Some(closer), DeathHow::CloseRange, Vec::new());
+                table.die(fd, Some(closer), DeathHow::CloseRange, Aside::default());
             } else if let Some(life) = table.current_mut(fd) {
                 life.cloexec = true;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::lifetime::Lifetime;
-use super::{Ledger, unseen};
+use super::{Aside, Ledger, unseen};
 use crate::event::{DeathHow, StackId};
 use crate::{Class, Fd, FileId, ProcKey};
 
@@ -64,7 +64,7 @@ impl Ledger {
             .map(|(fd, _)| fd)
             .collect();
         for fd in wrong {
-            table.die(fd, None, DeathHow::Unseen, Vec::new());
+            table.die(fd, None, DeathHow::Unseen, Aside::default());
             outcome.corrected.push(fd);
         }
         for one in seen {

@@ -15,6 +15,17 @@ const MOST_SLOTS: usize = 1 << 20;
 /// So many numbers may be kept for their past alone.
 const MOST_FREE: usize = 1 << 14;
 
+/// What others concluded about an event.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// The threads that are inside a call on the number that is closed.
+    pub(crate) torn: Vec<Tid>,
+    /// Whose close made the closer act on a stale number.
+    pub(crate) root: Option<Actor>,
+    /// The use was meant for an earlier descriptor: it makes nobody a user of this one.
+    pub(crate) is_stale: bool,
+}
+
 /// A table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
@@ -49,7 +60,7 @@ impl Table {
         if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
             return;
         }
-        self.die(fd, None, DeathHow::Unseen, Vec::new());
+        self.die(fd, None, DeathHow::Unseen, Aside::default());
         self.latest += 1;
         life.generation = self.latest;
         self.counts.open(life.stack());
@@ -63,7 +74,7 @@ impl Table {
         fd: Fd,
         closer: Option<Actor>,
         how: DeathHow,
-        torn: Vec<Tid>,
+        aside: Aside,
     ) -> bool {
         let Some(slot) = self.slots.get_mut(&fd) else {
             return false;
@@ -77,7 +88,8 @@ impl Table {
             life,
             closer,
             how,
-            torn,
+            torn: aside.torn,
+            root: aside.root,
         });
         self.forget_the_oldest();
         true
@@ -95,6 +107,7 @@ impl Table {
             closer: Some(closer),
             how,
             torn: Vec::new(),
+            root: None,
         });
         self.forget_the_oldest();
     }
@@ -185,7 +198,7 @@ impl Table {
             .map(|(fd, _)| fd)
             .collect();
         for fd in going {
-            self.die(fd, None, DeathHow::Exec, Vec::new());
+            self.die(fd, None, DeathHow::Exec, Aside::default());
         }
         self.forget_past();
         for slot in self.slots.values_mut() {

@@ -80,6 +80,44 @@ fn r40_before_the_reaper_is_known_its_first_victim_is_told_as_what_it_sees() {
     assert_eq!(closer.function.as_deref(), Some("reaper"));
 }
 
+#[test]
+fn r40_two_journals_that_close_each_others_files_are_both_victims_of_the_reaper() {
+    let trace = traced(|t| {
+        connection(t, 100);
+        t.file(2, "journal", 7);
+        t.close(200, "reaper", 7);
+        for _ in 0..30 {
+            t.file(3, "journal", 7);
+            t.call(2, "entry", 7, Call::Write);
+            t.enter(3, "entry", 7, Call::Write);
+            t.close(2, "journal_end", 7);
+            t.file(2, "journal", 7);
+            t.call(3, "entry", 7, Call::Write);
+            t.enter(2, "entry", 7, Call::Write);
+            t.close(3, "journal_end", 7);
+        }
+    });
+    let rows = told(&trace);
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    let expected = ["journal", "reaper", "journal_end", "journal"];
+    assert_eq!(rows[0].1, expected);
+    assert_eq!(hazards(&trace)[0].fault, Some(Fault::Closer));
+}
+
+#[test]
+fn r40_a_connection_that_the_reaper_took_before_its_first_read_is_not_its_handlers_fault() {
+    let trace = traced(|t| {
+        t.birth(1, "connection", 7, BirthHow::Socketpair, Class::Unix);
+        t.close(200, "reaper", 7);
+        t.fail(100, "handler", 7, Call::Read, Some(Errno::Ebadf));
+    });
+    let found = hazards(&trace);
+    assert_eq!(
+        (found[0].rule.as_str(), found[0].fault),
+        ("use-after-close", Some(Fault::Closer))
+    );
+}
+
 /// One request of `py-tls-recycle`. `recycled`: the database gets the number in time.
 fn request(t: &mut Traced, owner: u32, is_torn: bool, is_recycled: bool) {
     t.socket(owner, "api_call", 7);
