@@ -134,7 +134,7 @@ fn watch<'p>(
 fn follow<'p>(
     mut live: Live<'p>,
     watched: &mut Watched<'p>,
-    traced: &Traced,
+    traced: &mut Traced,
 ) -> anyhow::Result<()> {
     let mut before = 0;
     loop {
