@@ -1,11 +1,13 @@
 //! Starting the program.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command, ExitStatus};
 
 use crate::folder::Folder;
-use crate::table::Tables;
+use crate::table::{Table, Tables};
 use crate::{Blind, Error, Program};
 
 /// How to trace.
@@ -19,6 +21,10 @@ pub struct Traced {
     child: Child,
     folder: Option<Folder>,
     blind: Option<Blind>,
+    /// Why the library does not see into what it became.
+    became: Option<Blind>,
+    /// Tables of programs that became others.
+    outlived: BTreeSet<(u32, u64)>,
 }
 
 impl Traced {
@@ -51,6 +57,8 @@ impl Traced {
             child,
             folder,
             blind: program.blind,
+            became: None,
+            outlived: BTreeSet::new(),
         })
     }
 
@@ -66,18 +74,38 @@ impl Traced {
         self.blind
     }
 
+    /// Why it does not see into what the program became, as far as somebody looked; counts only while there is no table.
+    #[must_use]
+    pub fn became(&self) -> Option<Blind> {
+        self.became
+    }
+
     /// What its processes wrote down until now.
     pub fn tables(&self) -> Result<Tables, Error> {
-        match &self.folder {
-            Some(folder) => Tables::read(folder.path()),
-            None => Ok(Tables::default()),
-        }
+        let Some(folder) = &self.folder else {
+            return Ok(Tables::default());
+        };
+        let mut tables = Tables::read(folder.path())?;
+        tables.outlive(&self.outlived);
+        Ok(tables)
     }
 
     /// The same, and forgets processes that are gone: their files take memory.
-    pub fn tables_of_living(&self) -> Result<Tables, Error> {
+    pub fn tables_of_living(&mut self) -> Result<Tables, Error> {
         let mut tables = self.tables()?;
         let own = self.pid();
+        let mut pids: Vec<u32> = tables.iter().map(|table| table.pid).collect();
+        pids.dedup();
+        for pid in pids {
+            let Some(table) = tables.of(pid).filter(|table| is_another(table)) else {
+                continue;
+            };
+            self.outlived.insert((pid, table.began));
+            if pid == own {
+                self.became = Some(reason(pid));
+            }
+        }
+        tables.outlive(&self.outlived);
         tables.tidy(|pid| pid == own || is_alive(pid));
         Ok(tables)
     }
@@ -113,6 +141,20 @@ impl Drop for Traced {
             drop(folder.keep());
         }
     }
+}
+
+/// Whether the process has become another program since: then our file is not mapped any more.
+fn is_another(table: &Table) -> bool {
+    let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
+    let name = table.name().as_bytes();
+    // Who ended has no maps, and whose maps may not be read has to be believed.
+    !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
+}
+
+fn reason(pid: u32) -> Blind {
+    let program = Program::find(OsStr::new(&format!("/proc/{pid}/exe")));
+    let blind = program.ok().and_then(|program| program.blind);
+    blind.unwrap_or(Blind::NotLoaded)
 }
 
 fn is_alive(pid: u32) -> bool {

@@ -39,6 +39,8 @@ pub enum Blind {
     OtherMachine,
     /// We have no library for this machine.
     NoLibrary,
+    /// It became another program, which could have loaded the library and did not.
+    NotLoaded,
 }
 
 impl Blind {
@@ -52,6 +54,9 @@ impl Blind {
                 "it runs with rights of its own (set-uid, set-gid or file capabilities): the loader ignores injected libraries"
             }
             Self::OtherMachine => "it is built for another kind of machine",
+            Self::NotLoaded => {
+                "it became another program that did not load the injected library: its environment was cleaned?"
+            }
             Self::NoLibrary => {
                 "this build of fdguard has no library to inject on this kind of machine"
             }

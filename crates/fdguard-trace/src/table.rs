@@ -1,6 +1,7 @@
 //! What the traced processes wrote down, as values.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -14,6 +15,8 @@ use crate::Error;
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     tables: BTreeMap<(u32, u64), Table>,
+    /// Those whose process is another program by now.
+    outlived: BTreeSet<(u32, u64)>,
 }
 
 /// What one process wrote down since it began, or since its last exec.
@@ -93,14 +96,18 @@ impl Tables {
                 tables.insert((table.pid, table.began), table);
             }
         }
-        Ok(Self { tables })
+        Ok(Self {
+            tables,
+            outlived: BTreeSet::new(),
+        })
     }
 
-    /// The latest table of a process: since its last exec.
+    /// The latest table of a process: since its last exec. None when what it is now did not write one.
     #[must_use]
     pub fn of(&self, pid: u32) -> Option<&Table> {
         let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
-        range.next_back().map(|(_, table)| table)
+        let (key, table) = range.next_back()?;
+        (!self.outlived.contains(key)).then_some(table)
     }
 
     /// All of them.
@@ -127,6 +134,11 @@ impl Tables {
         owner.spots(descriptor.stack)
     }
 
+    /// Marks the tables whose process is another program by now.
+    pub(crate) fn outlive(&mut self, keys: &BTreeSet<(u32, u64)>) {
+        self.outlived = keys.clone();
+    }
+
     /// Removes the files of tables that are older than the latest of a process, or whose process is gone and that `keep` does
     /// not want.
     pub(crate) fn tidy(&mut self, keep: impl Fn(u32) -> bool) {
@@ -145,6 +157,11 @@ impl Tables {
 }
 
 impl Table {
+    /// Its name in the folder.
+    pub(crate) fn name(&self) -> &OsStr {
+        self.file.file_name().unwrap_or_default()
+    }
+
     fn read(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let mut head = vec![0; Image::HEAD];

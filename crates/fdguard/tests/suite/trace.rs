@@ -104,6 +104,25 @@ fn a_static_program_runs_and_the_gap_says_what_is_missing() {
 }
 
 #[test]
+fn a_script_that_becomes_a_static_program_is_told_and_its_table_is_not_taken_for_the_programs() {
+    let Some(program) = testkit::c_variant("drip", "static", &["-O2", "-static"]) else {
+        testkit::skip("no static C library");
+        return;
+    };
+    let script = "exec 3</dev/null 4</dev/null 5</dev/null; exec \"$0\" 3";
+    let said = trace(
+        &["--json"],
+        "bash",
+        &["-c", script, program.to_str().unwrap()],
+    );
+    let found: Value = serde_json::from_str(said.text().strip_prefix("done\n").unwrap()).unwrap();
+    let gaps = found["gaps"].as_array().unwrap();
+    let is_told = |gap: &Value| gap["why"].as_str().unwrap().contains("statically linked");
+    assert!(gaps.iter().any(is_told), "{gaps:?}");
+    assert_eq!(found["coverage"]["attributed_fds"], 0);
+}
+
+#[test]
 fn a_program_that_is_gone_before_the_first_look_is_still_a_document() {
     let said = trace(&["--json"], "true", &[]);
     let found = said.json();

@@ -71,9 +71,13 @@ impl Joined {
         let (tables, now) = (&watched.tables, monotonic());
         let mut symbols = Symbols::new();
         let mut processes = Vec::new();
+        let mut untold = Vec::new();
         for subject in watch.subjects() {
             let pid = subject.process.pid;
             let Some(end) = last.of(pid).or_else(|| tables.of(pid)) else {
+                if pid != traced.pid() && subject.timeline.looks() > 1 {
+                    untold.push(subject.process.comm.to_lossy().into_owned());
+                }
                 continue;
             };
             let table = tables.of(pid).unwrap_or(end);
@@ -92,6 +96,7 @@ impl Joined {
         diagnosis.coverage.attributed_fds = processes.iter().map(Origins::attributed).sum();
         diagnosis.coverage.lost_events = last.lost_events();
         diagnosis.gaps.extend(gaps(traced, last, unknown));
+        diagnosis.gaps.extend(untold_gap(&mut untold));
         Self {
             diagnosis,
             processes,
@@ -216,10 +221,11 @@ impl Origins {
 /// What the tracer did not see.
 fn gaps(traced: &Traced, tables: &Tables, unknown: usize) -> Vec<Gap> {
     let mut gaps = Vec::new();
-    if let Some(blind) = traced.blind() {
+    let is_untold = tables.of(traced.pid()).is_none();
+    if let Some(blind) = traced.blind().or(traced.became().filter(|_| is_untold)) {
         let what = "the lines that opened descriptors: launch tracing cannot see into this program";
         gaps.push(Gap::new(what, blind.why(), blind.remedy()));
-    } else if tables.of(traced.pid()).is_none() {
+    } else if is_untold {
         gaps.push(Gap::new(
             "the lines that opened descriptors",
             "the program did not load the injected library, or could not write its table",
@@ -242,6 +248,20 @@ fn gaps(traced: &Traced, tables: &Tables, unknown: usize) -> Vec<Gap> {
         ));
     }
     gaps
+}
+
+/// Children that the library does not see into.
+fn untold_gap(names: &mut Vec<String>) -> Option<Gap> {
+    names.sort_unstable();
+    names.dedup();
+    let list = names.join(", ");
+    (!names.is_empty()).then(|| {
+        Gap::new(
+            format!("the lines that opened descriptors of {list}"),
+            "these children are static, run with other rights or in another environment, and did not load the injected library",
+            "fdguard watch PID tells class, target and rate, not the line",
+        )
+    })
 }
 
 /// The descriptors that a finding is about: those of its group, the new ones where there are some.

@@ -24,7 +24,7 @@ use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::Stream;
 use crate::terminal;
-use crate::watching::{Live, Plan, Progress};
+use crate::watching::{Live, Plan};
 
 use joined::Joined;
 
@@ -114,7 +114,7 @@ fn watch<'p>(
         was_ended: false,
     };
     match Live::begin(probe, plan) {
-        Ok(live) => follow(live, &mut watched, traced)?,
+        Ok(live) => follow(live, &mut watched, traced, passed_on)?,
         // It ended before anybody could look: what it wrote down is all there is.
         Err(error) if error.downcast_ref::<ProbeError>().is_some() => {}
         Err(error) => return Err(error),
@@ -133,11 +133,12 @@ fn watch<'p>(
 fn follow<'p>(
     mut live: Live<'p>,
     watched: &mut Watched<'p>,
-    traced: &Traced,
+    traced: &mut Traced,
+    passed_on: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut before = 0;
     loop {
-        let progress = live.advance(Instant::now() + PATIENCE)?;
+        live.advance(Instant::now() + PATIENCE)?;
         live.take_entries();
         let is_gone = live
             .watch()
@@ -150,8 +151,11 @@ fn follow<'p>(
         }
         if is_gone {
             live.stop(Ended::ProcessEnded)?;
+        } else if passed_on.load(Ordering::Relaxed) {
+            // It may have come before the watch listened.
+            live.stop(Ended::Interrupted)?;
         }
-        if is_gone || progress == Progress::Ended {
+        if live.watch().ended().is_some() {
             watched.live = Some(live);
             return Ok(());
         }

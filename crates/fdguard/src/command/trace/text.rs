@@ -91,22 +91,30 @@ fn rate(site: &Site) -> String {
     format!("+{:.1}/s, ", (site.open.len() - 1) as f64 / seconds)
 }
 
-/// What most of them are: `, pipe`, `, regular /srv/a.log`.
+/// What most of them are: `, pipe`, and where they all point to the same, `, regular /srv/a.log`.
 fn what(site: &Site, process: &Origins) -> String {
-    let known = site
-        .open
-        .iter()
-        .filter_map(|open| process.held.get(&open.fd));
+    let known = || {
+        site.open
+            .iter()
+            .filter_map(|open| process.held.get(&open.fd))
+    };
     let mut counts: HashMap<_, usize> = HashMap::new();
-    for one in known {
-        *counts.entry(one).or_default() += 1;
+    for (class, _) in known() {
+        *counts.entry(class).or_default() += 1;
     }
     let most = counts
         .into_iter()
-        .max_by_key(|(one, count)| (*count, std::cmp::Reverse(*one)));
-    most.map_or(String::new(), |((class, target), _)| {
-        format!(", {class} {}", sanitize(target))
-    })
+        .max_by_key(|(class, count)| (*count, std::cmp::Reverse(*class)));
+    let Some((class, _)) = most else {
+        return String::new();
+    };
+    let mut targets = known().filter(|held| held.0 == *class).map(|held| &held.1);
+    match targets.next() {
+        Some(first) if targets.all(|target| target == first) => {
+            format!(", {class} {}", sanitize(first))
+        }
+        _ => format!(", {class}"),
+    }
 }
 
 /// `main.c:23 begin`, or as much of it as is known.
