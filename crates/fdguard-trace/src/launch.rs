@@ -39,6 +39,7 @@ impl Traced {
         if let Some(folder) = &folder {
             start.env("FDGUARD_TRACE_DIR", folder.path());
             start.env("LD_PRELOAD", preloads(&folder.library()));
+            start.env("NODE_OPTIONS", node_options(&folder.node_agent()));
         }
         let child = start.spawn().map_err(|source| {
             let program = name.display().to_string();
@@ -130,4 +131,16 @@ fn preloads(library: &std::path::Path) -> OsString {
         list.push(before);
     }
     list
+}
+
+/// Those that were set already, then ours.
+fn node_options(agent: &std::path::Path) -> OsString {
+    let before = std::env::var_os("NODE_OPTIONS").filter(|before| !before.is_empty());
+    let mut options = before.unwrap_or_default();
+    if !options.is_empty() {
+        options.push(OsStr::new(" "));
+    }
+    options.push("--require=");
+    options.push(agent);
+    options
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use fdguard_wire::{Frame, How, Image};
+use fdguard_wire::{Frame, How, Image, Tongue};
 
 use crate::Error;
 
@@ -69,6 +69,7 @@ pub(crate) enum Spot {
     },
     Unknown(u64),
     Language {
+        tongue: Tongue,
         file: String,
         function: String,
         line: u32,
@@ -232,9 +233,10 @@ impl Table {
                 offset: *offset,
             },
             Frame::Address(address) => Spot::Unknown(*address),
-            Frame::Language { text, line } => {
+            Frame::Language { tongue, text, line } => {
                 let (file, function) = self.texts.get(text).cloned().unwrap_or_default();
                 Spot::Language {
+                    tongue: *tongue,
                     file,
                     function,
                     line: *line,

@@ -1,0 +1,88 @@
+//! What a runtime's agent tells about descriptors: the stack of the code that asked for them.
+//!
+//! The agent asks whether a file exists whose name begins with [`CALL`]; no such file does, and the name is the message:
+//! who is meant, then one line a frame, innermost first, as `file TAB line TAB function`. Who is meant:
+//! a number; `inotify` and `opendir` for what has no number in the runtime: the oldest such descriptor that
+//! nothing was told about; `thread` for all that the calling thread opened and nothing was told about.
+
+use fdguard_wire::{Birth, Frame, Frames, How, Mapping, Tongue};
+
+use crate::language::{SEED, hash_of};
+use crate::start::GROUND;
+use crate::thread;
+
+/// How a message begins.
+pub(crate) const CALL: &[u8] = b"/\x01fdguard/node/";
+
+/// Takes a message, without [`CALL`].
+pub(crate) fn take(mapping: &Mapping, message: &[u8]) {
+    let mut lines = message.splitn(2, |byte| *byte == b'\n');
+    let (Some(whom), Some(frames)) = (lines.next(), lines.next()) else {
+        return;
+    };
+    let stack = || {
+        mapping.stack(&GROUND, hash_of(SEED, frames), |list| {
+            write(mapping, frames, list);
+        })
+    };
+    if let Some(fd) = number(whom) {
+        mapping.restack(fd, stack());
+        return;
+    }
+    let tid = thread::tid();
+    let untold = |fd: &u32, is_meant: fn(&Birth, u32) -> bool| {
+        mapping.birth_of(*fd).is_some_and(|birth| {
+            birth.forks == 0 && is_meant(&birth, tid) && !mapping.is_language(birth.stack)
+        })
+    };
+    let age = |fd: &u32| mapping.birth_of(*fd).map_or(u64::MAX, |birth| birth.ns);
+    let mut all = 0..mapping.numbers();
+    match whom {
+        b"thread" => {
+            let stack = stack();
+            for fd in all.filter(|fd| untold(fd, |birth, tid| birth.tid == tid)) {
+                mapping.restack(fd, stack);
+            }
+        }
+        b"inotify" => {
+            let is_meant = |birth: &Birth, tid| birth.how == How::Inotify && birth.tid == tid;
+            if let Some(fd) = all.find(|fd| untold(fd, is_meant)) {
+                mapping.restack(fd, stack());
+            }
+        }
+        b"opendir" => {
+            let meant = all.filter(|fd| untold(fd, |birth, _| birth.how == How::Opendir));
+            if let Some(fd) = meant.min_by_key(age) {
+                mapping.restack(fd, stack());
+            }
+        }
+        _ => {}
+    }
+}
+
+fn write(mapping: &Mapping, frames: &[u8], list: &mut Frames<'_>) {
+    for frame in frames.split(|byte| *byte == b'\n') {
+        let mut parts = frame.splitn(3, |byte| *byte == b'\t');
+        let (Some(file), Some(line), Some(function)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let hash = hash_of(hash_of(SEED, file), function);
+        if let Some(text) = mapping.text(&GROUND, hash, || (file, function)) {
+            list.push(Frame::Language {
+                tongue: Tongue::Node,
+                text,
+                line: number(line).unwrap_or(0),
+            });
+        }
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    let mut number = 0_u32;
+    for digit in digits {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number = number.checked_mul(10)?.checked_add(u32::from(digit))?;
+    }
+    (!digits.is_empty()).then_some(number)
+}

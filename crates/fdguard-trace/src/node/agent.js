@@ -1,0 +1,300 @@
+// Tells the injected library which JavaScript asked for a descriptor.
+//
+// Node opens many things later than it is asked to, on a thread of libuv or from a callback of its own. So the stack is taken
+// where the program asks, and told once the number is known. To tell is to ask whether a file with a certain name exists;
+// without the library that is all that happens. No descriptor, timer or listener is left behind.
+'use strict';
+
+(() => {
+  const fs = require('fs');
+  const { existsSync } = fs;
+  const CALL = '/\u0001fdguard/node/';
+  const DEPTH = 48;
+  const MOST = 16384;
+
+  // Of objects (sockets, servers, streams, handles): the stack of who asked for them.
+  const asked = new WeakMap();
+  // The stack of who asked for what is being done now, when Node does it later.
+  let asking;
+
+  const takeSites = (error, sites) => sites;
+
+  // The frames as the library takes them; with a mark whether anything but Node itself is among them.
+  function here() {
+    const limit = Object.getOwnPropertyDescriptor(Error, 'stackTraceLimit');
+    const prepare = Object.getOwnPropertyDescriptor(Error, 'prepareStackTrace');
+    let sites;
+    try {
+      Object.defineProperty(Error, 'stackTraceLimit', { value: DEPTH, writable: true, enumerable: true, configurable: true });
+      Object.defineProperty(Error, 'prepareStackTrace', { value: takeSites, writable: true, enumerable: true, configurable: true });
+      const holder = {};
+      Error.captureStackTrace(holder, here);
+      sites = holder.stack;
+    } catch {
+      // Frozen by the program.
+    }
+    restore('stackTraceLimit', limit);
+    restore('prepareStackTrace', prepare);
+    const stack = { text: '', isOwn: false };
+    if (Array.isArray(sites)) {
+      for (const site of sites) append(stack, site);
+    }
+    return stack;
+  }
+
+  function restore(name, before) {
+    try {
+      if (before) Object.defineProperty(Error, name, before);
+      else delete Error[name];
+    } catch {
+      // Then it was not changed either.
+    }
+  }
+
+  function append(stack, site) {
+    let file = site.getFileName() || site.getEvalOrigin?.() || '';
+    if (file === __filename || stack.text.length > MOST) return;
+    if (file.startsWith('file://')) {
+      try {
+        file = decodeURIComponent(file.slice(7));
+      } catch {
+        file = file.slice(7);
+      }
+    }
+    // Built-in functions (Promise.all, Array.forEach) have no file.
+    if (file === '') file = 'native';
+    else if (!file.startsWith('node:')) stack.isOwn = true;
+    stack.text += `\n${plain(file)}\t${site.getLineNumber() || 0}\t${plain(nameOf(site))}`;
+  }
+
+  function nameOf(site) {
+    const name = site.getFunctionName();
+    if (site.isConstructor()) return `new ${name || '<anonymous>'}`;
+    const method = name || site.getMethodName();
+    if (!method) return '<anonymous>';
+    const type = site.isToplevel() || site.isAsync?.() ? null : site.getTypeName();
+    return type && !method.includes('.') && type !== 'Object' ? `${type}.${method}` : method;
+  }
+
+  const plain = (text) => (/[\0-\x1f]/.test(text) ? text.replace(/[\0-\x1f]/g, '?') : text);
+
+  // The stack to tell of: this one, or when only Node is on it that of who asked Node.
+  function requester(...objects) {
+    const stack = here();
+    if (stack.isOwn) return stack;
+    for (const object of objects) {
+      const known = object && asked.get(object);
+      if (known) return known;
+    }
+    return asking || stack;
+  }
+
+  function tell(whom, stack) {
+    if (stack && stack.text !== '' && (typeof whom === 'string' || whom >= 0)) {
+      existsSync(CALL + whom + stack.text);
+    }
+  }
+
+  // Nothing of ours may be seen by the program, least of all a failure.
+  function quietly(work) {
+    try {
+      return work();
+    } catch {
+      return undefined;
+    }
+  }
+
+  function patch(object, name, make) {
+    quietly(() => {
+      const before = Object.getOwnPropertyDescriptor(object, name);
+      if (!before || typeof before.value !== 'function') return;
+      const original = before.value;
+      const patched = make(original);
+      for (const key of Reflect.ownKeys(original)) {
+        if (key === 'prototype' && typeof patched === 'function' && !('prototype' in patched)) continue;
+        quietly(() => Object.defineProperty(patched, key, Object.getOwnPropertyDescriptor(original, key)));
+      }
+      Object.defineProperty(object, name, { ...before, value: patched });
+    });
+  }
+
+  // Remembers who called, for the object that comes of it.
+  function rememberResult(object, name) {
+    patch(object, name, (original) => function (...args) {
+      const stack = quietly(() => requester());
+      const result = Reflect.apply(original, this, args);
+      quietly(() => asked.set(result, stack));
+      return result;
+    });
+  }
+
+  function rememberThis(object, name) {
+    patch(object, name, (original) => function (...args) {
+      quietly(() => {
+        const stack = requester(this);
+        if (stack.isOwn || !asked.has(this)) asked.set(this, stack);
+      });
+      return Reflect.apply(original, this, args);
+    });
+  }
+
+  function files() {
+    const told = (result) => {
+      // Directories do not show their number.
+      return typeof result === 'number' ? result : typeof result?.fd === 'number' ? result.fd : 'opendir';
+    };
+    for (const name of ['openSync', 'opendirSync']) {
+      patch(fs, name, (original) => function (...args) {
+        const result = Reflect.apply(original, this, args);
+        quietly(() => tell(told(result), requester()));
+        return result;
+      });
+    }
+    for (const name of ['open', 'opendir']) {
+      patch(fs, name, (original) => function (...args) {
+        const last = args.length - 1;
+        const callback = args[last];
+        if (typeof callback === 'function') {
+          const stack = quietly(() => requester());
+          args[last] = function (error, result) {
+            if (!error) quietly(() => tell(told(result), stack));
+            return Reflect.apply(callback, this, arguments);
+          };
+        }
+        return Reflect.apply(original, this, args);
+      });
+      patch(fs.promises, name, (original) => function (...args) {
+        const stack = quietly(() => requester());
+        const promise = Reflect.apply(original, this, args);
+        return promise.then((result) => {
+          quietly(() => tell(told(result), stack));
+          return result;
+        });
+      });
+    }
+    // A stream opens its file in the next tick.
+    rememberResult(fs, 'createReadStream');
+    rememberResult(fs, 'createWriteStream');
+    for (const stream of [fs.ReadStream, fs.WriteStream]) {
+      patch(stream.prototype, '_construct', (original) => function (...args) {
+        asking = asked.get(this);
+        try {
+          return Reflect.apply(original, this, args);
+        } finally {
+          asking = undefined;
+        }
+      });
+    }
+  }
+
+  // Node's own socket, server or process of a handle.
+  function ownerOf(handle) {
+    const symbol = Object.getOwnPropertySymbols(handle).find((one) => one.description === 'owner_symbol');
+    return symbol && handle[symbol];
+  }
+
+  function binding(name) {
+    const before = Object.getOwnPropertyDescriptor(process, 'noDeprecation');
+    try {
+      process.noDeprecation = true;
+      return process.binding(name);
+    } catch {
+      return {};
+    } finally {
+      if (before) Object.defineProperty(process, 'noDeprecation', before);
+      else delete process.noDeprecation;
+    }
+  }
+
+  // After these calls of a handle it has its number.
+  function handles() {
+    const tcp = binding('tcp_wrap').TCP?.prototype;
+    const pipe = binding('pipe_wrap').Pipe?.prototype;
+    const udp = binding('udp_wrap').UDP?.prototype;
+    const calls = [
+      [tcp, ['bind', 'bind6', 'connect', 'connect6', 'listen']],
+      [pipe, ['bind', 'connect', 'listen']],
+      [udp, ['bind', 'bind6', 'connect', 'connect6', 'send', 'send6']],
+    ];
+    for (const [prototype, names] of calls) {
+      if (!prototype) continue;
+      for (const name of names) {
+        patch(prototype, name, (original) => function (...args) {
+          if (told.has(this)) return Reflect.apply(original, this, args);
+          if (name === 'listen') quietly(() => accept(this));
+          const before = this.fd;
+          const result = Reflect.apply(original, this, args);
+          quietly(() => {
+            // A number that it had before was given to it, and is somebody else's.
+            if (before < 0 && this.fd >= 0) {
+              told.add(this);
+              tell(this.fd, requester(ownerOf(this), this));
+            }
+          });
+          return result;
+        });
+      }
+    }
+    patch(binding('process_wrap').Process?.prototype ?? {}, 'spawn', (original) => function (options, ...rest) {
+      const result = Reflect.apply(original, this, [options, ...rest]);
+      quietly(() => {
+        const pipes = (options.stdio || []).filter((one) => one?.type === 'pipe' || one?.type === 'overlapped');
+        const stack = pipes.length > 0 && requester();
+        for (const { handle } of pipes) if (handle) tell(handle.fd, stack);
+      });
+      return result;
+    });
+    // All watchers of a loop share one descriptor, which stays.
+    let hasWatched = false;
+    patch(binding('fs_event_wrap').FSEvent?.prototype ?? {}, 'start', (original) => function (...args) {
+      const result = Reflect.apply(original, this, args);
+      if (!hasWatched && result === 0) {
+        hasWatched = true;
+        quietly(() => tell('inotify', requester()));
+      }
+      return result;
+    });
+  }
+
+  const told = new WeakSet();
+
+  // What a server accepts was asked for by who made it listen.
+  function accept(handle) {
+    const { onconnection } = handle;
+    if (typeof onconnection !== 'function') return;
+    const stack = requester(ownerOf(handle), handle);
+    handle.onconnection = function (error, client) {
+      if (client) quietly(() => tell(client.fd, stack));
+      return Reflect.apply(onconnection, this, arguments);
+    };
+  }
+
+  function sockets() {
+    const net = require('net');
+    rememberThis(net.Socket.prototype, 'connect');
+    rememberThis(net.Server.prototype, 'listen');
+    rememberResult(require('dgram'), 'createSocket');
+  }
+
+  function workers() {
+    const threads = require('worker_threads');
+    const KEY = 'fdguard:asked';
+    if (!threads.isMainThread) {
+      quietly(() => tell('thread', { text: threads.getEnvironmentData(KEY) || '' }));
+    }
+    patch(threads, 'Worker', (original) => new Proxy(original, {
+      construct(target, args, subclass) {
+        const before = quietly(() => threads.getEnvironmentData(KEY));
+        quietly(() => threads.setEnvironmentData(KEY, requester().text));
+        try {
+          return Reflect.construct(target, args, subclass);
+        } finally {
+          quietly(() => threads.setEnvironmentData(KEY, before));
+        }
+      },
+    }));
+  }
+
+  for (const part of [files, handles, sockets, workers]) quietly(part);
+  quietly(() => require('module').syncBuiltinESMExports());
+})();
