@@ -5,7 +5,9 @@
 // without the library that is all that happens. No descriptor, timer or listener is left behind.
 'use strict';
 
+// Written for every Node that would load it, so that those which it does not know run undisturbed.
 (() => {
+  if (!(parseInt(process.versions.node, 10) >= 18)) return;
   const fs = require('fs');
   const { existsSync } = fs;
   const CALL = '/\u0001fdguard/node/';
@@ -30,7 +32,7 @@
       const holder = {};
       Error.captureStackTrace(holder, here);
       sites = holder.stack;
-    } catch {
+    } catch (_) {
       // Frozen by the program.
     }
     restore('stackTraceLimit', limit);
@@ -46,18 +48,18 @@
     try {
       if (before) Object.defineProperty(Error, name, before);
       else delete Error[name];
-    } catch {
+    } catch (_) {
       // Then it was not changed either.
     }
   }
 
   function append(stack, site) {
-    let file = site.getFileName() || site.getEvalOrigin?.() || '';
+    let file = site.getFileName() || site.getScriptNameOrSourceURL() || (site.isEval() ? '<eval>' : '');
     if (file === __filename || stack.text.length > MOST) return;
     if (file.startsWith('file://')) {
       try {
         file = decodeURIComponent(file.slice(7));
-      } catch {
+      } catch (_) {
         file = file.slice(7);
       }
     }
@@ -72,7 +74,7 @@
     if (site.isConstructor()) return `new ${name || '<anonymous>'}`;
     const method = name || site.getMethodName();
     if (!method) return '<anonymous>';
-    const type = site.isToplevel() || site.isAsync?.() ? null : site.getTypeName();
+    const type = site.isToplevel() || site.isAsync() ? null : site.getTypeName();
     return type && !method.includes('.') && type !== 'Object' ? `${type}.${method}` : method;
   }
 
@@ -99,7 +101,7 @@
   function quietly(work) {
     try {
       return work();
-    } catch {
+    } catch (_) {
       return undefined;
     }
   }
@@ -107,14 +109,15 @@
   function patch(object, name, make) {
     quietly(() => {
       const before = Object.getOwnPropertyDescriptor(object, name);
-      if (!before || typeof before.value !== 'function') return;
-      const original = before.value;
+      const original = object[name];
+      if (!before || typeof original !== 'function') return;
       const patched = make(original);
       for (const key of Reflect.ownKeys(original)) {
         if (key === 'prototype' && typeof patched === 'function' && !('prototype' in patched)) continue;
         quietly(() => Object.defineProperty(patched, key, Object.getOwnPropertyDescriptor(original, key)));
       }
-      Object.defineProperty(object, name, { ...before, value: patched });
+      const { enumerable, configurable } = before;
+      Object.defineProperty(object, name, { value: patched, writable: true, enumerable, configurable });
     });
   }
 
@@ -139,14 +142,15 @@
   }
 
   function files() {
-    const told = (result) => {
+    const whom = (result) => {
       // Directories do not show their number.
-      return typeof result === 'number' ? result : typeof result?.fd === 'number' ? result.fd : 'opendir';
+      if (typeof result === 'number') return result;
+      return result && typeof result.fd === 'number' ? result.fd : 'opendir';
     };
     for (const name of ['openSync', 'opendirSync']) {
       patch(fs, name, (original) => function (...args) {
         const result = Reflect.apply(original, this, args);
-        quietly(() => tell(told(result), requester()));
+        quietly(() => tell(whom(result), requester()));
         return result;
       });
     }
@@ -157,7 +161,7 @@
         if (typeof callback === 'function') {
           const stack = quietly(() => requester());
           args[last] = function (error, result) {
-            if (!error) quietly(() => tell(told(result), stack));
+            if (!error) quietly(() => tell(whom(result), stack));
             return Reflect.apply(callback, this, arguments);
           };
         }
@@ -167,7 +171,7 @@
         const stack = quietly(() => requester());
         const promise = Reflect.apply(original, this, args);
         return promise.then((result) => {
-          quietly(() => tell(told(result), stack));
+          quietly(() => tell(whom(result), stack));
           return result;
         });
       });
@@ -193,12 +197,12 @@
     return symbol && handle[symbol];
   }
 
-  function binding(name) {
+  function prototype(name, type) {
     const before = Object.getOwnPropertyDescriptor(process, 'noDeprecation');
     try {
       process.noDeprecation = true;
-      return process.binding(name);
-    } catch {
+      return process.binding(name)[type].prototype;
+    } catch (_) {
       return {};
     } finally {
       if (before) Object.defineProperty(process, 'noDeprecation', before);
@@ -206,39 +210,33 @@
     }
   }
 
+  // Those that got their number from a call of ours, and those whose number was told.
+  const made = new WeakSet();
+  const told = new WeakSet();
+
   // After these calls of a handle it has its number.
   function handles() {
-    const tcp = binding('tcp_wrap').TCP?.prototype;
-    const pipe = binding('pipe_wrap').Pipe?.prototype;
-    const udp = binding('udp_wrap').UDP?.prototype;
     const calls = [
-      [tcp, ['bind', 'bind6', 'connect', 'connect6', 'listen']],
-      [pipe, ['bind', 'connect', 'listen']],
-      [udp, ['bind', 'bind6', 'connect', 'connect6', 'send', 'send6']],
+      [prototype('tcp_wrap', 'TCP'), ['bind', 'bind6', 'connect', 'connect6', 'listen']],
+      [prototype('pipe_wrap', 'Pipe'), ['bind', 'connect', 'listen']],
+      [prototype('udp_wrap', 'UDP'), ['bind', 'bind6', 'connect', 'connect6', 'send', 'send6']],
     ];
-    for (const [prototype, names] of calls) {
-      if (!prototype) continue;
+    for (const [type, names] of calls) {
       for (const name of names) {
-        patch(prototype, name, (original) => function (...args) {
-          if (told.has(this)) return Reflect.apply(original, this, args);
+        patch(type, name, (original) => function (...args) {
+          // A number that it has already was given to it, and is somebody else's.
+          const before = name === 'listen' ? -1 : this.fd;
           if (name === 'listen') quietly(() => accept(this));
-          const before = this.fd;
           const result = Reflect.apply(original, this, args);
-          quietly(() => {
-            // A number that it had before was given to it, and is somebody else's.
-            if (before < 0 && this.fd >= 0) {
-              told.add(this);
-              tell(this.fd, requester(ownerOf(this), this));
-            }
-          });
+          if (before < 0) quietly(() => tellHandle(this, name));
           return result;
         });
       }
     }
-    patch(binding('process_wrap').Process?.prototype ?? {}, 'spawn', (original) => function (options, ...rest) {
+    patch(prototype('process_wrap', 'Process'), 'spawn', (original) => function (options, ...rest) {
       const result = Reflect.apply(original, this, [options, ...rest]);
       quietly(() => {
-        const pipes = (options.stdio || []).filter((one) => one?.type === 'pipe' || one?.type === 'overlapped');
+        const pipes = (options.stdio || []).filter((one) => one && (one.type === 'pipe' || one.type === 'overlapped'));
         const stack = pipes.length > 0 && requester();
         for (const { handle } of pipes) if (handle) tell(handle.fd, stack);
       });
@@ -246,7 +244,7 @@
     });
     // All watchers of a loop share one descriptor, which stays.
     let hasWatched = false;
-    patch(binding('fs_event_wrap').FSEvent?.prototype ?? {}, 'start', (original) => function (...args) {
+    patch(prototype('fs_event_wrap', 'FSEvent'), 'start', (original) => function (...args) {
       const result = Reflect.apply(original, this, args);
       if (!hasWatched && result === 0) {
         hasWatched = true;
@@ -256,7 +254,14 @@
     });
   }
 
-  const told = new WeakSet();
+  // A server's socket is made before the server is known by it: then its listening tells more.
+  function tellHandle(handle, call) {
+    if (call !== 'listen') made.add(handle);
+    if (!made.has(handle) || told.has(handle) || handle.fd < 0) return;
+    const stack = requester(ownerOf(handle), handle);
+    if (stack.isOwn) told.add(handle);
+    tell(handle.fd, stack);
+  }
 
   // What a server accepts was asked for by who made it listen.
   function accept(handle) {
