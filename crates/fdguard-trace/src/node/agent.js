@@ -13,6 +13,7 @@
   const CALL = '/\u0001fdguard/node/';
   const DEPTH = 48;
   const MOST = 16384;
+  const PLACES = 4096;
 
   // Of objects (sockets, servers, streams, handles): the stack of who asked for them.
   const asked = new WeakMap();
@@ -23,50 +24,66 @@
 
   // The frames as the library takes them; with a mark whether anything but Node itself is among them.
   function here() {
-    const limit = Object.getOwnPropertyDescriptor(Error, 'stackTraceLimit');
-    const prepare = Object.getOwnPropertyDescriptor(Error, 'prepareStackTrace');
-    let sites;
+    const stack = { text: '', isOwn: false };
+    const limit = Error.stackTraceLimit;
+    const prepare = Error.prepareStackTrace;
+    const hadLimit = hasOwn.call(Error, 'stackTraceLimit');
+    const hadPrepare = hasOwn.call(Error, 'prepareStackTrace');
     try {
-      Object.defineProperty(Error, 'stackTraceLimit', { value: DEPTH, writable: true, enumerable: true, configurable: true });
-      Object.defineProperty(Error, 'prepareStackTrace', { value: takeSites, writable: true, enumerable: true, configurable: true });
+      Error.stackTraceLimit = DEPTH;
+      Error.prepareStackTrace = takeSites;
       const holder = {};
       Error.captureStackTrace(holder, here);
-      sites = holder.stack;
+      const sites = holder.stack;
+      if (Array.isArray(sites)) for (const site of sites) append(stack, site);
     } catch (_) {
       // Frozen by the program.
     }
-    restore('stackTraceLimit', limit);
-    restore('prepareStackTrace', prepare);
-    const stack = { text: '', isOwn: false };
-    if (Array.isArray(sites)) {
-      for (const site of sites) append(stack, site);
-    }
+    quietly(() => {
+      if (hadPrepare) Error.prepareStackTrace = prepare;
+      else delete Error.prepareStackTrace;
+    });
+    quietly(() => {
+      if (hadLimit) Error.stackTraceLimit = limit;
+      else delete Error.stackTraceLimit;
+    });
     return stack;
   }
 
-  function restore(name, before) {
-    try {
-      if (before) Object.defineProperty(Error, name, before);
-      else delete Error[name];
-    } catch (_) {
-      // Then it was not changed either.
-    }
-  }
+  const hasOwn = Object.prototype.hasOwnProperty;
+  // Of places in scripts, by script and position: their frames as text.
+  const known = new Map();
 
   function append(stack, site) {
-    let file = site.getFileName() || site.getScriptNameOrSourceURL() || (site.isEval() ? '<eval>' : '');
-    if (file === __filename || stack.text.length > MOST) return;
-    if (file.startsWith('file://')) {
-      try {
-        file = decodeURIComponent(file.slice(7));
-      } catch (_) {
-        file = file.slice(7);
-      }
+    const script = site.getFileName() || site.getScriptNameOrSourceURL() || '';
+    if (script === __filename || stack.text.length > MOST) return;
+    let places = known.get(script);
+    if (!places) {
+      // A program that makes scripts without end must not be followed without end.
+      if (known.size > PLACES) known.clear();
+      known.set(script, (places = new Map()));
     }
-    // Built-in functions (Promise.all, Array.forEach) have no file.
-    if (file === '') file = 'native';
-    else if (!file.startsWith('node:')) stack.isOwn = true;
-    stack.text += `\n${plain(file)}\t${site.getLineNumber() || 0}\t${plain(nameOf(site))}`;
+    // Code without a script's name may be another one each time.
+    const position = script === '' ? undefined : site.getPosition();
+    let text = places.get(position);
+    if (text === undefined || script === '') {
+      text = `\n${plain(fileOf(script, site))}\t${site.getLineNumber() || 0}\t${plain(nameOf(site))}`;
+      if (places.size > PLACES) places.clear();
+      places.set(position, text);
+    }
+    stack.text += text;
+    // Built-in functions (Promise.all, Array.forEach) have no script.
+    if ((script !== '' || site.isEval()) && !script.startsWith('node:')) stack.isOwn = true;
+  }
+
+  function fileOf(script, site) {
+    if (script === '') return site.isEval() ? '<eval>' : 'native';
+    if (!script.startsWith('file://')) return script;
+    try {
+      return decodeURIComponent(script.slice(7));
+    } catch (_) {
+      return script.slice(7);
+    }
   }
 
   function nameOf(site) {
@@ -85,8 +102,8 @@
     const stack = here();
     if (stack.isOwn) return stack;
     for (const object of objects) {
-      const known = object && asked.get(object);
-      if (known) return known;
+      const before = object && asked.get(object);
+      if (before) return before;
     }
     return asking || stack;
   }
