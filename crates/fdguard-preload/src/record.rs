@@ -38,7 +38,7 @@ pub(crate) fn now() -> u64 {
 
 /// A runtime's agent told who asked for a descriptor.
 pub(crate) fn told(message: &[u8]) {
-    with(|mapping| told::take(mapping, message));
+    with(|mapping| told::take(mapping, &GROUND, message));
 }
 
 /// What a close was told before it happened.

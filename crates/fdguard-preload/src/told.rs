@@ -5,24 +5,23 @@
 //! a number; `inotify` and `opendir` for what has no number in the runtime: the oldest such descriptor that
 //! nothing was told about; `thread` for all that the calling thread opened and nothing was told about.
 
-use fdguard_wire::{Birth, Frame, Frames, How, Mapping, Tongue};
+use fdguard_wire::{Area, Birth, Frame, Frames, How, Mapping, Tongue};
 
 use crate::language::{SEED, hash_of};
-use crate::start::GROUND;
 use crate::thread;
 
 /// How a message begins.
 pub(crate) const CALL: &[u8] = b"/\x01fdguard/node/";
 
 /// Takes a message, without [`CALL`].
-pub(crate) fn take(mapping: &Mapping, message: &[u8]) {
+pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
     let mut lines = message.splitn(2, |byte| *byte == b'\n');
     let (Some(whom), Some(frames)) = (lines.next(), lines.next()) else {
         return;
     };
     let stack = || {
-        mapping.stack(&GROUND, hash_of(SEED, frames), |list| {
-            write(mapping, frames, list);
+        mapping.stack(area, hash_of(SEED, frames), |list| {
+            write(mapping, area, frames, list);
         })
     };
     if let Some(fd) = number(whom) {
@@ -60,7 +59,7 @@ pub(crate) fn take(mapping: &Mapping, message: &[u8]) {
     }
 }
 
-fn write(mapping: &Mapping, frames: &[u8], list: &mut Frames<'_>) {
+fn write(mapping: &Mapping, area: &impl Area, frames: &[u8], list: &mut Frames<'_>) {
     for frame in frames.split(|byte| *byte == b'\n') {
         let mut parts = frame.splitn(3, |byte| *byte == b'\t');
         let (Some(file), Some(line), Some(function)) = (parts.next(), parts.next(), parts.next())
@@ -68,7 +67,7 @@ fn write(mapping: &Mapping, frames: &[u8], list: &mut Frames<'_>) {
             continue;
         };
         let hash = hash_of(hash_of(SEED, file), function);
-        if let Some(text) = mapping.text(&GROUND, hash, || (file, function)) {
+        if let Some(text) = mapping.text(area, hash, || (file, function)) {
             list.push(Frame::Language {
                 tongue: Tongue::Node,
                 text,
@@ -85,4 +84,75 @@ fn number(digits: &[u8]) -> Option<u32> {
         number = number.checked_mul(10)?.checked_add(u32::from(digit))?;
     }
     (!digits.is_empty()).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_wire::{Area, Birth, How, Mapping};
+
+    use super::{number, take};
+    use crate::thread;
+
+    struct Everywhere;
+
+    impl Area for Everywhere {
+        fn is_backed(&self, _: usize, _: usize) -> bool {
+            true
+        }
+    }
+
+    fn open(mapping: &Mapping, fd: u32, how: How, ns: u64) {
+        let birth = Birth {
+            stack: 0,
+            tid: thread::tid(),
+            ns,
+            how,
+            forks: 0,
+        };
+        mapping.open(&Everywhere, fd, &birth);
+    }
+
+    fn told(mapping: &Mapping) -> Vec<u32> {
+        let is_told = |fd: &u32| mapping.is_language(mapping.birth_of(*fd).unwrap().stack);
+        (3..mapping.numbers()).filter(is_told).collect()
+    }
+
+    #[test]
+    fn whom_a_message_means() {
+        static MAPPING: Mapping = Mapping::new();
+        let say = |whom: &str| {
+            let message = format!("{whom}\n/app/a.js\t3\tserve\n/app/b.js\t9\tmain");
+            take(&MAPPING, &Everywhere, message.as_bytes());
+        };
+        MAPPING.begin(1, 1, 1);
+        open(&MAPPING, 3, How::Open, 10);
+        open(&MAPPING, 4, How::Opendir, 30);
+        open(&MAPPING, 5, How::Opendir, 20);
+        open(&MAPPING, 6, How::Inotify, 20);
+        open(&MAPPING, 7, How::Epoll, 20);
+        for nobody in ["", "9", "-1", "99999999999", "somebody"] {
+            say(nobody);
+        }
+        take(&MAPPING, &Everywhere, b"3");
+        assert_eq!(told(&MAPPING), []);
+        say("3");
+        assert_eq!(told(&MAPPING), [3]);
+        say("opendir");
+        assert_eq!(told(&MAPPING), [3, 5], "the oldest");
+        say("opendir");
+        say("inotify");
+        assert_eq!(told(&MAPPING), [3, 4, 5, 6]);
+        say("thread");
+        assert_eq!(told(&MAPPING), [3, 4, 5, 6, 7]);
+        let stack = |fd| MAPPING.birth_of(fd).unwrap().stack;
+        assert_eq!(stack(3), stack(7));
+    }
+
+    #[test]
+    fn numbers_are_digits_that_fit() {
+        assert_eq!(number(b"4294967295"), Some(u32::MAX));
+        for text in ["", "4294967296", "1x", "-1", " 1"] {
+            assert_eq!(number(text.as_bytes()), None, "{text}");
+        }
+    }
 }

@@ -40,12 +40,12 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
 unsafe fn message<'a>(path: *const c_char) -> Option<&'a [u8]> {
     for (at, byte) in told::CALL.iter().enumerate() {
         // SAFETY: the bytes before were not the end of the string.
-        let found = unsafe { path.add(at).cast::<u8>().read() };
+        let found = unsafe { path.cast::<u8>().wrapping_add(at).read() };
         if found != *byte {
             return None;
         }
     }
     // SAFETY: only agents write this, and they end their texts.
-    let rest = unsafe { CStr::from_ptr(path.add(told::CALL.len())) };
+    let rest = unsafe { CStr::from_ptr(path.wrapping_add(told::CALL.len())) };
     Some(rest.to_bytes())
 }
