@@ -53,6 +53,7 @@ impl Symbols {
                     module: None,
                     language: match tongue {
                         Tongue::Python => Language::Python,
+                        Tongue::Java => Language::Java,
                         Tongue::Node => Language::Node,
                     },
                 }),

@@ -11,6 +11,8 @@ const OFFSET: u32 = 44;
 pub enum Tongue {
     /// Python.
     Python = 3,
+    /// Java and what else runs on its machine.
+    Java = 4,
     /// JavaScript in Node.
     Node = 5,
 }
@@ -64,6 +66,7 @@ impl Frame {
             }),
             2 => Some(Self::Address(word & ((1 << 60) - 1))),
             3 => Some(Self::language(Tongue::Python, word)),
+            4 => Some(Self::language(Tongue::Java, word)),
             5 => Some(Self::language(Tongue::Node, word)),
             _ => None,
         }

@@ -22,7 +22,7 @@
 
   const takeSites = (error, sites) => sites;
 
-  // The frames as the library takes them; with a mark whether anything but Node itself is among them.
+  // The frames as the library takes them; with a mark whether the program's own are among them.
   function here() {
     const stack = { text: '', isOwn: false };
     const limit = Error.stackTraceLimit;
@@ -73,7 +73,8 @@
     }
     stack.text += text;
     // Built-in functions (Promise.all, Array.forEach) have no script.
-    if ((script !== '' || site.isEval()) && !script.startsWith('node:')) stack.isOwn = true;
+    const isForeign = script === '' ? !site.isEval() : script.startsWith('node:') || script.includes('/node_modules/');
+    if (!isForeign) stack.isOwn = true;
   }
 
   function fileOf(script, site) {
@@ -97,7 +98,7 @@
 
   const plain = (text) => (/[\0-\x1f]/.test(text) ? text.replace(/[\0-\x1f]/g, '?') : text);
 
-  // The stack to tell of: this one, or when only Node is on it that of who asked Node.
+  // The stack to tell of: this one, or without own frames that of who asked for it before.
   function requester(...objects) {
     const stack = here();
     if (stack.isOwn) return stack;
@@ -196,7 +197,16 @@
     // A stream opens its file in the next tick.
     rememberResult(fs, 'createReadStream');
     rememberResult(fs, 'createWriteStream');
-    for (const stream of [fs.ReadStream, fs.WriteStream]) {
+    for (const name of ['ReadStream', 'WriteStream']) {
+      const stream = fs[name];
+      patch(fs, name, (original) => new Proxy(original, {
+        construct(target, args, subclass) {
+          const stack = quietly(() => requester());
+          const result = Reflect.construct(target, args, subclass);
+          quietly(() => asked.set(result, stack));
+          return result;
+        },
+      }));
       patch(stream.prototype, '_construct', (original) => function (...args) {
         asking = asked.get(this);
         try {

@@ -6,8 +6,8 @@ use testkit::{have, skip};
 
 use super::fdguard;
 
-/// How a program ends: time for a look from outside, then nothing is closed.
-const END: &str = "setTimeout(() => process.exit(0), 1500);\n";
+/// A program does not end by itself: Node would close some of it before.
+const END: &str = "setInterval(() => {}, 1000);\n";
 
 /// Runs a program; gives what was still open, a line a site, with marks (`// ASK name`) in place of lines.
 fn still_open(name: &str, program: &str) -> String {
@@ -16,7 +16,8 @@ fn still_open(name: &str, program: &str) -> String {
     let program = format!("{program}{END}");
     fs::write(&file, &program).unwrap();
     let status = fdguard()
-        .args(["trace", "--every", "100ms", "--error-exitcode", "0", "-o"])
+        .args(["trace", "--for", "2s", "--every", "100ms"])
+        .args(["--error-exitcode", "0", "-o"])
         .arg(&result)
         .args(["--", "node"])
         .arg(&file)
@@ -57,6 +58,7 @@ for (let i = 0; i < 3; i++) {
   fs.openSync(__filename); // ASK openSync
   fs.open(__filename, () => {}); // ASK open
   keep.push(fs.createReadStream('/dev/zero')); // ASK stream
+  keep.push(new fs.ReadStream('/dev/zero')); // ASK class
   keep.push(fs.opendirSync('/')); // ASK opendirSync
   fs.opendir('/', (error, folder) => keep.push(folder)); // ASK opendir
   keep.push(fs.watch('/', () => {})); // ASK watch
@@ -73,6 +75,7 @@ for (let i = 0; i < 3; i++) {
         has(&sites, mark, 3);
     }
     has(&sites, "promised", 3);
+    has(&sites, "class", 3);
     has(&sites, "watch", 1);
     assert!(!sites.contains("ASK closed"), "{sites}");
 }
@@ -121,7 +124,7 @@ fn r18_children_are_named_by_the_javascript_that_asked() {
         "children.cjs",
         r"const { spawn } = require('child_process');
 for (let i = 0; i < 3; i++) {
-  spawn('sleep', ['2']); // ASK spawn
+  spawn('sleep', ['4']); // ASK spawn
 }
 ",
     );
