@@ -62,6 +62,7 @@ const RULES: Rules = Rules {
     may_be_unsafe: &[
         "crates/fdguard-preload/src/alone.rs",
         "crates/fdguard-preload/src/errno.rs",
+        "crates/fdguard-preload/src/hook/ask.rs",
         "crates/fdguard-preload/src/hook/close.rs",
         "crates/fdguard-preload/src/hook/descriptor.rs",
         "crates/fdguard-preload/src/hook/file.rs",

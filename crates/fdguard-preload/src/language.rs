@@ -10,7 +10,7 @@ use core::ffi::{CStr, c_char, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use fdguard_wire::{Frame, Mapping};
+use fdguard_wire::{Frame, Mapping, Tongue};
 
 use crate::python::{RawFrame, Refusal, Runtime};
 use crate::start::GROUND;
@@ -118,6 +118,7 @@ impl Languages {
             let text = mapping.text(&GROUND, hash, || (frame.file, frame.function));
             if let Some(text) = text {
                 push(Frame::Language {
+                    tongue: Tongue::Python,
                     text,
                     line: frame.line,
                 });
@@ -154,9 +155,9 @@ impl<'a> Written<'a> {
     }
 }
 
-const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+pub(crate) const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
-fn hash_of(seed: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn hash_of(seed: u64, bytes: &[u8]) -> u64 {
     let mut hash = seed ^ bytes.len() as u64;
     for byte in bytes {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

@@ -35,4 +35,5 @@ mod record;
 mod start;
 mod sys;
 mod thread;
+mod told;
 mod unwind;

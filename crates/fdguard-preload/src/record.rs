@@ -7,7 +7,7 @@ use fdguard_wire::{Birth, CloseRecord, Death, Frame, How, Mapping};
 use crate::language::Languages;
 use crate::start::{self, GROUND};
 use crate::unwind::{Registers, Trace};
-use crate::{errno, modules, real, thread, unwind};
+use crate::{errno, modules, real, thread, told, unwind};
 
 /// A descriptor came into being; gives its number on, so that a hook can end with it.
 pub(crate) fn born(fd: c_int, how: How) -> c_int {
@@ -42,6 +42,11 @@ pub(crate) fn born_within(fd: c_int, how: How, since: u64) {
 /// When a call began that may end in [`born_within`].
 pub(crate) fn now() -> u64 {
     if start::is_on() { real::now() } else { 0 }
+}
+
+/// A runtime's agent told who asked for a descriptor.
+pub(crate) fn told(message: &[u8]) {
+    with(|mapping| told::take(mapping, &GROUND, message));
 }
 
 /// What a close was told before it happened.

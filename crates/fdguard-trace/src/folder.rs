@@ -12,6 +12,9 @@ use tempfile::TempDir;
 /// The injected library, built by our build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
 const LIBRARY_NAME: &str = "libfdguard_preload.so";
+/// What Node is told to load.
+const NODE_AGENT: &[u8] = include_bytes!("node/agent.js");
+const NODE_AGENT_NAME: &str = "fdguard-node.cjs";
 
 /// The folder; it is removed at the end.
 #[derive(Debug)]
@@ -55,6 +58,10 @@ impl Folder {
         self.dir.path().join(LIBRARY_NAME)
     }
 
+    pub(crate) fn node_agent(&self) -> PathBuf {
+        self.dir.path().join(NODE_AGENT_NAME)
+    }
+
     /// Leaves it in place: processes that live on would complain about a library that is gone.
     pub(crate) fn keep(self) -> PathBuf {
         self.dir.keep()
@@ -66,12 +73,14 @@ fn fill(parent: &Path) -> io::Result<TempDir> {
         .prefix("fdguard-trace-")
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir_in(parent)?;
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o500)
-        .open(dir.path().join(LIBRARY_NAME))?;
-    file.write_all(LIBRARY)?;
+    for (name, bytes) in [(LIBRARY_NAME, LIBRARY), (NODE_AGENT_NAME, NODE_AGENT)] {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o500)
+            .open(dir.path().join(name))?;
+        file.write_all(bytes)?;
+    }
     Ok(dir)
 }
 

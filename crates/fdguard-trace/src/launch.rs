@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
 use crate::folder::Folder;
@@ -45,6 +46,10 @@ impl Traced {
         if let Some(folder) = &folder {
             start.env("FDGUARD_TRACE_DIR", folder.path());
             start.env("LD_PRELOAD", preloads(&folder.library()));
+            let before = std::env::var_os("NODE_OPTIONS").unwrap_or_default();
+            if let Some(options) = node_options(&before, arguments, &folder.node_agent()) {
+                start.env("NODE_OPTIONS", options);
+            }
         }
         let child = start.spawn().map_err(|source| {
             let program = name.display().to_string();
@@ -165,11 +170,53 @@ fn is_alive(pid: u32) -> bool {
 }
 
 /// Ours first, then those that were asked for already.
-fn preloads(library: &std::path::Path) -> OsString {
+fn preloads(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {
         list.push(OsStr::new(":"));
         list.push(before);
     }
     list
+}
+
+/// Those that were set already, then ours. A Node that may not read our file would not start: none then.
+fn node_options(before: &OsStr, arguments: &[OsString], agent: &Path) -> Option<OsString> {
+    const LOCKED: [&str; 2] = ["--permission", "--experimental-permission"];
+    let text = before.to_string_lossy();
+    let is_locked = |word: &str| LOCKED.contains(&word);
+    let mut arguments = arguments.iter().filter_map(|word| word.to_str());
+    if text.split_whitespace().any(is_locked) || arguments.any(is_locked) {
+        return None;
+    }
+    let mut options = before.to_owned();
+    if !options.is_empty() {
+        options.push(" ");
+    }
+    options.push("--require=");
+    options.push(agent);
+    Some(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{OsStr, OsString};
+    use std::path::Path;
+
+    use super::node_options;
+
+    #[test]
+    fn node_keeps_its_options_and_starts_where_it_may_read_little() {
+        let options = |before: &str, words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            node_options(OsStr::new(before), &words, Path::new("/a.cjs"))
+        };
+        let text = |options: Option<OsString>| options.unwrap().into_string().unwrap();
+        assert_eq!(text(options("", &["x.js"])), "--require=/a.cjs");
+        assert_eq!(
+            text(options("--inspect", &[])),
+            "--inspect --require=/a.cjs"
+        );
+        assert_eq!(options("", &["--experimental-permission", "x.js"]), None);
+        assert_eq!(options("--inspect --permission", &[]), None);
+    }
 }

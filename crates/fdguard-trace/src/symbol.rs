@@ -8,6 +8,7 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use fdguard_core::Text;
 use fdguard_core::origin::{Frame, Language, Stack};
+use fdguard_wire::Tongue;
 
 use crate::table::Spot;
 
@@ -41,6 +42,7 @@ impl Symbols {
                     language: Language::Native,
                 }),
                 Spot::Language {
+                    tongue,
                     file,
                     function,
                     line,
@@ -49,7 +51,11 @@ impl Symbols {
                     function: Some(function.clone()),
                     line: (*line > 0).then_some(*line),
                     module: None,
-                    language: Language::Python,
+                    language: match tongue {
+                        Tongue::Python => Language::Python,
+                        Tongue::Java => Language::Java,
+                        Tongue::Node => Language::Node,
+                    },
                 }),
             }
         }

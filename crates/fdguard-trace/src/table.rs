@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use fdguard_wire::{CloseRecord, Frame, How, Image};
+use fdguard_wire::{CloseRecord, Frame, How, Image, Tongue};
 
 use crate::Error;
 
@@ -74,6 +74,7 @@ pub(crate) enum Spot {
     },
     Unknown(u64),
     Language {
+        tongue: Tongue,
         file: String,
         function: String,
         line: u32,
@@ -252,9 +253,10 @@ impl Table {
                 offset: *offset,
             },
             Frame::Address(address) => Spot::Unknown(*address),
-            Frame::Language { text, line } => {
+            Frame::Language { tongue, text, line } => {
                 let (file, function) = self.texts.get(text).cloned().unwrap_or_default();
                 Spot::Language {
+                    tongue: *tongue,
                     file,
                     function,
                     line: *line,

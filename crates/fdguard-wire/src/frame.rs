@@ -5,6 +5,18 @@ use crate::mapping::low;
 /// Bits of an offset in a module or of an address.
 const OFFSET: u32 = 44;
 
+/// A language with a runtime of its own; the number is the kind of its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Tongue {
+    /// Python.
+    Python = 3,
+    /// Java and what else runs on its machine.
+    Java = 4,
+    /// JavaScript in Node.
+    Node = 5,
+}
+
 /// One frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Frame {
@@ -19,6 +31,8 @@ pub enum Frame {
     Address(u64),
     /// A frame of a language with a runtime of its own.
     Language {
+        /// Which one.
+        tongue: Tongue,
         /// Which text: file and function.
         text: u32,
         /// Line, 0 where it is not known.
@@ -35,9 +49,9 @@ impl Frame {
                 1 << 60 | (module as u64) << OFFSET | (offset & ((1 << OFFSET) - 1))
             }
             Self::Address(address) => 2 << 60 | (address & ((1 << 60) - 1)),
-            Self::Language { text, line } => {
+            Self::Language { tongue, text, line } => {
                 let line = if line < 1 << 28 { line } else { 0 };
-                3 << 60 | (line as u64) << 32 | text as u64
+                (tongue as u64) << 60 | (line as u64) << 32 | text as u64
             }
         }
     }
@@ -51,18 +65,25 @@ impl Frame {
                 offset: word & ((1 << OFFSET) - 1),
             }),
             2 => Some(Self::Address(word & ((1 << 60) - 1))),
-            3 => Some(Self::Language {
-                text: low(word),
-                line: low(word >> 32) & 0x0fff_ffff,
-            }),
+            3 => Some(Self::language(Tongue::Python, word)),
+            4 => Some(Self::language(Tongue::Java, word)),
+            5 => Some(Self::language(Tongue::Node, word)),
             _ => None,
+        }
+    }
+
+    const fn language(tongue: Tongue, word: u64) -> Self {
+        Self::Language {
+            tongue,
+            text: low(word),
+            line: low(word >> 32) & 0x0fff_ffff,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Frame;
+    use super::{Frame, Tongue};
 
     #[test]
     fn every_kind_comes_back() {
@@ -73,8 +94,14 @@ mod tests {
             },
             Frame::Address(0x7fff_1234_5678),
             Frame::Language {
+                tongue: Tongue::Python,
                 text: u32::MAX,
                 line: 123_456_789,
+            },
+            Frame::Language {
+                tongue: Tongue::Node,
+                text: 7,
+                line: 0,
             },
         ];
         for frame in frames {

@@ -26,7 +26,7 @@ mod stack;
 mod text;
 
 pub use close::{Close, CloseRecord};
-pub use frame::Frame;
+pub use frame::{Frame, Tongue};
 pub use header::{Header, MAGIC, VERSION};
 pub use how::How;
 pub use image::{Image, SiteRecord};

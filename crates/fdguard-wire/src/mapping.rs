@@ -4,6 +4,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::close::{Close, CloseRecord};
+use crate::frame::Frame;
 use crate::header::{Header, MAGIC, VERSION};
 use crate::module::Module;
 use crate::slot::{Birth, Death, Slot};
@@ -117,6 +118,31 @@ impl Mapping {
         let death = self.slots.get(fd as usize)?.close()?;
         self.count_end(&death);
         Some(death)
+    }
+
+    /// Puts another stack in place of the one that opened what has this number now. One of a parent stays.
+    pub fn restack(&self, fd: u32, stack: u32) {
+        let is_ours = self.birth_of(fd).is_some_and(|birth| birth.forks == 0);
+        let Some(slot) = self.slots.get(fd as usize).filter(|_| is_ours) else {
+            return;
+        };
+        if let Some(before) = slot.restack(stack) {
+            if let Some(old) = self.stacks.get(before.stack as usize) {
+                old.opened.fetch_sub(1, Ordering::Relaxed);
+            }
+            if let Some(new) = self.stacks.get(stack as usize) {
+                count(&new.opened);
+            }
+        }
+    }
+
+    /// Whether the innermost frame of a stack is one of a language.
+    #[must_use]
+    pub fn is_language(&self, stack: u32) -> bool {
+        let first = self.stacks.get(stack as usize).map(Stack::first);
+        let word = first.and_then(|first| self.words.get(first as usize));
+        let frame = word.and_then(|word| Frame::unpack(word.load(Ordering::Relaxed)));
+        matches!(frame, Some(Frame::Language { .. }))
     }
 
     fn count_end(&self, death: &Death) {
@@ -413,7 +439,7 @@ pub struct Frames<'a> {
 
 impl Frames<'_> {
     /// Appends one; what is too much is left out.
-    pub fn push(&mut self, frame: crate::Frame) {
+    pub fn push(&mut self, frame: Frame) {
         if let Some(place) = self.words.get_mut(self.used) {
             *place = frame.pack();
             self.used += 1;
@@ -441,7 +467,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::{Area, Mapping};
-    use crate::{Birth, Frame, How, NUMBERS};
+    use crate::{Birth, Frame, How, NUMBERS, Tongue};
 
     struct Everywhere;
 
@@ -530,6 +556,35 @@ mod tests {
         assert_eq!(CHILD.close(5).unwrap().forks, 1);
         assert_eq!(CHILD.stacks[3].closed.load(Ordering::Relaxed), 0);
         assert!(PARENT.birth_of(5).is_some());
+    }
+
+    #[test]
+    fn counts_follow_a_stack_that_is_put_in_place_of_another() {
+        static MAPPING: Mapping = Mapping::new();
+        static CHILD: Mapping = Mapping::new();
+        let language = Frame::Language {
+            tongue: Tongue::Node,
+            text: 1,
+            line: 2,
+        };
+        MAPPING.begin(7, 1, 1);
+        let native = MAPPING.stack(&Everywhere, 5, |frames| frames.push(Frame::Address(1)));
+        let asked = MAPPING.stack(&Everywhere, 6, |frames| frames.push(language));
+        assert!(MAPPING.is_language(asked) && !MAPPING.is_language(native));
+        MAPPING.open(&Everywhere, 5, &birth(native));
+        MAPPING.open(&Everywhere, 6, &birth(native));
+        MAPPING.restack(5, asked);
+        MAPPING.restack(9, asked);
+        CHILD.begin(8, 2, 1);
+        CHILD.inherit(&Everywhere, &MAPPING);
+        CHILD.restack(6, asked);
+        assert_eq!(CHILD.birth_of(6).unwrap().stack, native);
+        MAPPING.close(5).unwrap();
+        let counts = |stack: u32| {
+            let stack = &MAPPING.stacks[stack as usize];
+            [&stack.opened, &stack.closed].map(|count| count.load(Ordering::Relaxed))
+        };
+        assert_eq!((counts(native), counts(asked)), ([1, 0], [1, 1]));
     }
 
     #[test]

@@ -130,6 +130,30 @@ impl Slot {
         None
     }
 
+    /// Puts another stack in place of the one that opened it, while it is the same descriptor; gives the one before.
+    pub fn restack(&self, stack: u32) -> Option<Death> {
+        let word = |atomic: &AtomicU64| atomic.load(Ordering::Acquire);
+        let (state, ns, by) = (word(&self.state), word(&self.ns), word(&self.by));
+        let check = word(&self.check);
+        if !is_open(state) || check != mixed(state, ns, by) {
+            return None;
+        }
+        let next = packed(turn(state), stack);
+        self.state
+            .compare_exchange(state, next, Ordering::AcqRel, Ordering::Acquire)
+            .ok()?;
+        // Unless a new descriptor of the number has written its own.
+        let new = mixed(next, ns, by);
+        let _ = self
+            .check
+            .compare_exchange(check, new, Ordering::AcqRel, Ordering::Relaxed);
+        Some(Death {
+            generation: turn(state).div_ceil(2),
+            stack: low(state),
+            forks: byte(by >> 40),
+        })
+    }
+
     /// What it holds now.
     #[must_use]
     pub fn record(&self) -> Option<SlotRecord> {
@@ -209,6 +233,19 @@ mod tests {
         let ended = slot.open(&birth(6)).unwrap();
         assert_eq!((ended.generation, ended.stack), (1, 5));
         assert_eq!(slot.record().unwrap().generation, 2);
+    }
+
+    #[test]
+    fn another_stack_leaves_the_rest_as_it_is() {
+        let slot = Slot::new();
+        assert_eq!(slot.restack(9), None);
+        slot.open(&birth(5));
+        assert_eq!(slot.restack(9).unwrap().stack, 5);
+        let record = slot.record().unwrap();
+        assert_eq!((record.generation, record.birth), (1, Some(birth(9))));
+        assert_eq!(slot.close().unwrap().stack, 9);
+        assert_eq!(slot.restack(5), None);
+        assert_eq!(slot.record(), None);
     }
 
     #[test]

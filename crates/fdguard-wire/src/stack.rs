@@ -42,6 +42,11 @@ impl Stack {
             .map(drop)
     }
 
+    /// The first of its words; 0 until they are written.
+    pub(crate) fn first(&self) -> u32 {
+        low(self.place.load(Ordering::Acquire))
+    }
+
     pub(crate) fn publish(&self, first: u32, frames: u32) {
         let place = u64::from(first) | u64::from(frames) << 32;
         self.place.store(place, Ordering::Release);

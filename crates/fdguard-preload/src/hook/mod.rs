@@ -3,6 +3,7 @@
 //! Between the two nothing is held: a signal handler may leave with `longjmp`, and a thread may be cancelled inside of the
 //! call. Functions with a variable number of arguments have the largest fixed number here, which x86-64 passes alike.
 
+mod ask;
 mod close;
 mod descriptor;
 mod file;

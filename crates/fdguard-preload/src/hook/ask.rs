@@ -1,0 +1,51 @@
+//! Questions about files, by which agents speak to us.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{CStr, c_char, c_int};
+
+use super::missing;
+use crate::real::Real;
+use crate::{errno, record, told};
+
+const ENOENT: c_int = 2;
+const ENAMETOOLONG: c_int = 36;
+
+// SAFETY: the type of its manual page.
+static ACCESS: Real<unsafe extern "C" fn(*const c_char, c_int) -> c_int> =
+    unsafe { Real::new(c"access") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    let Some(real) = ACCESS.get() else {
+        return missing();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(path, mode) };
+    // Programs probe memory with this call: only what the kernel could read is read here.
+    if result == -1 && matches!(errno::load(), ENOENT | ENAMETOOLONG) {
+        // SAFETY: the kernel has read it: its end or as much as a path may have.
+        if let Some(message) = unsafe { message(path) } {
+            record::told(message);
+        }
+    }
+    result
+}
+
+/// What follows the call to us in a path; read no further than it agrees.
+///
+/// # Safety
+/// A C string, or at least as many readable bytes as a path may have.
+unsafe fn message<'a>(path: *const c_char) -> Option<&'a [u8]> {
+    for (at, byte) in told::CALL.iter().enumerate() {
+        // SAFETY: the bytes before were not the end of the string.
+        let found = unsafe { path.cast::<u8>().wrapping_add(at).read() };
+        if found != *byte {
+            return None;
+        }
+    }
+    // SAFETY: only agents write this, and they end their texts.
+    let rest = unsafe { CStr::from_ptr(path.wrapping_add(told::CALL.len())) };
+    Some(rest.to_bytes())
+}
