@@ -11,6 +11,15 @@ use fdguard_core::origin::{Frame, Language, Stack};
 
 use crate::table::Spot;
 
+/// The libraries of Java's machine that open descriptors.
+const JAVA: &[&str] = &[
+    "libjvm.so",
+    "libjava.so",
+    "libnio.so",
+    "libnet.so",
+    "libzip.so",
+];
+
 /// Names addresses, and remembers what it named.
 #[derive(Debug, Default)]
 pub struct Symbols {
@@ -44,13 +53,16 @@ impl Symbols {
                     file,
                     function,
                     line,
-                } => languages.push(Frame {
-                    file: Some(Text::from(file.as_str())),
-                    function: Some(function.clone()),
-                    line: (*line > 0).then_some(*line),
-                    module: None,
-                    language: Language::Python,
-                }),
+                } => {
+                    let (language, file) = marked(file);
+                    languages.push(Frame {
+                        file: (!file.is_empty()).then(|| Text::from(file)),
+                        function: Some(function.clone()),
+                        line: (*line > 0).then_some(*line),
+                        module: None,
+                        language,
+                    });
+                }
             }
         }
         if !languages.is_empty() {
@@ -90,13 +102,23 @@ impl Symbols {
     }
 }
 
+/// The language that a file's text begins with, and the file.
+fn marked(file: &str) -> (Language, &str) {
+    match file.strip_prefix('\u{2}') {
+        Some(file) => (Language::Java, file),
+        None => (Language::Python, file),
+    }
+}
+
 /// Whether a frame is the interpreter's own: below it there is nothing but the interpreter.
 fn is_interpreter(frame: &Frame) -> bool {
     let module = frame.module.as_ref().map(|module| module.to_lossy());
     let name = module
         .as_deref()
         .and_then(|module| module.rsplit('/').next());
-    name.is_some_and(|name| name.starts_with("libpython") || name.starts_with("python"))
+    name.is_some_and(|name| {
+        name.starts_with("libpython") || name.starts_with("python") || JAVA.contains(&name)
+    })
 }
 
 /// A symbol and what was inlined into it, innermost first.
