@@ -72,6 +72,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/java/call.rs",
         "crates/fdguard-preload/src/java/layout.rs",
         "crates/fdguard-preload/src/java/machine.rs",
+        "crates/fdguard-preload/src/language.rs",
         "crates/fdguard-preload/src/memory.rs",
         "crates/fdguard-preload/src/modules.rs",
         "crates/fdguard-preload/src/real.rs",

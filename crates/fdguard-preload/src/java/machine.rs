@@ -43,6 +43,11 @@ pub(crate) fn forget() {
     IS_OFF.store(1, Ordering::Relaxed);
 }
 
+/// Whether generated code is this machine's.
+pub(crate) fn is_found() -> bool {
+    !CREATED.load(Ordering::Relaxed).is_null()
+}
+
 /// The Java frames of a stack.
 #[derive(Clone, Copy)]
 pub(crate) struct Walked {

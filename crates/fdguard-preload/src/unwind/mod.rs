@@ -19,7 +19,7 @@ pub(crate) use cache::forget;
 pub(crate) use registers::Registers;
 
 use crate::memory::Memory;
-use crate::modules;
+use crate::{java, modules};
 use rule::{Cfa, Place, Rules};
 
 /// Frames that are followed.
@@ -126,6 +126,10 @@ fn step(trace: &mut Trace, registers: &mut Registers, memory: &mut Memory, addre
     }
     let Some(module) = modules::find(address) else {
         trace.is_in_generated();
+        if java::is_found() {
+            // Its machine knows what called that; frame pointers are mostly not kept.
+            return Step::Lost;
+        }
         return by_frame_pointer(registers, memory);
     };
     let Some(rules) = program::rules(&module, address) else {
