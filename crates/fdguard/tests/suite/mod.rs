@@ -27,6 +27,7 @@ mod real;
 mod recordings;
 mod select;
 mod terminal;
+mod trace_java;
 mod watch;
 mod watch_blind;
 mod watch_end;
