@@ -12,8 +12,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use fdguard_wire::{Frame, Mapping, Tongue};
 
+use crate::java;
 use crate::python::{RawFrame, Refusal, Runtime};
 use crate::start::GROUND;
+use crate::unwind::Trace;
 
 /// Frames of one stack; what called those is cut.
 const DEPTH: usize = 64;
@@ -89,24 +91,39 @@ fn python() -> Option<&'static Runtime> {
 pub(crate) struct Languages {
     frames: [RawFrame; DEPTH],
     walked: Option<crate::python::Walked>,
+    java_frames: [java::RawFrame; DEPTH],
+    java: Option<java::Walked>,
 }
 
 impl Languages {
-    /// Looks at the calling thread.
-    pub(crate) fn here() -> Self {
+    /// Looks at the calling thread, whose native stack is this one.
+    pub(crate) fn here(trace: &mut Trace) -> Self {
         let mut frames = [RawFrame::default(); DEPTH];
         let walked = python().and_then(|python| python.walk(&mut frames));
-        Self { frames, walked }
+        let mut java_frames = [java::RawFrame::NONE; DEPTH];
+        let java = java::walk(trace, &mut java_frames);
+        Self {
+            frames,
+            walked,
+            java_frames,
+            java,
+        }
     }
 
     /// Equal for equal stacks; 0 where there is none.
     pub(crate) fn hash(&self) -> u64 {
-        self.walked.map_or(0, |walked| walked.hash)
+        let python = self.walked.map_or(0, |walked| walked.hash);
+        python ^ self.java.map_or(0, |walked| walked.hash)
     }
 
     /// Writes the frames. Their text is read now, while the frames live.
     #[inline(never)]
     pub(crate) fn push(&self, mapping: &Mapping, mut push: impl FnMut(Frame)) {
+        if let Some(walked) = &self.java {
+            java::render(&self.java_frames, walked, |file, function, line| {
+                push_text(mapping, Tongue::Java, (file, function, line), &mut push);
+            });
+        }
         let (Some(python), Some(walked)) = (python(), &self.walked) else {
             return;
         };
@@ -114,17 +131,26 @@ impl Languages {
         let length = python.render(&self.frames, walked, &mut record);
         let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
         while let Some((frame, after)) = Written::read(rest) {
-            let hash = hash_of(hash_of(SEED, frame.file), frame.function);
-            let text = mapping.text(&GROUND, hash, || (frame.file, frame.function));
-            if let Some(text) = text {
-                push(Frame::Language {
-                    tongue: Tongue::Python,
-                    text,
-                    line: frame.line,
-                });
-            }
+            push_text(
+                mapping,
+                Tongue::Python,
+                (frame.file, frame.function, frame.line),
+                &mut push,
+            );
             rest = after;
         }
+    }
+}
+
+fn push_text(
+    mapping: &Mapping,
+    tongue: Tongue,
+    (file, function, line): (&[u8], &[u8], u32),
+    push: &mut impl FnMut(Frame),
+) {
+    let hash = hash_of(hash_of(SEED, file), function);
+    if let Some(text) = mapping.text(&GROUND, hash, || (file, function)) {
+        push(Frame::Language { tongue, text, line });
     }
 }
 

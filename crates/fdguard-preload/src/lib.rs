@@ -26,6 +26,7 @@ mod alone;
 mod errno;
 mod ground;
 mod hook;
+mod java;
 mod language;
 mod memory;
 mod modules;

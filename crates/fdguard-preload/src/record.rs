@@ -154,17 +154,17 @@ fn open(mapping: &Mapping, fd: u32, how: How, since: Option<u64>) {
 fn stack(mapping: &Mapping) -> u32 {
     let mut trace = Trace::new();
     unwind::follow(&mut trace, Registers::here());
-    intern(mapping, &trace)
+    intern(mapping, &mut trace)
 }
 
-fn intern(mapping: &Mapping, trace: &Trace) -> u32 {
+fn intern(mapping: &Mapping, trace: &mut Trace) -> u32 {
+    let languages = Languages::here(trace);
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for address in trace.addresses() {
         hash = (hash ^ *address as u64)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(29);
     }
-    let languages = Languages::here();
     hash ^= languages.hash();
     mapping.stack(&GROUND, hash ^ hash >> 31, |frames| {
         if !trace.is_whole {

@@ -12,7 +12,7 @@ use fdguard_wire::Mapping;
 
 use crate::ground::Ground;
 use crate::real::Real;
-use crate::{errno, language, modules, sys, thread};
+use crate::{errno, java, language, modules, sys, thread};
 
 /// The folder for the mappings; nothing is recorded without it.
 const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
@@ -101,6 +101,7 @@ fn create() -> Option<&'static Mapping> {
 unsafe extern "C" fn forked() {
     let error = errno::load();
     thread::forget();
+    java::forget();
     let old = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: as in `current`; it is unmapped below and not before.
     let before = unsafe { old.as_ref() };

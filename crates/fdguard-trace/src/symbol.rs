@@ -12,6 +12,15 @@ use fdguard_wire::Tongue;
 
 use crate::table::Spot;
 
+/// The libraries of Java's machine that open descriptors.
+const JAVA: &[&str] = &[
+    "libjvm.so",
+    "libjava.so",
+    "libnio.so",
+    "libnet.so",
+    "libzip.so",
+];
+
 /// Names addresses, and remembers what it named.
 #[derive(Debug, Default)]
 pub struct Symbols {
@@ -47,7 +56,7 @@ impl Symbols {
                     function,
                     line,
                 } => languages.push(Frame {
-                    file: Some(Text::from(file.as_str())),
+                    file: (!file.is_empty()).then(|| Text::from(file.as_str())),
                     function: Some(function.clone()),
                     line: (*line > 0).then_some(*line),
                     module: None,
@@ -102,7 +111,9 @@ fn is_interpreter(frame: &Frame) -> bool {
     let name = module
         .as_deref()
         .and_then(|module| module.rsplit('/').next());
-    name.is_some_and(|name| name.starts_with("libpython") || name.starts_with("python"))
+    name.is_some_and(|name| {
+        name.starts_with("libpython") || name.starts_with("python") || JAVA.contains(&name)
+    })
 }
 
 /// A symbol and what was inlined into it, innermost first.

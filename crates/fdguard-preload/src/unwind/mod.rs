@@ -19,7 +19,7 @@ pub(crate) use cache::forget;
 pub(crate) use registers::Registers;
 
 use crate::memory::Memory;
-use crate::modules;
+use crate::{java, modules};
 use rule::{Cfa, Place, Rules};
 
 /// Frames that are followed.
@@ -32,6 +32,10 @@ pub(crate) struct Trace {
     used: usize,
     /// Whether it went to the outermost frame.
     pub(crate) is_whole: bool,
+    /// Which is the first in code that no file has: made at run time.
+    pub(crate) generated: Option<usize>,
+    /// Whether all up to there was followed by tables, and no signal handler is among it.
+    pub(crate) is_generated_sure: bool,
 }
 
 impl Trace {
@@ -41,12 +45,34 @@ impl Trace {
             addresses: [0; DEPTH],
             used: 0,
             is_whole: false,
+            generated: None,
+            is_generated_sure: true,
         }
     }
 
     /// The addresses: each lies inside of the call instruction, so that it names the right line.
     pub(crate) fn addresses(&self) -> &[usize] {
         self.addresses.get(..self.used).unwrap_or_default()
+    }
+
+    /// Leaves out what called the first `frames`, on purpose.
+    pub(crate) fn cut(&mut self, frames: usize) {
+        self.used = self.used.min(frames);
+        self.is_whole = true;
+    }
+
+    /// The last address is in generated code.
+    fn is_in_generated(&mut self) {
+        if self.generated.is_none() {
+            self.generated = self.used.checked_sub(1);
+        }
+    }
+
+    /// Something was met that makes what follows less than sure.
+    fn doubt(&mut self) {
+        if self.generated.is_none() {
+            self.is_generated_sure = false;
+        }
     }
 
     fn push(&mut self, address: usize) -> bool {
@@ -70,8 +96,13 @@ pub(crate) fn follow(trace: &mut Trace, mut registers: Registers) {
         if !is_ours && !trace.push(address) {
             return;
         }
-        match step(&mut registers, &mut memory, address) {
-            Step::Next { is_signal } => is_exact = is_signal,
+        match step(trace, &mut registers, &mut memory, address) {
+            Step::Next { is_signal } => {
+                is_exact = is_signal;
+                if is_signal {
+                    trace.doubt();
+                }
+            }
             Step::Outermost => {
                 trace.is_whole = true;
                 return;
@@ -89,14 +120,20 @@ enum Step {
     Lost,
 }
 
-fn step(registers: &mut Registers, memory: &mut Memory, address: usize) -> Step {
+fn step(trace: &mut Trace, registers: &mut Registers, memory: &mut Memory, address: usize) -> Step {
     if let Some(step) = cache::step(address, registers, memory) {
         return step;
     }
     let Some(module) = modules::find(address) else {
+        trace.is_in_generated();
+        if java::is_found() {
+            // Its machine knows what called that; frame pointers are mostly not kept.
+            return Step::Lost;
+        }
         return by_frame_pointer(registers, memory);
     };
     let Some(rules) = program::rules(&module, address) else {
+        trace.doubt();
         return by_frame_pointer(registers, memory);
     };
     cache::store(address, &rules);

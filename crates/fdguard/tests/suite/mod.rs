@@ -28,6 +28,7 @@ mod recordings;
 mod select;
 mod terminal;
 mod trace;
+mod trace_java;
 mod trace_node;
 mod watch;
 mod watch_blind;

@@ -1,0 +1,169 @@
+//! The machine of this process: found once, asked when it is safe.
+
+#![expect(unsafe_code, reason = "asks the loader for the machine")]
+
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use super::call::{Jni, Jvmti, RawFrame, Vm};
+use super::layout;
+use crate::modules;
+use crate::unwind::Trace;
+
+/// A thread's record is not larger than this before what it is called by.
+const LARGEST: usize = 16 * 1024;
+
+/// `JNI_GetCreatedJavaVMs`, null until it is found.
+static CREATED: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+/// The addresses of the machine's own code.
+static START: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicUsize = AtomicUsize::new(0);
+/// Where the state is in the record of a thread.
+static STATE: AtomicUsize = AtomicUsize::new(0);
+/// How far behind the beginning of its record a thread's `JNIEnv` is; 0 until it is known.
+static WITHIN: AtomicUsize = AtomicUsize::new(0);
+/// What is asked.
+static JVMTI: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+/// Opens by generated code in a process where no machine was found.
+static MISSED: AtomicU32 = AtomicU32::new(0);
+/// Whether it must not be asked any more.
+static IS_OFF: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+fn search(name: &CStr) -> *mut c_void {
+    // SAFETY: RTLD_DEFAULT and a text that ends.
+    unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }
+}
+
+/// In a forked child: there the machine's other threads are gone, with the locks that they held.
+pub(crate) fn forget() {
+    IS_OFF.store(1, Ordering::Relaxed);
+}
+
+/// Whether generated code is this machine's.
+pub(crate) fn is_found() -> bool {
+    !CREATED.load(Ordering::Relaxed).is_null()
+}
+
+/// The Java frames of a stack.
+#[derive(Clone, Copy)]
+pub(crate) struct Walked {
+    pub(super) jvmti: Jvmti,
+    pub(super) jni: Jni,
+    /// How many.
+    pub(super) used: usize,
+    /// Equal for equal stacks.
+    pub(crate) hash: u64,
+}
+
+/// What the calling thread runs in Java. Generated code in the trace is cut off when it is the machine's: it says nothing, and
+/// is another for the same method later.
+pub(crate) fn walk(trace: &mut Trace, frames: &mut [RawFrame]) -> Option<Walked> {
+    let generated = trace.generated?;
+    if IS_OFF.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
+    let created = created()?;
+    // SAFETY: `created` gives this function's address.
+    let vm = unsafe { Vm::first(created) }?;
+    let machine = START.load(Ordering::Relaxed)..END.load(Ordering::Relaxed);
+    let natives = trace.addresses().get(..generated).unwrap_or_default();
+    let is_machines = natives.iter().any(|address| machine.contains(address));
+    let is_asked = trace.is_generated_sure && !natives.is_empty() && !is_machines;
+    let walked = if is_asked { ask(vm, frames) } else { None };
+    trace.cut(generated);
+    walked
+}
+
+fn ask(vm: Vm, frames: &mut [RawFrame]) -> Option<Walked> {
+    let jni = vm.jni()?;
+    let within = WITHIN.load(Ordering::Relaxed);
+    if within != 0 && !is_in_native(jni, within) {
+        return None;
+    }
+    let jvmti = jvmti(vm)?;
+    if within == 0 {
+        let found = within_record(jvmti, jni).filter(|within| is_in_native(jni, *within))?;
+        WITHIN.store(found, Ordering::Relaxed);
+    }
+    let used = jvmti.stack(frames);
+    if used == 0 {
+        return None;
+    }
+    let mut hash = 0x6a09_e667_f3bc_c908_u64;
+    for frame in frames.iter().take(used) {
+        for word in [frame.method as u64, frame.location.cast_unsigned()] {
+            hash = (hash ^ word)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(31);
+        }
+    }
+    Some(Walked {
+        jvmti,
+        jni,
+        used,
+        hash,
+    })
+}
+
+fn is_in_native(jni: Jni, within: usize) -> bool {
+    let thread = jni.address().wrapping_sub(within);
+    // SAFETY: `within` was measured on this machine, where it is the same for all threads, and so was the offset.
+    unsafe { layout::is_in_native(thread, STATE.load(Ordering::Relaxed)) }
+}
+
+/// A thread's object has the address of its record. A virtual thread has none: then another one will tell.
+fn within_record(jvmti: Jvmti, jni: Jni) -> Option<usize> {
+    let thread = jvmti.thread(jni)?;
+    let record = usize::try_from(jni.long(&thread, c"eetop")?).ok()?;
+    let within = jni.address().checked_sub(record)?;
+    let is_likely = within != 0 && within < LARGEST && within & 7 == 0 && record & 7 == 0;
+    is_likely.then_some(within)
+}
+
+/// One environment for all; who comes second gives his back.
+fn jvmti(vm: Vm) -> Option<Jvmti> {
+    if let Some(known) = Jvmti::from_raw(JVMTI.load(Ordering::Acquire)) {
+        return Some(known);
+    }
+    let new = vm.new_jvmti()?;
+    let none = core::ptr::null_mut();
+    let claim = JVMTI.compare_exchange(none, new.raw(), Ordering::AcqRel, Ordering::Acquire);
+    match claim {
+        Ok(_) => Some(new),
+        Err(other) => {
+            new.dispose();
+            Jvmti::from_raw(other)
+        }
+    }
+}
+
+/// The loader is asked when generated code opened something, less and less often in a process that has no such machine.
+fn created() -> Option<*mut c_void> {
+    let known = CREATED.load(Ordering::Acquire);
+    if !known.is_null() {
+        return Some(known);
+    }
+    let missed = MISSED.fetch_add(1, Ordering::Relaxed);
+    if !missed.wrapping_add(1).is_power_of_two() {
+        return None;
+    }
+    let found = search(c"JNI_GetCreatedJavaVMs");
+    if found.is_null() {
+        return None;
+    }
+    let library = modules::find(found as usize);
+    let (Some(library), Some(state)) = (library, layout::state_offset(search)) else {
+        // Another maker's machine, whose states are not known.
+        forget();
+        return None;
+    };
+    START.store(library.start, Ordering::Relaxed);
+    END.store(library.end, Ordering::Relaxed);
+    STATE.store(state, Ordering::Relaxed);
+    CREATED.store(found, Ordering::Release);
+    Some(found)
+}
