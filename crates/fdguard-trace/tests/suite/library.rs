@@ -36,6 +36,7 @@ const EXPORTS: &[&str] = &[
     "__openat_2",
     "accept",
     "accept4",
+    "access",
     "close",
     "close_range",
     "closedir",

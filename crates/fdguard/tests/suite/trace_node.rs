@@ -27,7 +27,7 @@ fn still_open(name: &str, program: &str) -> String {
         .unwrap();
     assert!(status.success(), "{status}");
     let said = fs::read_to_string(&result).unwrap();
-    let sites = said.lines().filter(|line| line.contains(" live, "));
+    let sites = said.lines().filter(|line| line.contains(" live of "));
     let mut sites: String = sites.flat_map(|line| [line, "\n"]).collect();
     for (at, line) in program.lines().enumerate() {
         if let Some((_, mark)) = line.split_once("// ASK ") {
@@ -41,7 +41,8 @@ fn still_open(name: &str, program: &str) -> String {
 fn has(sites: &str, mark: &str, live: usize) {
     let mark = format!("ASK {mark} ");
     let site = sites.lines().find(|line| line.contains(&mark));
-    let is_right = site.is_some_and(|line| line.trim().starts_with(&format!("{live} live, ")));
+    let is_right =
+        site.is_some_and(|line| format!(" {line}").contains(&format!(" {live} live of ")));
     assert!(is_right, "{live} at {mark}in\n{sites}");
 }
 
