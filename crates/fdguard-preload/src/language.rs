@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use fdguard_wire::{Frame, Mapping, Tongue};
 
 use crate::java;
-use crate::python::{RawFrame, Refusal, Runtime};
+use crate::python::{RawFrame, Refusal, Runtime, Walked};
 use crate::start::GROUND;
 use crate::unwind::Trace;
 
@@ -87,58 +87,84 @@ fn python() -> Option<&'static Runtime> {
     Some(unsafe { runtime.assume_init_ref() })
 }
 
-/// What the calling thread runs in a language of its own.
+/// What the calling thread runs in languages of their own. Most programs have none, at every call: then no room for
+/// frames is cleared.
 pub(crate) struct Languages {
+    python: Option<InPython>,
+    java: Option<InJava>,
+}
+
+struct InPython {
     frames: [RawFrame; DEPTH],
-    walked: Option<crate::python::Walked>,
-    java_frames: [java::RawFrame; DEPTH],
-    java: Option<java::Walked>,
+    runtime: &'static Runtime,
+    walked: Walked,
+}
+
+struct InJava {
+    frames: [java::RawFrame; DEPTH],
+    walked: java::Walked,
 }
 
 impl Languages {
     /// Looks at the calling thread, whose native stack is this one.
+    #[inline]
     pub(crate) fn here(trace: &mut Trace) -> Self {
-        let mut frames = [RawFrame::default(); DEPTH];
-        let walked = python().and_then(|python| python.walk(&mut frames));
-        let mut java_frames = [java::RawFrame::NONE; DEPTH];
-        let java = java::walk(trace, &mut java_frames);
         Self {
-            frames,
-            walked,
-            java_frames,
-            java,
+            python: python().and_then(InPython::here),
+            java: trace.generated.and_then(|_| InJava::here(trace)),
         }
     }
 
     /// Equal for equal stacks; 0 where there is none.
     pub(crate) fn hash(&self) -> u64 {
-        let python = self.walked.map_or(0, |walked| walked.hash);
-        python ^ self.java.map_or(0, |walked| walked.hash)
+        let python = self.python.as_ref().map_or(0, |found| found.walked.hash);
+        python ^ self.java.as_ref().map_or(0, |found| found.walked.hash)
     }
 
     /// Writes the frames. Their text is read now, while the frames live.
-    #[inline(never)]
     pub(crate) fn push(&self, mapping: &Mapping, mut push: impl FnMut(Frame)) {
-        if let Some(walked) = &self.java {
-            java::render(&self.java_frames, walked, |file, function, line| {
+        if let Some(java) = &self.java {
+            java::render(&java.frames, &java.walked, |file, function, line| {
                 push_text(mapping, Tongue::Java, (file, function, line), &mut push);
             });
         }
-        let (Some(python), Some(walked)) = (python(), &self.walked) else {
-            return;
-        };
+        if let Some(python) = &self.python {
+            python.push(mapping, &mut push);
+        }
+    }
+}
+
+impl InPython {
+    #[inline(never)]
+    fn here(runtime: &'static Runtime) -> Option<Self> {
+        let mut frames = [RawFrame::default(); DEPTH];
+        let walked = runtime.walk(&mut frames)?;
+        Some(Self {
+            frames,
+            runtime,
+            walked,
+        })
+    }
+
+    #[inline(never)]
+    fn push(&self, mapping: &Mapping, push: &mut impl FnMut(Frame)) {
         let mut record = [0; ROOM];
-        let length = python.render(&self.frames, walked, &mut record);
+        let length = self.runtime.render(&self.frames, &self.walked, &mut record);
         let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
         while let Some((frame, after)) = Written::read(rest) {
-            push_text(
-                mapping,
-                Tongue::Python,
-                (frame.file, frame.function, frame.line),
-                &mut push,
-            );
+            let text = (frame.file, frame.function, frame.line);
+            push_text(mapping, Tongue::Python, text, push);
             rest = after;
         }
+    }
+}
+
+impl InJava {
+    #[inline(never)]
+    fn here(trace: &mut Trace) -> Option<Self> {
+        let mut frames = [java::RawFrame::NONE; DEPTH];
+        let walked = java::walk(trace, &mut frames)?;
+        Some(Self { frames, walked })
     }
 }
 
