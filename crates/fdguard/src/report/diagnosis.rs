@@ -10,6 +10,7 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 
 use super::style::{self, ADDED, CRITICAL, DIM, HEADING, WARNING};
+use super::wrap;
 use crate::terminal::{sanitize, sanitize_str};
 
 /// The contract's word.
@@ -206,19 +207,10 @@ fn wrapped(
     width: usize,
     style: Style,
 ) -> anyhow::Result<()> {
-    let mut line = String::new();
-    for word in text.split(' ') {
-        let long = indent.len() + line.chars().count() + 1 + word.chars().count() > width;
-        if long && !line.is_empty() {
-            writeln!(out, "{indent}{style}{line}{style:#}")?;
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
+    let width = width.saturating_sub(indent.len());
+    for line in wrap::lines(text, width, 0, 0) {
+        writeln!(out, "{indent}{style}{line}{style:#}")?;
     }
-    writeln!(out, "{indent}{style}{line}{style:#}")?;
     Ok(())
 }
 

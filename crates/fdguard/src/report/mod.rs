@@ -17,3 +17,4 @@ pub mod rules;
 pub mod state_line;
 pub mod style;
 pub mod table;
+pub(crate) mod wrap;

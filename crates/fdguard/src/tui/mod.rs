@@ -19,7 +19,6 @@ mod terminal;
 mod theme;
 mod view;
 pub mod watch;
-mod wrap;
 
 #[cfg(test)]
 mod tests;

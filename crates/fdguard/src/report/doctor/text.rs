@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::outline::{Block, Note, Outline, Table};
 use crate::report::style::{self, DIM, HEADING, paint};
 use crate::report::table::{columns, cut};
+use crate::report::wrap;
 use crate::terminal::sanitize_bytes;
 
 /// A last column narrower than this tells nothing.
@@ -204,17 +205,6 @@ impl Page {
         let Some(width) = self.width else {
             return vec![format!("{}{text}", " ".repeat(first))];
         };
-        let mut lines: Vec<String> = Vec::new();
-        for word in text.split(' ') {
-            match lines.last_mut() {
-                Some(line) if line.width() + 1 + word.width() <= width => {
-                    line.push(' ');
-                    line.push_str(word);
-                }
-                Some(_) => lines.push(format!("{}{word}", " ".repeat(later))),
-                None => lines.push(format!("{}{word}", " ".repeat(first))),
-            }
-        }
-        lines
+        wrap::lines(text, width, first, later)
     }
 }

@@ -10,9 +10,9 @@ use ratatui::widgets::{Block, Paragraph, Widget as _};
 
 use super::Theme;
 use crate::report::host::{cell, mark, severity};
+use crate::report::wrap::wrap;
 use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::app::{App, Holdings};
-use crate::tui::wrap::wrap;
 
 /// Columns for a class and its count.
 const CLASS: usize = 26;

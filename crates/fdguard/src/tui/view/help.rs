@@ -7,10 +7,10 @@ use ratatui::widgets::{Block, Clear, Paragraph, Widget as _};
 
 use super::Theme;
 use crate::report::host::cell;
+use crate::report::wrap::wrap;
 use crate::terminal::sanitize_str;
 use crate::tui::app::App;
 use crate::tui::keys;
-use crate::tui::wrap::wrap;
 
 /// What the columns mean, for who does not know the words.
 const WORDS: &[(&str, &str)] = &[

@@ -7,10 +7,10 @@ use ratatui::text::{Line, Span};
 
 use super::Section;
 use crate::report::host::cell;
+use crate::report::wrap::wrap;
 use crate::terminal::sanitize_str;
 use crate::tui::theme::Theme;
 use crate::tui::watch::state::State;
-use crate::tui::wrap::wrap;
 
 /// Lines of one finding, below which it is of little use.
 const LEAST: usize = 6;

@@ -9,11 +9,11 @@ use ratatui::widgets::{Block, Clear, Paragraph, Widget as _};
 
 use super::findings::severity_word;
 use crate::report::table::class_name;
+use crate::report::wrap::wrap;
 use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
 use crate::tui::watch::state::{Pane, State};
-use crate::tui::wrap::wrap;
 
 pub(super) fn draw(
     buffer: &mut Buffer,
