@@ -9,11 +9,6 @@ use std::time::Instant;
 
 #[path = "../../src/python/mod.rs"]
 mod python;
-#[expect(
-    clippy::duplicate_mod,
-    reason = "both have the line tables, each in its own crate"
-)]
-#[path = "../../../fdguard-trace/src/python/mod.rs"]
 mod reader;
 
 use python::{RawFrame, Refusal, Runtime};

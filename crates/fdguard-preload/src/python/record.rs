@@ -1,4 +1,4 @@
-//! The record of one stack, as written; `fdguard-trace` reads it. All numbers little-endian.
+//! The record of one stack, as written; `language.rs` reads it. All numbers little-endian.
 //!
 //! ```text
 //! stack  version u8 = 1 · flags u8 · frames u16 · that many frames, the innermost first
