@@ -98,7 +98,7 @@ fn r19_the_jdk_is_passed_over() {
         (Java, "Files.java|java.nio.file.Files.lines|4000|java.base"),
         (
             Java,
-            "HttpClient.java|org.apache.http.Client.get|3|/root/.m2/repository/http.jar",
+            "HttpClient.java|org.apache.http.Client.get|3|/home/ann/.m2/repository/http.jar",
         ),
         (Java, "Main.java|Main.firstLine|22|"),
     ]);
@@ -119,7 +119,7 @@ fn r19_the_rust_library_and_registry_are_passed_over() {
         ),
         (
             Rust,
-            "/root/.cargo/registry/src/index/tempfile-3/src/file.rs|tempfile::create|9|/srv/app",
+            "/home/ann/.cargo/registry/src/index/tempfile-3/src/file.rs|tempfile::create|9|/srv/app",
         ),
         (Rust, "src/main.rs|app::session::begin|41|/srv/app"),
         (Rust, "|std::rt::lang_start||/srv/app"),
@@ -166,7 +166,7 @@ fn r19_gos_library_is_passed_over() {
         ),
         (
             Go,
-            "/root/go/pkg/mod/github.com/a/b@v1/c.go|github.com/a/b.Call|1|",
+            "/home/ann/go/pkg/mod/github.com/a/b@v1/c.go|github.com/a/b.Call|1|",
         ),
         (Go, "/srv/app/main.go|main.checkHealth|33|"),
         (Go, "/usr/local/go/src/runtime/proc.go|runtime.main|250|"),

@@ -64,7 +64,7 @@ mod tests {
             ("/usr/bin/python3.11", "Python", Some("3.11")),
             ("/usr/bin/python3", "Python", Some("3")),
             (
-                "/root/.nvm/versions/node/v20.1.0/bin/node",
+                "/home/ann/.nvm/versions/node/v20.1.0/bin/node",
                 "Node.js",
                 Some("20.1.0"),
             ),
