@@ -129,6 +129,18 @@ pub enum What {
         /// Taken, or given back.
         taken: bool,
     },
+    /// The tracer looked which file a number is.
+    File {
+        /// The number.
+        fd: Fd,
+        /// The file.
+        file: FileId,
+    },
+    /// The tracer learned who asked for what has this number: the stack of this event stands for that of its birth.
+    Retold {
+        /// The number.
+        fd: Fd,
+    },
     /// A process was made.
     Fork {
         /// The new one.

@@ -23,16 +23,19 @@ compile_error!("the injected library knows Linux on x86_64 only");
 
 #[cfg(fdguard_injected)]
 mod alone;
+mod call;
 mod errno;
 mod ground;
 mod hook;
 mod java;
 mod language;
+mod lock;
 mod memory;
 mod modules;
 mod python;
 mod real;
 mod record;
+mod seat;
 mod start;
 mod sys;
 mod thread;

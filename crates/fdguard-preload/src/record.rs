@@ -2,41 +2,96 @@
 
 use core::ffi::c_int;
 
-use fdguard_wire::{Birth, CloseRecord, Death, Frame, How, Mapping};
+use fdguard_wire::{Birth, Death, End, EventRecord, Frame, How, Kind, Mapping};
 
 use crate::language::Languages;
 use crate::start::{self, GROUND};
 use crate::unwind::{Registers, Trace};
-use crate::{errno, modules, real, thread, told, unwind};
+use crate::{errno, lock, modules, real, seat, thread, told, unwind};
+
+const ENFILE: c_int = 23;
+const EMFILE: c_int = 24;
 
 /// A descriptor came into being; gives its number on, so that a hook can end with it.
 pub(crate) fn born(fd: c_int, how: How) -> c_int {
-    if let Ok(number) = u32::try_from(fd) {
-        with(|mapping| open(mapping, number, how, None));
+    born_of(fd, how, 0)
+}
+
+/// The same, with what else the call tells about it: see [`Kind::Birth`].
+pub(crate) fn born_of(fd: c_int, how: How, more: u64) -> c_int {
+    match u32::try_from(fd) {
+        Ok(number) => with(|mapping| open(mapping, number, (how, more), None)),
+        Err(_) => refused(how),
     }
     fd
 }
 
-/// A descriptor came into being in the place of another one, which ended with that.
-pub(crate) fn reborn(fd: c_int, how: How) {
-    if fd >= 0 {
-        ended(fd, ending(fd), 0);
-        born(fd, how);
-    }
+/// A socket came into being.
+pub(crate) fn socket_born(fd: c_int, how: How, domain: c_int, kind: c_int) -> c_int {
+    let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
+    born_of(fd, how, more)
 }
 
-/// Two at once.
-pub(crate) fn both_born(fds: [c_int; 2], how: How) {
-    for fd in fds {
-        born(fd, how);
+/// One came into being out of another number.
+pub(crate) fn born_from(fd: c_int, how: How, from: c_int) -> c_int {
+    born_of(fd, how, u64::from(from.cast_unsigned()).wrapping_add(1))
+}
+
+/// A descriptor came into being in the place of another one, which ended with that.
+pub(crate) fn reborn(fd: c_int, how: How, from: c_int) {
+    if fd >= 0 {
+        end(fd, ending(fd), 0, End::Dup2);
+        born_from(fd, how, from);
     }
 }
 
 /// The same for a call that may itself have opened it through another hook, which then knew more.
 pub(crate) fn born_within(fd: c_int, how: How, since: u64) {
-    if let Ok(number) = u32::try_from(fd) {
-        with(|mapping| open(mapping, number, how, Some(since)));
+    match u32::try_from(fd) {
+        Ok(number) => with(|mapping| open(mapping, number, (how, 0), Some(since))),
+        Err(_) => refused(how),
     }
+}
+
+/// A call that gives out numbers gave none; told where a table is full.
+fn refused(how: How) {
+    let error = errno::load();
+    if error != EMFILE && error != ENFILE {
+        return;
+    }
+    with(|mapping| {
+        let mut event = event(Kind::Refused, 0, how as u8);
+        event.errno = u16::try_from(error).unwrap_or(0);
+        event.stack = stack(mapping);
+        tell(mapping, &event);
+    });
+}
+
+/// `select` was called up to a number that its set has no bit for.
+pub(crate) fn selected(numbers: u32) {
+    with(|mapping| {
+        let mut event = event(Kind::Select, numbers, 0);
+        event.stack = stack(mapping);
+        tell(mapping, &event);
+    });
+}
+
+fn event(kind: Kind, fd: u32, code: u8) -> EventRecord {
+    EventRecord {
+        kind,
+        code,
+        errno: 0,
+        tid: thread::tid(),
+        ns: real::now(),
+        fd,
+        stack: 0,
+        more: [0; 2],
+    }
+}
+
+/// Puts an event into the ring.
+pub(crate) fn tell(mapping: &Mapping, event: &EventRecord) {
+    mapping.tell(&GROUND, mapping.ticket(), event);
 }
 
 /// When a call began that may end in [`born_within`].
@@ -53,51 +108,73 @@ pub(crate) fn told(message: &[u8]) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
     death: Option<Death>,
-    /// Whether this process was asked about already, and the mapping is its own.
-    is_ours: bool,
+    /// Its place in the order of events; absent where the mapping is not this process's own.
+    ticket: Option<u64>,
+    ns: u64,
 }
 
 /// A descriptor is about to be closed. Written before the call: after it another thread may have the number.
 pub(crate) fn ending(fd: c_int) -> Ending {
     let mut ending = Ending {
         death: None,
-        is_ours: false,
+        ticket: None,
+        ns: 0,
     };
     if let Ok(number) = u32::try_from(fd)
         && let Some(mapping) = start::mapping()
     {
         // A few atomic steps that need neither the stack nor errno.
+        lock::closing(mapping, number);
         ending.death = mapping.close(number);
-        ending.is_ours = true;
+        ending.ns = real::now();
+        let generation = ending.death.map_or(0, |death| death.generation);
+        seat::tear(number, generation, |tid, code| {
+            let mut inside = event(Kind::Inside, number, code);
+            inside.tid = tid;
+            inside.ns = ending.ns;
+            tell(mapping, &inside);
+        });
+        ending.ticket = Some(mapping.ticket());
     }
     ending
 }
 
 /// It was closed, or not: with `-1` as its result the error is remembered.
 pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
-    let Ok(number) = u32::try_from(fd) else {
+    end(fd, ending, result, End::Close);
+}
+
+#[inline(always)]
+fn end(fd: c_int, ending: Ending, result: c_int, how: End) {
+    let (Ok(number), Some(ticket)) = (u32::try_from(fd), ending.ticket) else {
         return;
     };
-    let Some(mapping) = start::current().filter(|_| ending.is_ours) else {
+    let Some(mapping) = start::current() else {
         return;
     };
     let error = if result == -1 { errno::load() } else { 0 };
     record(mapping, |mapping| {
-        let record = CloseRecord {
-            fd: number,
-            generation: ending.death.map_or(0, |death| death.generation),
-            stack: stack(mapping),
+        let record = EventRecord {
+            kind: Kind::End,
+            code: how as u8,
+            errno: u16::try_from(error).unwrap_or(0),
             tid: thread::tid(),
-            ns: real::now(),
-            errno: u32::try_from(error).unwrap_or(0),
+            ns: ending.ns,
+            fd: number,
+            stack: stack(mapping),
+            more: [0; 2],
         };
-        mapping.remember(&GROUND, &record);
+        mapping.tell(&GROUND, ticket, &record);
     });
 }
 
 /// All numbers of a range are about to be closed.
 pub(crate) fn range_ending(first: u32, last: u32) {
     with(|mapping| {
+        let mut event = event(Kind::EndRange, first, 0);
+        event.more = [u64::from(last), 0];
+        event.stack = stack(mapping);
+        tell(mapping, &event);
         let numbers = mapping.numbers();
         for fd in first..=last {
             if fd >= numbers {
@@ -111,7 +188,7 @@ pub(crate) fn range_ending(first: u32, last: u32) {
 /// Runs `work` with the mapping, if this process has one and this thread is not in the recorder already; `errno`
 /// is as before afterwards.
 #[inline]
-fn with(work: impl FnOnce(&'static Mapping)) {
+pub(crate) fn with(work: impl FnOnce(&'static Mapping)) {
     if let Some(mapping) = start::mapping() {
         record(mapping, work);
     }
@@ -131,7 +208,8 @@ fn record(mapping: &'static Mapping, work: impl FnOnce(&'static Mapping)) {
     thread::leave();
 }
 
-fn open(mapping: &Mapping, fd: u32, how: How, since: Option<u64>) {
+#[inline(always)]
+fn open(mapping: &Mapping, fd: u32, (how, more): (How, u64), since: Option<u64>) {
     let tid = thread::tid();
     if let (Some(since), Some(known)) = (since, mapping.birth_of(fd))
         && known.tid == tid
@@ -147,11 +225,22 @@ fn open(mapping: &Mapping, fd: u32, how: How, since: Option<u64>) {
         forks: 0,
     };
     mapping.open(&GROUND, fd, &birth);
+    let event = EventRecord {
+        kind: Kind::Birth,
+        code: how as u8,
+        errno: 0,
+        tid,
+        ns: birth.ns,
+        fd,
+        stack: birth.stack,
+        more: [more, 0],
+    };
+    tell(mapping, &event);
 }
 
 /// The number of the stack that led here.
 #[inline(always)]
-fn stack(mapping: &Mapping) -> u32 {
+pub(crate) fn stack(mapping: &Mapping) -> u32 {
     let mut trace = Trace::new();
     unwind::follow(&mut trace, Registers::here());
     intern(mapping, &mut trace)

@@ -12,7 +12,7 @@ use fdguard_wire::Mapping;
 
 use crate::ground::Ground;
 use crate::real::Real;
-use crate::{errno, java, language, modules, sys, thread};
+use crate::{errno, java, language, lock, modules, seat, sys, thread};
 
 /// The folder for the mappings; nothing is recorded without it.
 const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
@@ -70,6 +70,7 @@ pub(crate) extern "C" fn start() {
     let error = errno::load();
     modules::find_own();
     language::find();
+    seat::find();
     if let Some(mapping) = create() {
         for (first, word) in (0..).step_by(64).zip(&mapping.header.inherited) {
             word.store(sys::open_numbers(first), Ordering::Relaxed);
@@ -101,6 +102,8 @@ fn create() -> Option<&'static Mapping> {
 unsafe extern "C" fn forked() {
     let error = errno::load();
     thread::forget();
+    seat::forget();
+    lock::forget();
     java::forget();
     let old = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: as in `current`; it is unmapped below and not before.

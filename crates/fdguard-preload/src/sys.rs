@@ -10,6 +10,7 @@ use fdguard_wire::Mapping;
 
 const OPEN: usize = 2;
 const CLOSE: usize = 3;
+const FSTAT: usize = 5;
 const POLL: usize = 7;
 const MMAP: usize = 9;
 const MUNMAP: usize = 11;
@@ -222,6 +223,19 @@ pub(crate) fn open_numbers(first: u32) -> u64 {
         bits |= u64::from(entry.revents & POLLNVAL == 0) << (bit & 63);
     }
     bits
+}
+
+/// The device and the inode of an open regular file.
+pub(crate) fn file(fd: u32) -> Option<(u64, u64)> {
+    const MODE: usize = 3;
+    const KIND: u64 = 0o170_000;
+    const REGULAR: u64 = 0o100_000;
+    // `struct stat`: device, inode, links, then mode in the lower half of a word.
+    let mut stat = [0_u64; 18];
+    // SAFETY: the kernel writes 144 bytes, and there are as many.
+    let done = unsafe { call(FSTAT, [fd as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let is_regular = stat[MODE] & KIND == REGULAR;
+    (done == 0 && is_regular).then_some((stat[0], stat[1]))
 }
 
 /// Ends the process at once.

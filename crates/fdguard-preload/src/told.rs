@@ -5,10 +5,10 @@
 //! a number; `inotify` and `opendir` for what has no number in the runtime: the oldest such descriptor that
 //! nothing was told about; `thread` for all that the calling thread opened and nothing was told about.
 
-use fdguard_wire::{Area, Birth, Frame, Frames, How, Mapping, Tongue};
+use fdguard_wire::{Area, Birth, EventRecord, Frame, Frames, How, Kind, Mapping, Tongue};
 
 use crate::language::{SEED, hash_of};
-use crate::thread;
+use crate::{real, thread};
 
 /// How a message begins.
 pub(crate) const CALL: &[u8] = b"/\x01fdguard/node/";
@@ -25,7 +25,7 @@ pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
         })
     };
     if let Some(fd) = number(whom) {
-        mapping.restack(fd, stack());
+        restack(mapping, area, fd, stack());
         return;
     }
     let tid = thread::tid();
@@ -40,19 +40,19 @@ pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
         b"thread" => {
             let stack = stack();
             for fd in all.filter(|fd| untold(fd, |birth, tid| birth.tid == tid)) {
-                mapping.restack(fd, stack);
+                restack(mapping, area, fd, stack);
             }
         }
         b"inotify" => {
             let is_meant = |birth: &Birth, tid| birth.how == How::Inotify && birth.tid == tid;
             if let Some(fd) = all.find(|fd| untold(fd, is_meant)) {
-                mapping.restack(fd, stack());
+                restack(mapping, area, fd, stack());
             }
         }
         b"opendir" => {
             let meant = all.filter(|fd| untold(fd, |birth, _| birth.how == How::Opendir));
             if let Some(fd) = meant.min_by_key(age) {
-                mapping.restack(fd, stack());
+                restack(mapping, area, fd, stack());
             }
         }
         _ => {}
@@ -75,6 +75,23 @@ fn write(mapping: &Mapping, area: &impl Area, frames: &[u8], list: &mut Frames<'
             });
         }
     }
+}
+
+fn restack(mapping: &Mapping, area: &impl Area, fd: u32, stack: u32) {
+    if !mapping.restack(fd, stack) {
+        return;
+    }
+    let event = EventRecord {
+        kind: Kind::Retold,
+        code: 0,
+        errno: 0,
+        tid: thread::tid(),
+        ns: real::now(),
+        fd,
+        stack,
+        more: [0; 2],
+    };
+    mapping.tell(area, mapping.ticket(), &event);
 }
 
 fn number(digits: &[u8]) -> Option<u32> {

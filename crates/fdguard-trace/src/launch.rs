@@ -7,9 +7,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
+use fdguard_core::Gap;
+use fdguard_core::hazard::Hazard;
+
 use crate::folder::Folder;
+use crate::listener::Listener;
 use crate::table::{Table, Tables};
-use crate::{Blind, Error, Program};
+use crate::{Blind, Error, Program, Symbols};
 
 /// How to trace.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +24,8 @@ pub struct Options {}
 #[derive(Debug)]
 pub struct Traced {
     child: Child,
+    /// Ends before its folder goes.
+    listener: Option<Listener>,
     folder: Option<Folder>,
     blind: Option<Blind>,
     /// Why the library does not see into what it became.
@@ -41,6 +47,10 @@ impl Traced {
             None => Some(Folder::create().map_err(|source| Error::Folder { source })?),
             Some(_) => None,
         };
+        let listener = folder.as_ref().map(|folder| Listener::begin(folder.path()));
+        let listener = listener
+            .transpose()
+            .map_err(|source| Error::Folder { source })?;
         let mut start = Command::new(name);
         start.args(arguments);
         if let Some(folder) = &folder {
@@ -60,6 +70,7 @@ impl Traced {
         })?;
         Ok(Self {
             child,
+            listener,
             folder,
             blind: program.blind,
             became: None,
@@ -115,6 +126,15 @@ impl Traced {
         Ok(tables)
     }
 
+    /// Misuse of descriptors that was found until now, and what could not be looked for. With `is_end` nobody is expected
+    /// to write any more.
+    pub fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
+        let listener = self.listener.as_ref();
+        listener
+            .map(|listener| listener.hazards(symbols, is_end))
+            .unwrap_or_default()
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
@@ -136,6 +156,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
+        self.listener = None;
         let Some(folder) = self.folder.take() else {
             return;
         };
@@ -162,7 +183,7 @@ fn reason(pid: u32) -> Blind {
     blind.unwrap_or(Blind::NotLoaded)
 }
 
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let state = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = state.iter().rposition(|byte| *byte == b')');
     let state = after_name.and_then(|at| state.get(at + 2)).copied();

@@ -2,12 +2,15 @@
 //!
 //! [`Traced::launch`] checks whether the injected library can see into the program, starts it with that library and a
 //! private folder, and [`Traced::tables`] reads what every process of it wrote there, while it runs and after its end.
-//! [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
+//! Meanwhile a thread reads their events and looks out for hazards ([`Traced::hazards`]). [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
 
 mod error;
+mod feed;
 mod folder;
 mod launch;
+mod listener;
 mod program;
+mod ring;
 mod site;
 mod symbol;
 mod table;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use fdguard_wire::{CloseRecord, Frame, How, Image, Tongue};
+use fdguard_wire::{Frame, How, Image, Tongue};
 
 use crate::Error;
 
@@ -40,8 +40,6 @@ pub struct Table {
     pub lost_stacks: u64,
     /// Descriptors whose end nobody saw.
     pub unseen_ends: u64,
-    /// The latest closes, oldest first: who ended which descriptor, and with what result.
-    pub closes: Vec<CloseRecord>,
     stacks: HashMap<u32, Vec<Frame>>,
     modules: HashMap<u16, PathBuf>,
     texts: HashMap<u32, (String, String)>,
@@ -163,7 +161,7 @@ impl Table {
         self.file.file_name().unwrap_or_default()
     }
 
-    fn read(path: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let mut head = vec![0; Image::HEAD];
         if file.read_exact_at(&mut head, 0).is_err() {
@@ -206,7 +204,6 @@ impl Table {
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
             unseen_ends: image.unseen_ends(),
-            closes: image.closes().collect(),
             stacks: HashMap::new(),
             modules: HashMap::new(),
             texts: HashMap::new(),
@@ -241,7 +238,7 @@ impl Table {
         self.stacks.insert(stack, frames);
     }
 
-    fn spots(&self, stack: u32) -> Vec<Spot> {
+    pub(crate) fn spots(&self, stack: u32) -> Vec<Spot> {
         let frames = self
             .stacks
             .get(&stack)

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
 /// The version of the layout; a reader takes no other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The header. Counters only rise.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub struct Header {
     pub words: AtomicU64,
     /// Modules in use.
     pub modules: AtomicU64,
-    /// Closes ever written to the ring.
-    pub closes: AtomicU64,
+    /// Tickets of the ring that were taken.
+    pub events: AtomicU64,
     /// Stacks in use.
     pub stacks: AtomicU64,
     /// Births and ends that found no place: numbers too high, no memory.
@@ -67,7 +67,7 @@ impl Header {
             numbers: AtomicU64::new(0),
             words: AtomicU64::new(0),
             modules: AtomicU64::new(0),
-            closes: AtomicU64::new(0),
+            events: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
             lost_events: AtomicU64::new(0),
             lost_stacks: AtomicU64::new(0),

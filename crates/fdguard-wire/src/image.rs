@@ -2,18 +2,23 @@
 
 use core::mem::offset_of;
 
-use crate::close::{self, CloseRecord};
+use crate::event::{self, EventRecord};
 use crate::header::{Header, MAGIC, VERSION};
 use crate::mapping::{Mapping, low};
 use crate::module::{self, ModuleRecord};
 use crate::slot::{self, SlotRecord};
-use crate::{CLOSES, FRAMES, Frame, MODULES, NUMBERS, STACKS, TEXTS, WORDS, stack, text};
+use crate::{EVENTS, FRAMES, Frame, MODULES, NUMBERS, STACKS, TEXTS, WORDS, stack, text};
 
 /// Words in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'a>(&'a [u8]);
 
-impl Words<'_> {
+impl<'a> Words<'a> {
+    /// These bytes.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
     pub(crate) fn at(&self, index: usize) -> Option<u64> {
         word(self.0, index * 8)
     }
@@ -62,7 +67,7 @@ impl<'a> Image<'a> {
     /// Bytes of the header.
     pub const HEAD: usize = size_of::<Header>();
 
-    /// Where the slots end that are in use, and where the words begin: what lies between is empty.
+    /// Where the slots end that are in use, and where the words begin: what lies between is empty, or read by ticket.
     #[must_use]
     pub fn hole(&self) -> (usize, usize) {
         let parts = Mapping::parts();
@@ -157,16 +162,27 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// The latest closes, oldest first as far as the ring knows.
-    pub fn closes(&self) -> impl Iterator<Item = CloseRecord> {
-        let part = Mapping::parts().closes;
-        let written = self.field(offset_of!(Header, closes));
-        let kept = bounded(written, CLOSES) as u64;
-        (written - kept..written).filter_map(move |turn| {
-            let index = bounded(turn % CLOSES as u64, CLOSES);
-            close::read(self.entry(part, index, close::SIZE))
-        })
+    /// Tickets of events that were taken.
+    #[must_use]
+    pub fn tickets(&self) -> u64 {
+        self.field(offset_of!(Header, events))
     }
+
+    /// Where in the file the event of a ticket is.
+    #[must_use]
+    pub fn event_at(ticket: u64) -> usize {
+        let index = bounded(ticket % EVENTS as u64, EVENTS);
+        Mapping::parts().events + index * event::SIZE
+    }
+
+    /// The event of a ticket from the bytes at its place; `None` when it is not there, or not yet.
+    #[must_use]
+    pub fn event(bytes: &[u8], ticket: u64) -> Option<EventRecord> {
+        event::read(Words::of(bytes), ticket)
+    }
+
+    /// Bytes of an event.
+    pub const EVENT: usize = event::SIZE;
 
     /// The stacks with what they opened.
     pub fn sites(&self) -> impl Iterator<Item = SiteRecord> {

@@ -14,7 +14,7 @@
 #[cfg(test)]
 extern crate std;
 
-mod close;
+mod event;
 mod frame;
 mod header;
 mod how;
@@ -25,7 +25,7 @@ mod slot;
 mod stack;
 mod text;
 
-pub use close::{Close, CloseRecord};
+pub use event::{End, Event, EventRecord, Kind, Touch};
 pub use frame::{Frame, Tongue};
 pub use header::{Header, MAGIC, VERSION};
 pub use how::How;
@@ -44,8 +44,8 @@ pub const STACKS: usize = 1 << 14;
 pub const TEXTS: usize = 1 << 14;
 /// Words for frames and texts.
 pub const WORDS: usize = 1 << 19;
-/// Closes that are remembered.
-pub const CLOSES: usize = 1 << 12;
+/// Events that the ring holds.
+pub const EVENTS: usize = 1 << 15;
 /// Modules that are remembered.
 pub const MODULES: usize = 1 << 10;
 /// Frames of a stack, native and language together.

@@ -3,14 +3,14 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::close::{Close, CloseRecord};
+use crate::event::{Event, EventRecord};
 use crate::frame::Frame;
 use crate::header::{Header, MAGIC, VERSION};
 use crate::module::Module;
 use crate::slot::{Birth, Death, Slot};
 use crate::stack::Stack;
 use crate::text::Text;
-use crate::{CLOSES, MODULES, NUMBERS, STACKS, TEXTS, WORDS};
+use crate::{EVENTS, MODULES, NUMBERS, STACKS, TEXTS, WORDS};
 
 /// Places of the tables that are tried for a hash before it counts as lost.
 const TRIES: usize = 64;
@@ -22,10 +22,10 @@ pub struct Mapping {
     /// Whose it is, and the counters.
     pub header: Header,
     modules: [Module; MODULES],
-    closes: [Close; CLOSES],
     stacks: [Stack; STACKS],
     texts: [Text; TEXTS],
     slots: [Slot; NUMBERS],
+    events: [Event; EVENTS],
     words: [AtomicU64; WORDS],
 }
 
@@ -43,7 +43,7 @@ impl Mapping {
         Self {
             header: Header::new(),
             modules: [const { Module::new() }; MODULES],
-            closes: [const { Close::new() }; CLOSES],
+            events: [const { Event::new() }; EVENTS],
             stacks: [const { Stack::new() }; STACKS],
             texts: [const { Text::new() }; TEXTS],
             slots: [const { Slot::new() }; NUMBERS],
@@ -63,7 +63,7 @@ impl Mapping {
         Parts {
             header: offset_of!(Self, header),
             modules: offset_of!(Self, modules),
-            closes: offset_of!(Self, closes),
+            events: offset_of!(Self, events),
             stacks: offset_of!(Self, stacks),
             texts: offset_of!(Self, texts),
             slots: offset_of!(Self, slots),
@@ -121,19 +121,20 @@ impl Mapping {
     }
 
     /// Puts another stack in place of the one that opened what has this number now. One of a parent stays.
-    pub fn restack(&self, fd: u32, stack: u32) {
+    /// Whether it was put there.
+    pub fn restack(&self, fd: u32, stack: u32) -> bool {
         let is_ours = self.birth_of(fd).is_some_and(|birth| birth.forks == 0);
-        let Some(slot) = self.slots.get(fd as usize).filter(|_| is_ours) else {
-            return;
+        let slot = self.slots.get(fd as usize).filter(|_| is_ours);
+        let Some(before) = slot.and_then(|slot| slot.restack(stack)) else {
+            return false;
         };
-        if let Some(before) = slot.restack(stack) {
-            if let Some(old) = self.stacks.get(before.stack as usize) {
-                old.opened.fetch_sub(1, Ordering::Relaxed);
-            }
-            if let Some(new) = self.stacks.get(stack as usize) {
-                count(&new.opened);
-            }
+        if let Some(old) = self.stacks.get(before.stack as usize) {
+            old.opened.fetch_sub(1, Ordering::Relaxed);
         }
+        if let Some(new) = self.stacks.get(stack as usize) {
+            count(&new.opened);
+        }
+        true
     }
 
     /// Whether the innermost frame of a stack is one of a language.
@@ -192,6 +193,15 @@ impl Mapping {
         }
     }
 
+    /// Which turn a number is at: odd while it is open, 0 when it was never seen.
+    #[must_use]
+    pub fn turn(&self, fd: u32) -> u32 {
+        if u64::from(fd) >= self.header.numbers.load(Ordering::Acquire) {
+            return 0;
+        }
+        self.slots.get(fd as usize).map_or(0, Slot::turn)
+    }
+
     /// What is written of this number, when it is open.
     #[must_use]
     pub fn birth_of(&self, fd: u32) -> Option<Birth> {
@@ -201,15 +211,19 @@ impl Mapping {
         self.slots.get(fd as usize)?.record()?.birth
     }
 
-    /// Remembers a close and who did it.
-    pub fn remember(&self, area: &impl Area, record: &CloseRecord) {
-        let turn = self.header.closes.fetch_add(1, Ordering::Relaxed);
-        let index = place(turn, CLOSES);
-        let at = offset_of!(Self, closes) + index * size_of::<Close>();
-        if let Some(close) = self.closes.get(index)
-            && area.is_backed(at, size_of::<Close>())
+    /// The next place of the ring, to be filled with [`Mapping::tell`] as soon as all is known.
+    pub fn ticket(&self) -> u64 {
+        self.header.events.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Fills the place of a ticket.
+    pub fn tell(&self, area: &impl Area, ticket: u64, record: &EventRecord) {
+        let index = place(ticket, EVENTS);
+        let at = offset_of!(Self, events) + index * size_of::<Event>();
+        if let Some(event) = self.events.get(index)
+            && area.is_backed(at, size_of::<Event>())
         {
-            close.write(record, low(turn));
+            event.write(ticket, record);
         }
     }
 
@@ -423,7 +437,7 @@ impl Default for Mapping {
 pub(crate) struct Parts {
     pub(crate) header: usize,
     pub(crate) modules: usize,
-    pub(crate) closes: usize,
+    pub(crate) events: usize,
     pub(crate) stacks: usize,
     pub(crate) texts: usize,
     pub(crate) slots: usize,
@@ -461,145 +475,4 @@ pub(crate) const fn low(word: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use core::sync::atomic::Ordering;
-    use std::thread;
-    use std::vec::Vec;
-
-    use super::{Area, Mapping};
-    use crate::{Birth, Frame, How, NUMBERS, Tongue};
-
-    struct Everywhere;
-
-    impl Area for Everywhere {
-        fn is_backed(&self, _: usize, _: usize) -> bool {
-            true
-        }
-    }
-
-    struct Nowhere;
-
-    impl Area for Nowhere {
-        fn is_backed(&self, _: usize, _: usize) -> bool {
-            false
-        }
-    }
-
-    fn birth(stack: u32) -> Birth {
-        Birth {
-            stack,
-            tid: 1,
-            ns: 2,
-            how: How::Open,
-            forks: 0,
-        }
-    }
-
-    #[test]
-    fn threads_that_meet_at_a_stack_share_its_number_and_lose_no_count() {
-        static MAPPING: Mapping = Mapping::new();
-        const THREADS: u32 = 4;
-        const EACH: u32 = 500;
-        MAPPING.begin(7, 1, 1);
-        let work = |first: u32| {
-            let stacks = (0..EACH).map(|turn| {
-                let frame = Frame::Address(u64::from(turn % 50));
-                let hash = u64::from(turn % 50) + 1;
-                let stack = MAPPING.stack(&Everywhere, hash, |frames| frames.push(frame));
-                MAPPING.open(&Everywhere, first * EACH + turn, &birth(stack));
-                if turn % 2 == 0 {
-                    MAPPING.close(first * EACH + turn).unwrap();
-                }
-                stack
-            });
-            stacks.collect::<Vec<u32>>()
-        };
-        let all: Vec<Vec<u32>> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..THREADS)
-                .map(|first| scope.spawn(move || work(first)))
-                .collect();
-            workers
-                .into_iter()
-                .map(|worker| worker.join().unwrap())
-                .collect()
-        });
-        assert!(all.iter().all(|stacks| *stacks == all[0]));
-        assert_eq!(MAPPING.header.stacks.load(Ordering::Relaxed), 50);
-        let sum = |count: fn(&crate::Stack) -> u64| MAPPING.stacks.iter().map(count).sum::<u64>();
-        let opened = sum(|stack| stack.opened.load(Ordering::Relaxed));
-        let closed = sum(|stack| stack.closed.load(Ordering::Relaxed));
-        assert_eq!((opened, closed), (2000, 1000));
-        assert_eq!(MAPPING.header.lost_events.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn what_finds_no_place_is_counted() {
-        static MAPPING: Mapping = Mapping::new();
-        MAPPING.begin(7, 1, 1);
-        MAPPING.open(&Everywhere, u32::try_from(NUMBERS).unwrap(), &birth(0));
-        MAPPING.open(&Nowhere, 5, &birth(0));
-        assert_eq!(MAPPING.header.lost_events.load(Ordering::Relaxed), 2);
-        assert_eq!(MAPPING.stack(&Nowhere, 9, |_| {}), 0);
-        assert_eq!(MAPPING.header.lost_stacks.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn a_forked_child_begins_with_the_table_and_counts_none_of_it() {
-        static PARENT: Mapping = Mapping::new();
-        static CHILD: Mapping = Mapping::new();
-        PARENT.begin(7, 100, 1);
-        PARENT.open(&Everywhere, 5, &birth(3));
-        CHILD.begin(8, 200, 1);
-        CHILD.inherit(&Everywhere, &PARENT);
-        let known = CHILD.birth_of(5).unwrap();
-        assert_eq!((known.stack, known.forks), (3, 1));
-        assert_eq!(CHILD.close(5).unwrap().forks, 1);
-        assert_eq!(CHILD.stacks[3].closed.load(Ordering::Relaxed), 0);
-        assert!(PARENT.birth_of(5).is_some());
-    }
-
-    #[test]
-    fn counts_follow_a_stack_that_is_put_in_place_of_another() {
-        static MAPPING: Mapping = Mapping::new();
-        static CHILD: Mapping = Mapping::new();
-        let language = Frame::Language {
-            tongue: Tongue::Node,
-            text: 1,
-            line: 2,
-        };
-        MAPPING.begin(7, 1, 1);
-        let native = MAPPING.stack(&Everywhere, 5, |frames| frames.push(Frame::Address(1)));
-        let asked = MAPPING.stack(&Everywhere, 6, |frames| frames.push(language));
-        assert!(MAPPING.is_language(asked) && !MAPPING.is_language(native));
-        MAPPING.open(&Everywhere, 5, &birth(native));
-        MAPPING.open(&Everywhere, 6, &birth(native));
-        MAPPING.restack(5, asked);
-        MAPPING.restack(9, asked);
-        CHILD.begin(8, 2, 1);
-        CHILD.inherit(&Everywhere, &MAPPING);
-        CHILD.restack(6, asked);
-        assert_eq!(CHILD.birth_of(6).unwrap().stack, native);
-        MAPPING.close(5).unwrap();
-        let counts = |stack: u32| {
-            let stack = &MAPPING.stacks[stack as usize];
-            [&stack.opened, &stack.closed].map(|count| count.load(Ordering::Relaxed))
-        };
-        assert_eq!((counts(native), counts(asked)), ([1, 0], [1, 1]));
-    }
-
-    #[test]
-    fn a_module_is_written_once_and_the_latest_at_an_address_counts() {
-        static MAPPING: Mapping = Mapping::new();
-        MAPPING.begin(7, 1, 1);
-        let first = MAPPING.add_module(&Everywhere, (0x1000, 0x2000, 0x1000), b"/a");
-        assert_eq!(
-            MAPPING.add_module(&Everywhere, (0x1000, 0x2000, 0x1000), b"/a"),
-            first
-        );
-        let second = MAPPING.add_module(&Everywhere, (0x1800, 0x3000, 0x1800), b"/b");
-        assert_eq!((first, second), (Some(0), Some(1)));
-        assert_eq!(MAPPING.module_of(0x1900), Some((1, 0x1800)));
-        assert_eq!(MAPPING.module_of(0x1100), Some((0, 0x1000)));
-        assert_eq!(MAPPING.module_of(0x9000), None);
-    }
-}
+mod tests;

@@ -162,6 +162,12 @@ impl Slot {
         record([state, ns, by, word(&self.check)])
     }
 
+    /// Its turn: odd while it is open.
+    #[must_use]
+    pub fn turn(&self) -> u32 {
+        turn(self.state.load(Ordering::Relaxed))
+    }
+
     fn forks(&self) -> u8 {
         byte(self.by.load(Ordering::Relaxed) >> 40)
     }

@@ -40,7 +40,20 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
         What::Use { .. } => noticed(scene),
         _ => None,
     };
-    found.into_iter().collect()
+    found.map(with_fault_first).into_iter().collect()
+}
+
+/// Of two closes the one at fault is the closer, and the other one the user.
+fn with_fault_first(incident: Incident) -> Incident {
+    match incident.fault {
+        Some(Fault::User) => Incident {
+            closer: incident.user,
+            user: incident.closer,
+            fault: Some(Fault::Closer),
+            ..incident
+        },
+        _ => incident,
+    }
 }
 
 /// The second close failed.
@@ -61,6 +74,7 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
     let first = own.or_else(|| likeliest(scene, fd)).unwrap_or(last);
     let closer = first.named_closer()?;
     let is_latest = first.life.generation == last.life.generation;
+    let line = scene.event.stack.filter(|_| is_latest);
     let message = format!(
         "thread {thread} closed {fd} (EBADF): thread {} had closed that {} before",
         closer.thread,
@@ -73,7 +87,7 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
         user: Some(scene.actor()),
         fault: Some(stale::fault(first, thread)),
         may_be_sweep: true,
-        teaches: is_latest.then(|| Box::new(first.life.clone())),
+        teaches: line.map(|line| (line, Box::new(first.life.clone()))),
         ..scene.incident(fd, message)
     })
 }

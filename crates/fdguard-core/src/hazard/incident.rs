@@ -26,8 +26,8 @@ pub(super) struct Incident {
     pub(super) once: Option<Generation>,
     /// A close that failed: it counts only if it is not one of a whole row of numbers.
     pub(super) may_be_sweep: bool,
-    /// The user's line works on descriptors from where this one came from.
-    pub(super) teaches: Option<Box<Lifetime>>,
+    /// This line works on descriptors from where this one came from.
+    pub(super) teaches: Option<(StackId, Box<Lifetime>)>,
 }
 
 /// What makes two incidents the same hazard.

@@ -144,8 +144,8 @@ impl Lookout {
                 return;
             }
         }
-        if let Some((life, user)) = incident.teaches.as_ref().zip(incident.user) {
-            self.memory.note_close(user.stack, life);
+        if let Some((line, life)) = &incident.teaches {
+            self.memory.note_close(Some(*line), life);
         }
         let key = incident.key(rule);
         if let Some((_, _, count)) = self.found.get_mut(&key) {

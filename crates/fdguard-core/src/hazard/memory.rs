@@ -241,7 +241,10 @@ impl Memory {
                 ranges: Vec::new(),
             });
             (locks.fd, locks.generation) = (*fd, life.generation);
-            locks.actor = actor(event);
+            // A database locks at every statement, and the tracer takes the stack of the first one alone.
+            if event.stack.is_some() || locks.actor.stack.is_none() {
+                locks.actor = actor(event);
+            }
             locks.release(range);
             locks.ranges.push(range);
             locks.ranges.truncate(MOST_RANGES);

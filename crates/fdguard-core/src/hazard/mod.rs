@@ -85,9 +85,9 @@ pub struct Hazard {
     pub count: u64,
     /// Who opened what was closed.
     pub opener: Option<Party>,
-    /// Who closed it.
+    /// Who closed it; of two closes the one at fault.
     pub closer: Option<Party>,
-    /// Who used it, or closed it again.
+    /// Who used it; of two closes the other one.
     pub user: Option<Party>,
     /// Who had opened what was hit instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]

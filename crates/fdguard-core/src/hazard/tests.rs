@@ -47,10 +47,10 @@ fn r40_a_second_close_that_fails_is_told_with_all_three_stacks() {
     });
     assert_eq!(
         told(&trace),
-        [row("double-close", ["connect", "serve", "reap", "-"])]
+        [row("double-close", ["connect", "reap", "serve", "-"])]
     );
     let hazard = &hazards(&trace)[0];
-    assert_eq!((hazard.fd, hazard.fault), (Some(7), Some(Fault::User)));
+    assert_eq!((hazard.fd, hazard.fault), (Some(7), Some(Fault::Closer)));
     let message = "thread 3 closed 7 (EBADF): thread 2 had closed that tcp socket before";
     assert_eq!(hazard.message, message);
 }
@@ -90,7 +90,7 @@ fn r40_a_second_close_that_succeeds_is_found_when_its_victim_notices() {
         )]
     );
     let hazard = &hazards(&trace)[0];
-    assert_eq!((hazard.count, hazard.fault), (1, Some(Fault::User)));
+    assert_eq!((hazard.count, hazard.fault), (1, Some(Fault::Closer)));
     let message = "thread 1 closed 7 for a tcp socket that thread 1 had closed before, \
                    and hit the regular file that thread 2 had opened at that number";
     assert_eq!(hazard.message, message);

@@ -81,6 +81,12 @@ impl Ledger {
                     life.users.add(event.thread);
                 }
             }
+            What::File { fd, file } => {
+                if let Some(life) = self.table_mut(process).current_mut(*fd) {
+                    life.file = Some(*file);
+                }
+            }
+            What::Retold { fd } => self.table_mut(process).retell(*fd, event.stack),
             What::Fork {
                 child,
                 shares_table,

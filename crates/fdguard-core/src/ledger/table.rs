@@ -7,7 +7,7 @@ use super::lifetime::{Actor, Generation, Lifetime, Past};
 use super::slot::Slot;
 use super::tally::{Counts, Tally};
 use crate::Fd;
-use crate::event::{DeathHow, Tid};
+use crate::event::{DeathHow, StackId, Tid};
 
 /// So many numbers are kept. Linux gives out up to 2^20 by default; what nonsense names beyond is not kept.
 const MOST_SLOTS: usize = 1 << 20;
@@ -93,6 +93,18 @@ impl Table {
         });
         self.forget_the_oldest();
         true
+    }
+
+    /// Another stack stands for the one that opened what has this number.
+    pub(super) fn retell(&mut self, fd: Fd, stack: Option<StackId>) {
+        let life = self
+            .slots
+            .get_mut(&fd)
+            .and_then(|slot| slot.current.as_mut());
+        if let Some(opener) = life.and_then(|life| life.opener.as_mut()) {
+            self.counts.retell(opener.stack, stack);
+            opener.stack = stack;
+        }
     }
 
     /// Something was closed that nobody saw opening.

@@ -41,6 +41,14 @@ impl Counts {
         self.places.entry(place).or_default().closed += 1;
     }
 
+    /// One that was counted here belongs there.
+    pub(super) fn retell(&mut self, from: Option<StackId>, to: Option<StackId>) {
+        self.open(to);
+        if let Some(count) = self.places.get_mut(&from) {
+            count.opened = count.opened.saturating_sub(1);
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (Option<StackId>, Count)> {
         self.places.iter().map(|(place, count)| (*place, *count))
     }

@@ -8,10 +8,7 @@ use fdguard_wire::How;
 
 use super::missing;
 use crate::real::Real;
-use crate::record::{born, both_born, reborn};
-
-const F_DUPFD: c_int = 0;
-const F_DUPFD_CLOEXEC: c_int = 1030;
+use crate::record::{born, born_from, born_of, reborn, socket_born};
 
 // SAFETY: the type of its manual page.
 static SOCKET: Real<unsafe extern "C" fn(c_int, c_int, c_int) -> c_int> =
@@ -25,42 +22,7 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
     };
     // SAFETY: the caller's own arguments.
     let fd = unsafe { real(domain, kind, protocol) };
-    born(fd, How::Socket)
-}
-
-// SAFETY: the type of its manual page.
-static ACCEPT: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint) -> c_int> =
-    unsafe { Real::new(c"accept") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint) -> c_int {
-    let Some(real) = ACCEPT.get() else {
-        return missing();
-    };
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(fd, address, length) };
-    born(fd, How::Accept)
-}
-
-// SAFETY: the type of its manual page.
-static ACCEPT4: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint, c_int) -> c_int> =
-    unsafe { Real::new(c"accept4") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn accept4(
-    fd: c_int,
-    address: *mut c_void,
-    length: *mut c_uint,
-    flags: c_int,
-) -> c_int {
-    let Some(real) = ACCEPT4.get() else {
-        return missing();
-    };
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(fd, address, length, flags) };
-    born(fd, How::Accept)
+    socket_born(fd, How::Socket, domain, kind)
 }
 
 // SAFETY: the type of its manual page.
@@ -73,8 +35,8 @@ unsafe extern "C" fn dup(fd: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(fd) };
-    born(fd, How::Dup)
+    let result = unsafe { real(fd) };
+    born_from(result, How::Dup, fd)
 }
 
 // SAFETY: the type of its manual page.
@@ -228,7 +190,7 @@ unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
     let result = unsafe { real(fd, to) };
     // What the number was before ends with this birth. On itself nothing happens.
     if fd != to {
-        reborn(result, How::Dup2);
+        reborn(result, How::Dup2, fd);
     }
     result
 }
@@ -247,43 +209,7 @@ unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     let result = unsafe { real(fd, to, flags) };
     // What the number was before ends with this birth. On itself nothing happens.
     if fd != to {
-        reborn(result, How::Dup2);
-    }
-    result
-}
-
-// SAFETY: the type of its manual page.
-static FCNTL: Real<unsafe extern "C" fn(c_int, c_int, usize) -> c_int> =
-    unsafe { Real::new(c"fcntl") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let Some(real) = FCNTL.get() else {
-        return missing();
-    };
-    // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fd, command, argument) };
-    if command == F_DUPFD || command == F_DUPFD_CLOEXEC {
-        born(result, How::Fcntl);
-    }
-    result
-}
-
-// SAFETY: the type of its manual page.
-static FCNTL64: Real<unsafe extern "C" fn(c_int, c_int, usize) -> c_int> =
-    unsafe { Real::new(c"fcntl64") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let Some(real) = FCNTL64.get() else {
-        return missing();
-    };
-    // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fd, command, argument) };
-    if command == F_DUPFD || command == F_DUPFD_CLOEXEC {
-        born(result, How::Fcntl);
+        reborn(result, How::Dup2, fd);
     }
     result
 }
@@ -299,10 +225,8 @@ unsafe extern "C" fn pipe(fds: *mut [c_int; 2]) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fds) };
-    if result == 0 {
-        // SAFETY: the call succeeded, so the two numbers are there.
-        both_born(unsafe { fds.read() }, How::Pipe);
-    }
+    // SAFETY: the kernel wrote two numbers there if it said so.
+    unsafe { two_born(result, fds, How::Pipe, 0) };
     result
 }
 
@@ -318,10 +242,8 @@ unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fds, flags) };
-    if result == 0 {
-        // SAFETY: the call succeeded, so the two numbers are there.
-        both_born(unsafe { fds.read() }, How::Pipe);
-    }
+    // SAFETY: the kernel wrote two numbers there if it said so.
+    unsafe { two_born(result, fds, How::Pipe, 0) };
     result
 }
 
@@ -342,9 +264,27 @@ unsafe extern "C" fn socketpair(
     };
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(domain, kind, protocol, fds) };
-    if result == 0 {
-        // SAFETY: the call succeeded, so the two numbers are there.
-        both_born(unsafe { fds.read() }, How::Socketpair);
-    }
+    let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
+    // SAFETY: the kernel wrote two numbers there if it said so.
+    unsafe { two_born(result, fds, How::Socketpair, more) };
     result
+}
+
+/// Two at once, or none.
+///
+/// # Safety
+/// After a result of 0 there must be two numbers.
+unsafe fn two_born(result: c_int, fds: *mut [c_int; 2], how: How, more: u64) {
+    // SAFETY: by the caller's word.
+    let fds = if result == 0 {
+        unsafe { fds.read() }
+    } else {
+        [-1, -1]
+    };
+    for fd in fds {
+        born_of(fd, how, more);
+        if result != 0 {
+            return;
+        }
+    }
 }

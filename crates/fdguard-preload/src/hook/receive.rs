@@ -4,9 +4,10 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use fdguard_wire::How;
+use fdguard_wire::{How, Touch};
 
 use super::missing;
+use crate::call;
 use crate::real::Real;
 use crate::record::born;
 
@@ -46,8 +47,10 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> 
     let Some(real) = RECVMSG.get() else {
         return missing() as isize;
     };
+    let call = call::begin(fd, Touch::Recv);
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, message, flags) };
+    call.end(result < 0);
     if result >= 0 {
         // SAFETY: the call succeeded, so the kernel read and wrote this message.
         let message = unsafe { message.read() };

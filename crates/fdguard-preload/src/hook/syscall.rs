@@ -141,7 +141,7 @@ unsafe extern "C" fn watched(
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(number, a, b, c, d, e, f) };
     if (code == DUP2 || code == DUP3) && a != b {
-        reborn(fd(result), How::Dup2);
+        reborn(fd(result), How::Dup2, fd(a));
     }
     if let Some((_, how)) = OPENERS.iter().find(|(known, _)| *known == code) {
         born(fd(result), *how);

@@ -50,14 +50,14 @@ fn r40_the_reaper_of_c_double_close_is_blamed_and_the_journal_is_its_victim() {
     for hazard in &found {
         assert_eq!(
             (hazard.rule.as_str(), hazard.fault),
-            ("double-close", Some(Fault::User))
+            ("double-close", Some(Fault::Closer))
         );
-        let user = hazard.user.as_ref().unwrap().culprit.as_ref().unwrap();
-        assert_eq!(user.function.as_deref(), Some("reaper"));
+        let closer = hazard.closer.as_ref().unwrap().culprit.as_ref().unwrap();
+        assert_eq!(closer.function.as_deref(), Some("reaper"));
     }
     let rows = told(&trace);
     assert_eq!(rows.len(), 1, "{rows:?}");
-    assert_eq!(rows[0].1[..3], ["connection", "handler", "reaper"]);
+    assert_eq!(rows[0].1[..3], ["connection", "reaper", "handler"]);
     assert_eq!(found[0].count, 8);
 }
 

@@ -96,6 +96,9 @@ impl Joined {
         diagnosis.coverage.attributed_fds = processes.iter().map(Origins::attributed).sum();
         diagnosis.coverage.lost_events = last.lost_events();
         diagnosis.gaps.extend(gaps(traced, last, unknown));
+        let (hazards, blind) = traced.hazards(&mut symbols, true);
+        diagnosis.hazards = hazards;
+        diagnosis.gaps.extend(blind);
         diagnosis.gaps.extend(untold_gap(&mut untold));
         Self {
             diagnosis,
@@ -110,22 +113,20 @@ impl Joined {
         command: &[std::ffi::OsString],
     ) -> anyhow::Result<Self> {
         let (tables, now) = (traced.tables()?, monotonic());
+        let mut symbols = Symbols::new();
+        let (hazards, blind) = traced.hazards(&mut symbols, true);
         let process = process(traced.pid(), command);
         let table = tables.of(traced.pid());
         let origins = table.map(|table| Origins {
             pid: traced.pid(),
             comm: process.comm.to_lossy().into_owned(),
-            sites: Site::rank(
-                &tables,
-                table,
-                table.open.keys().copied(),
-                &mut Symbols::new(),
-            ),
+            sites: Site::rank(&tables, table, table.open.keys().copied(), &mut symbols),
             held: HashMap::new(),
             now,
             unknown: 0,
         });
         let mut gaps = gaps(traced, &tables, 0);
+        gaps.extend(blind);
         gaps.push(Gap::new(
             "whether it leaks",
             "it ended before the first look",
@@ -142,7 +143,7 @@ impl Joined {
             verdict: Verdict::Unknown,
             ended: Ended::ProcessEnded,
             findings: Vec::new(),
-            hazards: Vec::new(),
+            hazards,
             processes: Vec::new(),
             predecessors: Vec::new(),
             coverage: Coverage {

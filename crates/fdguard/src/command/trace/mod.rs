@@ -190,7 +190,7 @@ fn exit_code(args: &TraceArgs, status: ExitStatus, was_ended: bool, found: &Diag
     let is_own_failure = own != 0 && !was_ended;
     let counts =
         |finding: &Finding| finding.severity >= Severity::Warning && finding.cleared.is_none();
-    let is_found = found.findings.iter().any(counts);
+    let is_found = !found.hazards.is_empty() || found.findings.iter().any(counts);
     match (is_own_failure, is_found) {
         (true, _) => own,
         (false, true) => args.error_exitcode,

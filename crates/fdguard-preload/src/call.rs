@@ -1,0 +1,139 @@
+//! Calls on descriptors: who uses what. Most of them cost a few loads and tell nothing.
+//!
+//! Told is what somebody could argue from: the first use of a descriptor by a thread of a program with several, a use that fails because there is
+//! no such descriptor or no socket, a call whose number was closed meanwhile, and what looks like a TLS record but goes into no socket.
+
+use core::ffi::c_int;
+
+use fdguard_wire::{EventRecord, How, Kind, Mapping, Touch};
+
+use crate::record::{self, stack};
+use crate::seat::{self, Entered};
+use crate::{errno, real, start, thread};
+
+const EBADF: c_int = 9;
+const ENOTSOCK: c_int = 88;
+/// Bytes of what is written that are told.
+const TOLD: usize = 16;
+
+/// A call on one number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    fd: c_int,
+    touch: Touch,
+    entered: Option<Entered>,
+}
+
+/// A call begins.
+#[inline]
+pub(crate) fn begin(fd: c_int, touch: Touch) -> Call {
+    let mut call = Call {
+        fd,
+        touch,
+        entered: None,
+    };
+    if seat::is_threaded()
+        && let Ok(number) = u32::try_from(fd)
+        && let Some(mapping) = start::current()
+    {
+        call.entered = seat::enter(number, touch, mapping.turn(number));
+    }
+    call
+}
+
+impl Call {
+    /// It is over, and has not written anything.
+    #[inline]
+    pub(crate) fn end(self, has_failed: bool) {
+        self.end_written(has_failed, &[]);
+    }
+
+    /// It is over, and wrote this.
+    #[inline]
+    pub(crate) fn end_written(self, has_failed: bool, bytes: &[u8]) {
+        let is_torn = self.entered.and_then(seat::leave).is_some();
+        let (Ok(fd), Some(mapping)) = (u32::try_from(self.fd), start::current()) else {
+            return;
+        };
+        if has_failed {
+            let error = errno::load();
+            if is_torn || error == EBADF || error == ENOTSOCK {
+                self.tell(fd, error, is_torn, &[]);
+            }
+            return;
+        }
+        let is_new = self.entered.is_some() && !seat::claim(fd, mapping.turn(fd));
+        if is_new || is_torn || is_misplaced(mapping, fd, bytes) {
+            self.tell(fd, 0, is_torn, bytes);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(self, fd: u32, error: c_int, is_torn: bool, bytes: &[u8]) {
+        record::with(|mapping| {
+            let torn = if is_torn { Touch::TORN } else { 0 };
+            let event = EventRecord {
+                kind: Kind::Use,
+                code: self.touch as u8 | torn,
+                errno: u16::try_from(error).unwrap_or(0),
+                tid: thread::tid(),
+                ns: real::now(),
+                fd,
+                stack: stack(mapping),
+                more: words(bytes),
+            };
+            record::tell(mapping, &event);
+        });
+    }
+}
+
+/// A call on several numbers. Nobody is told of it unless one of them is closed meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    entered: Option<Entered>,
+}
+
+/// A wait for these numbers begins.
+pub(crate) fn wait(fds: impl Iterator<Item = u32>) -> Wait {
+    let is_seen = seat::is_threaded() && start::is_on();
+    let entered = is_seen.then(|| seat::enter_several(fds, Touch::Poll));
+    Wait {
+        entered: entered.flatten(),
+    }
+}
+
+impl Wait {
+    /// It is over.
+    pub(crate) fn end(self) {
+        let torn = self.entered.and_then(seat::leave);
+        if let Some(fd) = torn {
+            let call = Call {
+                fd: c_int::try_from(fd).unwrap_or(-1),
+                touch: Touch::Poll,
+                entered: None,
+            };
+            call.tell(fd, 0, true, &[]);
+        }
+    }
+}
+
+/// Whether bytes have the beginning of a TLS record and go into something that is no socket.
+fn is_misplaced(mapping: &Mapping, fd: u32, bytes: &[u8]) -> bool {
+    let [20..=23, 3, 0..=4, _, _, ..] = bytes else {
+        return false;
+    };
+    let how = mapping.birth_of(fd).map(|birth| birth.how);
+    let is_socket = matches!(how, Some(How::Socket | How::Socketpair | How::Accept));
+    how.is_some() && !is_socket
+}
+
+/// The first bytes as two words; a length of zeros where there are fewer.
+fn words(bytes: &[u8]) -> [u64; 2] {
+    let mut room = [0; TOLD];
+    for (place, byte) in room.iter_mut().zip(bytes) {
+        *place = *byte;
+    }
+    let (first, second) = room.split_at(TOLD / 2);
+    [first, second].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()))
+}

@@ -1,0 +1,108 @@
+//! Reading and writing: who uses a descriptor.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use fdguard_wire::Touch;
+
+use super::on_descriptor;
+
+/// `struct iovec`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    start: *const u8,
+    length: usize,
+}
+
+/// What the kernel took from here; nothing after a failure.
+pub(super) fn taken<'a>(start: *const c_void, result: isize) -> &'a [u8] {
+    const ENOUGH: usize = 16;
+    let bytes = usize::try_from(result).unwrap_or(0).min(ENOUGH);
+    if bytes == 0 || start.is_null() {
+        return &[];
+    }
+    // SAFETY: the kernel has read as many bytes from there, in this call; the caller is still in it.
+    unsafe { core::slice::from_raw_parts(start.cast(), bytes) }
+}
+
+/// The same from the first of several parts.
+fn taken_in_parts<'a>(parts: *const Part, result: isize) -> &'a [u8] {
+    if result <= 0 {
+        return &[];
+    }
+    // SAFETY: the kernel took bytes from the parts, so there is one.
+    let first = unsafe { parts.read() };
+    let length = isize::try_from(first.length).unwrap_or(isize::MAX);
+    taken(first.start.cast(), result.min(length))
+}
+
+on_descriptor! { READ, c"read", Touch::Read,
+fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize }
+on_descriptor! { READ_CHK, c"__read_chk", Touch::Read,
+fn __read_chk(fd: c_int, buffer: *mut c_void, length: usize, room: usize) -> isize }
+on_descriptor! { PREAD, c"pread", Touch::Read,
+fn pread(fd: c_int, buffer: *mut c_void, length: usize, at: i64) -> isize }
+on_descriptor! { PREAD64, c"pread64", Touch::Read,
+fn pread64(fd: c_int, buffer: *mut c_void, length: usize, at: i64) -> isize }
+on_descriptor! { PREAD_CHK, c"__pread_chk", Touch::Read,
+fn __pread_chk(fd: c_int, buffer: *mut c_void, length: usize, at: i64, room: usize) -> isize }
+on_descriptor! { PREAD64_CHK, c"__pread64_chk", Touch::Read,
+fn __pread64_chk(fd: c_int, buffer: *mut c_void, length: usize, at: i64, room: usize) -> isize }
+on_descriptor! { READV, c"readv", Touch::Read,
+fn readv(fd: c_int, parts: *const Part, count: c_int) -> isize }
+on_descriptor! { PREADV, c"preadv", Touch::Read,
+fn preadv(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize }
+on_descriptor! { PREADV64, c"preadv64", Touch::Read,
+fn preadv64(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize }
+on_descriptor! { WRITE, c"write", Touch::Write,
+fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize,
+wrote |result| taken(buffer, result) }
+on_descriptor! { PWRITE, c"pwrite", Touch::Write,
+fn pwrite(fd: c_int, buffer: *const c_void, length: usize, at: i64) -> isize,
+wrote |result| taken(buffer, result) }
+on_descriptor! { PWRITE64, c"pwrite64", Touch::Write,
+fn pwrite64(fd: c_int, buffer: *const c_void, length: usize, at: i64) -> isize,
+wrote |result| taken(buffer, result) }
+on_descriptor! { WRITEV, c"writev", Touch::Write,
+fn writev(fd: c_int, parts: *const Part, count: c_int) -> isize,
+wrote |result| taken_in_parts(parts, result) }
+on_descriptor! { PWRITEV, c"pwritev", Touch::Write,
+fn pwritev(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize,
+wrote |result| taken_in_parts(parts, result) }
+on_descriptor! { PWRITEV64, c"pwritev64", Touch::Write,
+fn pwritev64(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize,
+wrote |result| taken_in_parts(parts, result) }
+on_descriptor! { SENDFILE, c"sendfile", Touch::Write,
+fn sendfile(fd: c_int, from: c_int, at: *mut i64, count: usize) -> isize }
+on_descriptor! { SENDFILE64, c"sendfile64", Touch::Write,
+fn sendfile64(fd: c_int, from: c_int, at: *mut i64, count: usize) -> isize }
+on_descriptor! { FSYNC, c"fsync", Touch::Fsync,
+fn fsync(fd: c_int) -> c_int }
+on_descriptor! { FDATASYNC, c"fdatasync", Touch::Fsync,
+fn fdatasync(fd: c_int) -> c_int }
+on_descriptor! { FTRUNCATE, c"ftruncate", Touch::Truncate,
+fn ftruncate(fd: c_int, length: i64) -> c_int }
+on_descriptor! { FTRUNCATE64, c"ftruncate64", Touch::Truncate,
+fn ftruncate64(fd: c_int, length: i64) -> c_int }
+on_descriptor! { RECV, c"recv", Touch::Recv,
+fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize }
+on_descriptor! { RECV_CHK, c"__recv_chk", Touch::Recv,
+fn __recv_chk(fd: c_int, buffer: *mut c_void, length: usize, room: usize, flags: c_int) -> isize }
+on_descriptor! { RECVFROM, c"recvfrom", Touch::Recv,
+fn recvfrom(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int, address: *mut c_void, size: *mut c_uint) -> isize }
+on_descriptor! { RECVFROM_CHK, c"__recvfrom_chk", Touch::Recv,
+fn __recvfrom_chk(fd: c_int, buffer: *mut c_void, length: usize, room: usize, flags: c_int, address: *mut c_void, size: *mut c_uint) -> isize }
+on_descriptor! { SEND, c"send", Touch::Send,
+fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize,
+wrote |result| taken(buffer, result) }
+on_descriptor! { SENDTO, c"sendto", Touch::Send,
+fn sendto(fd: c_int, buffer: *const c_void, length: usize, flags: c_int, address: *const c_void, size: c_uint) -> isize,
+wrote |result| taken(buffer, result) }
+on_descriptor! { SENDMSG, c"sendmsg", Touch::Send,
+fn sendmsg(fd: c_int, message: *const c_void, flags: c_int) -> isize }
+on_descriptor! { SENDMMSG, c"sendmmsg", Touch::Send,
+fn sendmmsg(fd: c_int, messages: *mut c_void, count: c_uint, flags: c_int) -> c_int }
+on_descriptor! { CONNECT, c"connect", Touch::Connect,
+fn connect(fd: c_int, address: *const c_void, size: c_uint) -> c_int }

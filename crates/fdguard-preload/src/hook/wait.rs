@@ -1,0 +1,223 @@
+//! Waiting: for several numbers at once, for a connection, for events.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{c_int, c_long, c_uint, c_void};
+
+use fdguard_wire::{How, Touch};
+
+use super::{missing, on_descriptor};
+use crate::call;
+use crate::real::Real;
+use crate::record::{born_from, selected};
+use crate::seat::NOTED;
+
+/// Bits in the set of `select`.
+const BITS: c_int = 1024;
+
+/// `struct pollfd`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Polled {
+    fd: c_int,
+    events: i16,
+    answers: i16,
+}
+
+/// The first numbers of a poll, as the caller wrote them.
+///
+/// # Safety
+/// As many entries as it says, as `poll` asks for.
+unsafe fn polled(list: *const Polled, count: u64) -> Numbers {
+    let mut numbers = Numbers::none();
+    for index in 0..usize::try_from(count).unwrap_or(0).min(NOTED) {
+        // SAFETY: by the caller's word.
+        numbers.push(unsafe { list.wrapping_add(index).read() }.fd);
+    }
+    numbers
+}
+
+/// Some numbers.
+#[derive(Clone, Copy)]
+struct Numbers {
+    all: [u32; NOTED],
+    used: usize,
+}
+
+impl Numbers {
+    fn none() -> Self {
+        Self {
+            all: [0; NOTED],
+            used: 0,
+        }
+    }
+
+    fn push(&mut self, fd: c_int) {
+        if let (Ok(fd), Some(place)) = (u32::try_from(fd), self.all.get_mut(self.used)) {
+            *place = fd;
+            self.used += 1;
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        self.all.iter().copied().take(self.used)
+    }
+}
+
+/// One that waits by a list.
+macro_rules! poll {
+    ($real:ident, $name:literal, fn $function:ident($list:ident, $count:ident $(, $argument:ident: $type:ty)*)) => {
+        // SAFETY: the type of its manual page.
+        static $real: Real<unsafe extern "C" fn(*mut Polled, u64 $(, $type)*) -> c_int> =
+            unsafe { Real::new($name) };
+
+        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function($list: *mut Polled, $count: u64 $(, $argument: $type)*) -> c_int {
+            let Some(real) = $real.get() else {
+                return missing();
+            };
+            // SAFETY: the caller's own list; one that is not there is told by a null or a count of 0, or ends the program as
+            // its own use of the answers would.
+            let numbers = if crate::seat::is_threaded() && !$list.is_null() {
+                unsafe { polled($list, $count) }
+            } else {
+                Numbers::none()
+            };
+            let wait = call::wait(numbers.iter());
+            // SAFETY: the caller's own arguments.
+            let result = unsafe { real($list, $count $(, $argument)*) };
+            wait.end();
+            result
+        }
+    };
+}
+
+poll! { POLL, c"poll", fn poll(list, count, timeout: c_int) }
+poll! { POLL_CHK, c"__poll_chk", fn __poll_chk(list, count, timeout: c_int, room: usize) }
+poll! { PPOLL, c"ppoll", fn ppoll(list, count, timeout: *const c_void, mask: *const c_void) }
+poll! { PPOLL_CHK, c"__ppoll_chk", fn __ppoll_chk(list, count, timeout: *const c_void, mask: *const c_void, room: usize) }
+
+/// The first numbers of a set.
+///
+/// # Safety
+/// Null, or a set as `select` asks for.
+unsafe fn chosen(numbers: &mut Numbers, set: *const u64, count: c_int) {
+    if set.is_null() {
+        return;
+    }
+    let count = usize::try_from(count.min(BITS)).unwrap_or(0);
+    for word in 0..count.div_ceil(64) {
+        // SAFETY: by the caller's word.
+        let mut bits = unsafe { set.wrapping_add(word).read() };
+        while bits != 0 {
+            let bit = bits.trailing_zeros();
+            bits &= bits - 1;
+            numbers.push(
+                c_int::try_from(word * 64)
+                    .unwrap_or(-1)
+                    .saturating_add(bit.cast_signed()),
+            );
+        }
+    }
+}
+
+/// One that waits by sets.
+macro_rules! select {
+    ($real:ident, $name:literal, fn $function:ident($($argument:ident: $type:ty),*)) => {
+        // SAFETY: the type of its manual page.
+        static $real: Real<unsafe extern "C" fn(c_int, *mut u64, *mut u64, *mut u64 $(, $type)*) -> c_int> =
+            unsafe { Real::new($name) };
+
+        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function(count: c_int, read: *mut u64, write: *mut u64, except: *mut u64 $(, $argument: $type)*) -> c_int {
+            let Some(real) = $real.get() else {
+                return missing();
+            };
+            if count > BITS {
+                selected(count.cast_unsigned());
+            }
+            let mut numbers = Numbers::none();
+            if crate::seat::is_threaded() {
+                for set in [read, write, except] {
+                    // SAFETY: the caller's own sets, which the kernel is about to read.
+                    unsafe { chosen(&mut numbers, set, count) };
+                }
+            }
+            let wait = call::wait(numbers.iter());
+            // SAFETY: the caller's own arguments.
+            let result = unsafe { real(count, read, write, except $(, $argument)*) };
+            wait.end();
+            result
+        }
+    };
+}
+
+select! { SELECT, c"select", fn select(timeout: *mut c_void) }
+select! { PSELECT, c"pselect", fn pselect(timeout: *const c_void, mask: *const c_void) }
+
+// SAFETY: the type in the C library: it gives the word of a number's bit, or ends the program.
+static FDELT_CHK: Real<unsafe extern "C" fn(c_long) -> c_long> =
+    unsafe { Real::new(c"__fdelt_chk") };
+
+/// Called by fortified programs for every bit that they set.
+// SAFETY: the name is interposed on purpose, with the type of the C library.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn __fdelt_chk(number: c_long) -> c_long {
+    if number >= c_long::from(BITS) {
+        // The program ends in the next call.
+        selected(u32::try_from(number.saturating_add(1)).unwrap_or(u32::MAX));
+    }
+    let Some(real) = FDELT_CHK.get() else {
+        return number / 64;
+    };
+    // SAFETY: the caller's own argument.
+    unsafe { real(number) }
+}
+
+on_descriptor! { EPOLL_WAIT, c"epoll_wait", Touch::EpollWait,
+fn epoll_wait(fd: c_int, events: *mut c_void, most: c_int, timeout: c_int) -> c_int }
+on_descriptor! { EPOLL_PWAIT, c"epoll_pwait", Touch::EpollWait,
+fn epoll_pwait(fd: c_int, events: *mut c_void, most: c_int, timeout: c_int, mask: *const c_void) -> c_int }
+on_descriptor! { EPOLL_PWAIT2, c"epoll_pwait2", Touch::EpollWait,
+fn epoll_pwait2(fd: c_int, events: *mut c_void, most: c_int, timeout: *const c_void, mask: *const c_void) -> c_int }
+
+// SAFETY: the type of its manual page.
+static ACCEPT: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint) -> c_int> =
+    unsafe { Real::new(c"accept") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint) -> c_int {
+    let Some(real) = ACCEPT.get() else {
+        return missing();
+    };
+    let call = call::begin(fd, Touch::Accept);
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fd, address, length) };
+    call.end(result < 0);
+    born_from(result, How::Accept, fd)
+}
+
+// SAFETY: the type of its manual page.
+static ACCEPT4: Real<unsafe extern "C" fn(c_int, *mut c_void, *mut c_uint, c_int) -> c_int> =
+    unsafe { Real::new(c"accept4") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn accept4(
+    fd: c_int,
+    address: *mut c_void,
+    length: *mut c_uint,
+    flags: c_int,
+) -> c_int {
+    let Some(real) = ACCEPT4.get() else {
+        return missing();
+    };
+    let call = call::begin(fd, Touch::Accept);
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(fd, address, length, flags) };
+    call.end(result < 0);
+    born_from(result, How::Accept, fd)
+}

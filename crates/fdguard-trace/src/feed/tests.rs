@@ -1,0 +1,99 @@
+//! Made-up records.
+
+use fdguard_core::event::{Call, Event, StackId, What};
+use fdguard_core::{Class, ProcKey, TcpState};
+use fdguard_wire::{EventRecord, How, Kind, Touch};
+
+use super::{Feed, PATIENCE};
+
+const PROCESS: ProcKey = ProcKey {
+    pid: 7,
+    start_ticks: 70,
+};
+
+fn record(kind: Kind, tid: u32, fd: u32, code: u8) -> EventRecord {
+    EventRecord {
+        kind,
+        code,
+        errno: 0,
+        tid,
+        ns: 1000,
+        fd,
+        stack: 0,
+        more: [0; 2],
+    }
+}
+
+fn drain(feed: &mut Feed, now: u64, is_end: bool) -> Vec<Event> {
+    std::iter::from_fn(|| feed.next(now, is_end, &mut StackId)).collect()
+}
+
+fn class_of(event: &Event) -> Option<&Class> {
+    match &event.what {
+        What::Birth { class, .. } => class.as_ref(),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_comes_out_of_another_number_is_what_that_one_is() {
+    let mut feed = Feed::new(PROCESS);
+    let mut socket = record(Kind::Birth, 1, 3, How::Socket as u8);
+    socket.more[0] = 2 << 32 | 1 | 0o2_000_000;
+    let mut accepted = record(Kind::Birth, 1, 4, How::Accept as u8);
+    accepted.more[0] = 3 + 1;
+    let mut copied = record(Kind::Birth, 1, 5, How::Dup as u8);
+    copied.more[0] = 4 + 1;
+    let closed = record(Kind::End, 1, 4, 0);
+    let mut stale = record(Kind::Birth, 1, 6, How::Dup as u8);
+    stale.more[0] = 4 + 1;
+    feed.take([socket, accepted, copied, closed, stale]);
+    let events = drain(&mut feed, 1000, false);
+    let classes: Vec<_> = events.iter().map(class_of).collect();
+    let tcp = [TcpState::Unbound, TcpState::Established].map(Class::Tcp);
+    let expected = [Some(&tcp[0]), Some(&tcp[1]), Some(&tcp[1]), None, None];
+    assert_eq!(classes, expected);
+}
+
+#[test]
+fn a_close_under_a_call_waits_for_who_is_inside_to_tell_where_it_is() {
+    let mut feed = Feed::new(PROCESS);
+    let inside = record(Kind::Inside, 9, 5, Touch::Recv as u8);
+    feed.take([inside, record(Kind::End, 1, 5, 0)]);
+    assert_eq!(drain(&mut feed, 2000, false), []);
+    let mut out = record(Kind::Use, 9, 5, Touch::Recv as u8 | Touch::TORN);
+    out.stack = 33;
+    feed.take([out]);
+    let events = drain(&mut feed, 2000, false);
+    assert_eq!(events.len(), 3);
+    assert_eq!((events[0].thread, events[0].stack), (9, Some(StackId(33))));
+    let call = Call::Recv;
+    assert_eq!(events[0].what, What::Enter { fd: 5, call });
+}
+
+#[test]
+fn who_never_comes_out_is_not_waited_for_longer_than_a_second() {
+    for (now, is_end) in [(1001 + PATIENCE, false), (1001, true)] {
+        let mut feed = Feed::new(PROCESS);
+        let inside = record(Kind::Inside, 9, 5, Touch::Recv as u8);
+        feed.take([inside, record(Kind::End, 1, 5, 0)]);
+        let events = drain(&mut feed, now, is_end);
+        assert_eq!((events.len(), events[0].stack), (2, None));
+    }
+}
+
+#[test]
+fn the_header_of_a_record_keeps_its_zeros() {
+    let mut feed = Feed::new(PROCESS);
+    let mut write = record(Kind::Use, 1, 5, Touch::Write as u8);
+    write.more[0] = u64::from_ne_bytes([23, 3, 3, 0, 0, 0, 0, 0]);
+    feed.take([write, record(Kind::Use, 1, 5, Touch::Read as u8)]);
+    let bytes: Vec<Vec<u8>> = drain(&mut feed, 0, true)
+        .into_iter()
+        .map(|event| match event.what {
+            What::Use { bytes, .. } => bytes,
+            _ => panic!("{event:?}"),
+        })
+        .collect();
+    assert_eq!(bytes, [vec![23, 3, 3, 0, 0], vec![]]);
+}

@@ -1,0 +1,121 @@
+//! The ring of events of one process, read while it is written.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use fdguard_wire::{EVENTS, EventRecord, Image};
+
+/// A ticket that is not filled after so many nanoseconds is passed over; it is told late, if ever.
+const PATIENCE: u64 = 20_000_000;
+/// So many tickets that were passed over are looked at again.
+const MOST_HOLES: usize = 1024;
+/// When the reader fell behind: so much of the ring is left to the writers.
+const MARGIN: u64 = EVENTS as u64 / 8;
+
+/// A reader of one ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    file: File,
+    next: u64,
+    /// When the next ticket was first seen to be empty.
+    waiting_since: Option<u64>,
+    holes: Vec<u64>,
+}
+
+/// What came since the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Drained {
+    /// Events in order, and some that were late.
+    pub(crate) events: Vec<EventRecord>,
+    /// How many were overwritten before anybody read them: those before the events.
+    pub(crate) lost: u64,
+    /// How much of the ring was in use.
+    pub(crate) behind: u64,
+}
+
+impl Ring {
+    /// The ring of a table's file.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: File::open(path)?,
+            next: 0,
+            waiting_since: None,
+            holes: Vec::new(),
+        })
+    }
+
+    /// Reads what is new. At the end nobody fills a ticket any more.
+    pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<Drained> {
+        let mut head = [0; Image::HEAD];
+        self.file.read_exact_at(&mut head, 0)?;
+        let Some(image) = Image::new(&head) else {
+            return Ok(Drained::default());
+        };
+        let written = image.tickets();
+        let mut drained = Drained {
+            behind: written.saturating_sub(self.next),
+            ..Drained::default()
+        };
+        if drained.behind > EVENTS as u64 {
+            let first = written.saturating_sub(EVENTS as u64 - MARGIN);
+            drained.lost = first.saturating_sub(self.next);
+            self.next = first;
+            self.holes.clear();
+        }
+        self.look_again(written, &mut drained.events)?;
+        self.read(written, (now, is_end), &mut drained.events)?;
+        Ok(drained)
+    }
+
+    fn read(
+        &mut self,
+        written: u64,
+        (now, is_end): (u64, bool),
+        events: &mut Vec<EventRecord>,
+    ) -> io::Result<()> {
+        while self.next < written {
+            // As far as it goes without a turn.
+            let until_turn = EVENTS as u64 - self.next % EVENTS as u64;
+            let count = (written - self.next).min(until_turn);
+            let mut bytes = vec![0; usize::try_from(count).unwrap_or(0) * Image::EVENT];
+            let at = Image::event_at(self.next) as u64;
+            self.file.read_exact_at(&mut bytes, at)?;
+            for bytes in bytes.chunks_exact(Image::EVENT) {
+                match Image::event(bytes, self.next) {
+                    Some(event) => events.push(event),
+                    None if is_end => {}
+                    None => {
+                        let since = *self.waiting_since.get_or_insert(now);
+                        if now.saturating_sub(since) < PATIENCE {
+                            return Ok(());
+                        }
+                        if self.holes.len() < MOST_HOLES {
+                            self.holes.push(self.next);
+                        }
+                    }
+                }
+                self.waiting_since = None;
+                self.next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_again(&mut self, written: u64, events: &mut Vec<EventRecord>) -> io::Result<()> {
+        self.holes.retain(|ticket| ticket + EVENTS as u64 > written);
+        let mut left = Vec::new();
+        for ticket in std::mem::take(&mut self.holes) {
+            let mut bytes = [0; Image::EVENT];
+            self.file
+                .read_exact_at(&mut bytes, Image::event_at(ticket) as u64)?;
+            match Image::event(&bytes, ticket) {
+                Some(event) => events.push(event),
+                None => left.push(ticket),
+            }
+        }
+        self.holes = left;
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! What happened, in order: the ring that hazards are found in.
+//!
+//! A writer takes a ticket first and fills its place later. The end of a descriptor takes its ticket before the call and a
+//! birth after it, so tickets tell the order even where a number changes hands at once. A ticket that is never filled
+//! (its thread died) is a hole. The reader has to keep up: what is overwritten is lost, and it can tell how many.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::image::Words;
+use crate::mapping::low;
+
+/// One place of the ring.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Event {
+    ns: AtomicU64,
+    /// Thread in the lower half, then kind, code, and error.
+    by: AtomicU64,
+    /// Number in the lower half, stack in the upper.
+    which: AtomicU64,
+    more: [AtomicU64; 2],
+    /// The five before and the ticket, mixed.
+    check: AtomicU64,
+}
+
+/// An event as written and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    /// What happened.
+    pub kind: Kind,
+    /// By which call: a [`crate::How`] of a birth or a refusal, a [`Touch`] of a use, an [`End`] of an end.
+    pub code: u8,
+    /// The error that it gave; 0 for none.
+    pub errno: u16,
+    /// The thread.
+    pub tid: u32,
+    /// When, by the monotonic clock.
+    pub ns: u64,
+    /// The number.
+    pub fd: u32,
+    /// The stack; 0 where it was not taken.
+    pub stack: u32,
+    /// What else there is to say, by kind.
+    pub more: [u64; 2],
+}
+
+/// The kinds of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Of a later version.
+    Unknown = 0,
+    /// A number was given out. More: for a socket its domain and type, for what comes from another number that number
+    /// and one.
+    Birth,
+    /// A number was given back, or a close failed.
+    End,
+    /// All numbers from `fd` to the first of `more`.
+    EndRange,
+    /// A thread was found inside a call when another one closes its number.
+    Inside,
+    /// A call on a number is over. More: the first bytes that were written; with `code` [`Touch::TORN`] set, its number was closed
+    /// meanwhile.
+    Use,
+    /// A POSIX lock was taken. More: first byte, and the one after the last.
+    Lock,
+    /// A POSIX lock was given back. More: as above.
+    Unlock,
+    /// Which file a number is. More: device and inode.
+    File,
+    /// A call that gives out numbers got none.
+    Refused,
+    /// `select` up to this number and one.
+    Select,
+    /// Somebody else is known to have asked for what was opened at this number.
+    Retold,
+}
+
+const KINDS: &[Kind] = &[
+    Kind::Unknown,
+    Kind::Birth,
+    Kind::End,
+    Kind::EndRange,
+    Kind::Inside,
+    Kind::Use,
+    Kind::Lock,
+    Kind::Unlock,
+    Kind::File,
+    Kind::Refused,
+    Kind::Select,
+    Kind::Retold,
+];
+
+/// What ended a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum End {
+    /// `close` and its kin.
+    Close = 0,
+    /// `dup2` put another one in its place.
+    Dup2,
+}
+
+/// A call on a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Touch {
+    /// Anything else.
+    Other = 0,
+    /// `read` and its kin.
+    Read,
+    /// `write` and its kin.
+    Write,
+    /// `recv` and its kin.
+    Recv,
+    /// `send` and its kin.
+    Send,
+    /// `poll`, `select`.
+    Poll,
+    /// `epoll_wait`.
+    EpollWait,
+    /// `connect`.
+    Connect,
+    /// `accept`.
+    Accept,
+    /// `fsync`, `fdatasync`.
+    Fsync,
+    /// `ftruncate`.
+    Truncate,
+}
+
+const TOUCHES: &[Touch] = &[
+    Touch::Other,
+    Touch::Read,
+    Touch::Write,
+    Touch::Recv,
+    Touch::Send,
+    Touch::Poll,
+    Touch::EpollWait,
+    Touch::Connect,
+    Touch::Accept,
+    Touch::Fsync,
+    Touch::Truncate,
+];
+
+impl Touch {
+    /// The bit of a code that says that the number was closed during the call.
+    pub const TORN: u8 = 0x80;
+
+    /// The one of this code.
+    #[must_use]
+    pub fn of(code: u8) -> Self {
+        let known = TOUCHES.get(usize::from(code & !Self::TORN));
+        known.copied().unwrap_or(Self::Other)
+    }
+}
+
+fn mixed(words: [u64; 5], ticket: u64) -> u64 {
+    let [a, b, c, d, e] = words;
+    let words = a ^ b.rotate_left(13) ^ c.rotate_left(29) ^ d.rotate_left(43) ^ e.rotate_left(53);
+    words ^ ticket.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Event {
+    /// An empty place.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            ns: AtomicU64::new(0),
+            by: AtomicU64::new(0),
+            which: AtomicU64::new(0),
+            more: [const { AtomicU64::new(0) }; 2],
+            check: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn write(&self, ticket: u64, record: &EventRecord) {
+        let by = u64::from(record.tid)
+            | u64::from(record.kind as u8) << 32
+            | u64::from(record.code) << 40
+            | u64::from(record.errno) << 48;
+        let which = u64::from(record.fd) | u64::from(record.stack) << 32;
+        let [first, second] = record.more;
+        self.ns.store(record.ns, Ordering::Relaxed);
+        self.by.store(by, Ordering::Relaxed);
+        self.which.store(which, Ordering::Relaxed);
+        self.more[0].store(first, Ordering::Relaxed);
+        self.more[1].store(second, Ordering::Relaxed);
+        let check = mixed([record.ns, by, which, first, second], ticket);
+        self.check.store(check, Ordering::Release);
+    }
+}
+
+impl Default for Event {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+pub(crate) const SIZE: usize = size_of::<Event>();
+
+/// The event of a ticket from its bytes; `None` when the place holds another one, none, or one that is being written.
+pub(crate) fn read(words: Words<'_>, ticket: u64) -> Option<EventRecord> {
+    let all = [
+        words.at(0)?,
+        words.at(1)?,
+        words.at(2)?,
+        words.at(3)?,
+        words.at(4)?,
+    ];
+    if words.at(5)? != mixed(all, ticket) {
+        return None;
+    }
+    let [ns, by, which, first, second] = all;
+    let kind = KINDS.get(usize::from((by >> 32 & 0xff) as u8));
+    Some(EventRecord {
+        kind: kind.copied().unwrap_or(Kind::Unknown),
+        code: (by >> 40 & 0xff) as u8,
+        errno: (by >> 48) as u16,
+        tid: low(by),
+        ns,
+        fd: low(which),
+        stack: low(which >> 32),
+        more: [first, second],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::Ordering;
+    use std::vec::Vec;
+
+    use super::{Event, EventRecord, KINDS, Kind, TOUCHES, Touch};
+    use crate::image::Words;
+
+    fn bytes(event: &Event) -> Vec<u8> {
+        let [a, b] = &event.more;
+        let words = [&event.ns, &event.by, &event.which, a, b, &event.check];
+        let words = words.iter().map(|word| word.load(Ordering::Relaxed));
+        words.flat_map(u64::to_ne_bytes).collect()
+    }
+
+    fn record() -> EventRecord {
+        EventRecord {
+            kind: Kind::Use,
+            code: Touch::Write as u8 | Touch::TORN,
+            errno: 9,
+            tid: 77,
+            ns: 123_456_789,
+            fd: 11,
+            stack: 5,
+            more: [1, 2],
+        }
+    }
+
+    #[test]
+    fn an_event_comes_back_by_its_own_ticket_alone() {
+        let event = Event::new();
+        assert_eq!(super::read(Words::of(&bytes(&event)), 0), None);
+        event.write(7, &record());
+        let bytes = bytes(&event);
+        assert_eq!(super::read(Words::of(&bytes), 7), Some(record()));
+        assert_eq!(super::read(Words::of(&bytes), 6), None);
+        assert_eq!(Touch::of(record().code), Touch::Write);
+    }
+
+    #[test]
+    fn an_event_of_which_a_part_is_another_ones_is_nobodys() {
+        let event = Event::new();
+        event.write(7, &record());
+        event.ns.store(1, Ordering::Relaxed);
+        assert_eq!(super::read(Words::of(&bytes(&event)), 7), None);
+    }
+
+    #[test]
+    fn codes_stand_for_what_is_at_their_place() {
+        assert!(
+            KINDS
+                .iter()
+                .enumerate()
+                .all(|(at, kind)| *kind as usize == at)
+        );
+        assert!(
+            TOUCHES
+                .iter()
+                .enumerate()
+                .all(|(at, touch)| *touch as usize == at)
+        );
+    }
+}

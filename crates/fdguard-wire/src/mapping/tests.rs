@@ -1,0 +1,142 @@
+//! Mappings in memory.
+
+use core::sync::atomic::Ordering;
+use std::thread;
+use std::vec::Vec;
+
+use super::{Area, Mapping};
+use crate::{Birth, Frame, How, NUMBERS, Tongue};
+
+struct Everywhere;
+
+impl Area for Everywhere {
+    fn is_backed(&self, _: usize, _: usize) -> bool {
+        true
+    }
+}
+
+struct Nowhere;
+
+impl Area for Nowhere {
+    fn is_backed(&self, _: usize, _: usize) -> bool {
+        false
+    }
+}
+
+fn birth(stack: u32) -> Birth {
+    Birth {
+        stack,
+        tid: 1,
+        ns: 2,
+        how: How::Open,
+        forks: 0,
+    }
+}
+
+#[test]
+fn threads_that_meet_at_a_stack_share_its_number_and_lose_no_count() {
+    static MAPPING: Mapping = Mapping::new();
+    const THREADS: u32 = 4;
+    const EACH: u32 = 500;
+    MAPPING.begin(7, 1, 1);
+    let work = |first: u32| {
+        let stacks = (0..EACH).map(|turn| {
+            let frame = Frame::Address(u64::from(turn % 50));
+            let hash = u64::from(turn % 50) + 1;
+            let stack = MAPPING.stack(&Everywhere, hash, |frames| frames.push(frame));
+            MAPPING.open(&Everywhere, first * EACH + turn, &birth(stack));
+            if turn % 2 == 0 {
+                MAPPING.close(first * EACH + turn).unwrap();
+            }
+            stack
+        });
+        stacks.collect::<Vec<u32>>()
+    };
+    let all: Vec<Vec<u32>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|first| scope.spawn(move || work(first)))
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .collect()
+    });
+    assert!(all.iter().all(|stacks| *stacks == all[0]));
+    assert_eq!(MAPPING.header.stacks.load(Ordering::Relaxed), 50);
+    let sum = |count: fn(&crate::Stack) -> u64| MAPPING.stacks.iter().map(count).sum::<u64>();
+    let opened = sum(|stack| stack.opened.load(Ordering::Relaxed));
+    let closed = sum(|stack| stack.closed.load(Ordering::Relaxed));
+    assert_eq!((opened, closed), (2000, 1000));
+    assert_eq!(MAPPING.header.lost_events.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn what_finds_no_place_is_counted() {
+    static MAPPING: Mapping = Mapping::new();
+    MAPPING.begin(7, 1, 1);
+    MAPPING.open(&Everywhere, u32::try_from(NUMBERS).unwrap(), &birth(0));
+    MAPPING.open(&Nowhere, 5, &birth(0));
+    assert_eq!(MAPPING.header.lost_events.load(Ordering::Relaxed), 2);
+    assert_eq!(MAPPING.stack(&Nowhere, 9, |_| {}), 0);
+    assert_eq!(MAPPING.header.lost_stacks.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_forked_child_begins_with_the_table_and_counts_none_of_it() {
+    static PARENT: Mapping = Mapping::new();
+    static CHILD: Mapping = Mapping::new();
+    PARENT.begin(7, 100, 1);
+    PARENT.open(&Everywhere, 5, &birth(3));
+    CHILD.begin(8, 200, 1);
+    CHILD.inherit(&Everywhere, &PARENT);
+    let known = CHILD.birth_of(5).unwrap();
+    assert_eq!((known.stack, known.forks), (3, 1));
+    assert_eq!(CHILD.close(5).unwrap().forks, 1);
+    assert_eq!(CHILD.stacks[3].closed.load(Ordering::Relaxed), 0);
+    assert!(PARENT.birth_of(5).is_some());
+}
+
+#[test]
+fn counts_follow_a_stack_that_is_put_in_place_of_another() {
+    static MAPPING: Mapping = Mapping::new();
+    static CHILD: Mapping = Mapping::new();
+    let language = Frame::Language {
+        tongue: Tongue::Node,
+        text: 1,
+        line: 2,
+    };
+    MAPPING.begin(7, 1, 1);
+    let native = MAPPING.stack(&Everywhere, 5, |frames| frames.push(Frame::Address(1)));
+    let asked = MAPPING.stack(&Everywhere, 6, |frames| frames.push(language));
+    assert!(MAPPING.is_language(asked) && !MAPPING.is_language(native));
+    MAPPING.open(&Everywhere, 5, &birth(native));
+    MAPPING.open(&Everywhere, 6, &birth(native));
+    MAPPING.restack(5, asked);
+    MAPPING.restack(9, asked);
+    CHILD.begin(8, 2, 1);
+    CHILD.inherit(&Everywhere, &MAPPING);
+    CHILD.restack(6, asked);
+    assert_eq!(CHILD.birth_of(6).unwrap().stack, native);
+    MAPPING.close(5).unwrap();
+    let counts = |stack: u32| {
+        let stack = &MAPPING.stacks[stack as usize];
+        [&stack.opened, &stack.closed].map(|count| count.load(Ordering::Relaxed))
+    };
+    assert_eq!((counts(native), counts(asked)), ([1, 0], [1, 1]));
+}
+
+#[test]
+fn a_module_is_written_once_and_the_latest_at_an_address_counts() {
+    static MAPPING: Mapping = Mapping::new();
+    MAPPING.begin(7, 1, 1);
+    let first = MAPPING.add_module(&Everywhere, (0x1000, 0x2000, 0x1000), b"/a");
+    assert_eq!(
+        MAPPING.add_module(&Everywhere, (0x1000, 0x2000, 0x1000), b"/a"),
+        first
+    );
+    let second = MAPPING.add_module(&Everywhere, (0x1800, 0x3000, 0x1800), b"/b");
+    assert_eq!((first, second), (Some(0), Some(1)));
+    assert_eq!(MAPPING.module_of(0x1900), Some((1, 0x1800)));
+    assert_eq!(MAPPING.module_of(0x1100), Some((0, 0x1000)));
+    assert_eq!(MAPPING.module_of(0x9000), None);
+}
