@@ -70,13 +70,13 @@ global_asm!(
 #[repr(C)]
 struct Own {
     /// The number of its seat and one; [`SEATLESS`] when there was none left.
-    seat: usize,
-    claims: [u64; CLAIMS],
+    seat: AtomicUsize,
+    claims: [AtomicU64; CLAIMS],
 }
 
 const SEATLESS: usize = usize::MAX;
 
-fn own() -> *mut Own {
+fn own() -> &'static Own {
     let place: usize;
     // SAFETY: reads the offset that the loader wrote, and the thread pointer; both are there once we run.
     unsafe {
@@ -87,7 +87,9 @@ fn own() -> *mut Own {
             options(pure, readonly, nostack),
         );
     }
-    place as *mut Own
+    // SAFETY: words of the calling thread, aligned, zero at first, and atomic because its signal handlers reach them, too. The
+    // reference does not outlive the call that asked for it, and so not the thread.
+    unsafe { &*(place as *const Own) }
 }
 
 // SAFETY: not a function: a variable of glibc 2.32 and later that is 0 once there was a second thread. Only its address is taken.
@@ -125,8 +127,7 @@ pub(crate) fn find() {
 /// A thread ends and gives its seat back.
 unsafe extern "C" fn ended(seat: *mut c_void) {
     free((seat as usize).wrapping_sub(1));
-    // SAFETY: a word of the calling thread.
-    unsafe { (&raw mut (*own()).seat).write_volatile(0) };
+    own().seat.store(0, Ordering::Relaxed);
 }
 
 fn free(seat: usize) {
@@ -141,15 +142,12 @@ pub(crate) fn forget() {
     for seat in 0..TAKEN.swap(0, Ordering::Relaxed).min(SEATS) {
         free(seat);
     }
-    // SAFETY: a word of the calling thread.
-    unsafe { (&raw mut (*own()).seat).write_volatile(0) };
+    own().seat.store(0, Ordering::Relaxed);
 }
 
 /// This thread's seat; taken when it has none yet.
 fn seat() -> Option<usize> {
-    // SAFETY: a word of the calling thread, which its signal handlers may change in between: volatile.
-    let known = unsafe { (&raw mut (*own()).seat).read_volatile() };
-    match known {
+    match own().seat.load(Ordering::Relaxed) {
         0 => take(),
         SEATLESS => None,
         known => Some(known - 1),
@@ -165,8 +163,8 @@ fn take() -> Option<usize> {
             .is_ok()
     };
     let found = ROOM.iter().position(free);
-    // SAFETY: a word of the calling thread.
-    unsafe { (&raw mut (*own()).seat).write_volatile(found.map_or(SEATLESS, |seat| seat + 1)) };
+    let known = found.map_or(SEATLESS, |seat| seat + 1);
+    own().seat.store(known, Ordering::Relaxed);
     let seat = found?;
     TAKEN.fetch_max(seat + 1, Ordering::AcqRel);
     let key = KEY.load(Ordering::Relaxed);
@@ -251,19 +249,11 @@ pub(crate) fn tear(fd: u32, generation: u32, mut tell: impl FnMut(u32, u8)) {
 
 /// Whether this thread used this turn of the number before; it did from now on.
 pub(crate) fn claim(fd: u32, turn: u32) -> bool {
-    let Some(place) = claims().get(fd as usize % CLAIMS) else {
+    let Some(place) = own().claims.get(fd as usize % CLAIMS) else {
         return false;
     };
     let claim = u64::from(fd) << 32 | u64::from(turn) | 1 << 63;
     place.swap(claim, Ordering::Relaxed) == claim
-}
-
-fn claims() -> &'static [AtomicU64; CLAIMS] {
-    // SAFETY: takes the address of a field; nothing is read.
-    let place = unsafe { &raw mut (*own()).claims };
-    // SAFETY: words of the calling thread that nobody else reaches, aligned, zero at first. The reference does not outlive
-    // the call that asked for it, and so not the thread.
-    unsafe { &*place.cast() }
 }
 
 #[cfg(test)]

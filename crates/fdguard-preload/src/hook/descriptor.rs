@@ -275,8 +275,8 @@ unsafe extern "C" fn socketpair(
 /// # Safety
 /// After a result of 0 there must be two numbers.
 unsafe fn two_born(result: c_int, fds: *mut [c_int; 2], how: How, more: u64) {
-    // SAFETY: by the caller's word.
     let fds = if result == 0 {
+        // SAFETY: by the caller's word.
         unsafe { fds.read() }
     } else {
         [-1, -1]

@@ -67,8 +67,8 @@ impl Numbers {
 /// One that waits by a list.
 macro_rules! poll {
     ($real:ident, $name:literal, fn $function:ident($list:ident, $count:ident $(, $argument:ident: $type:ty)*)) => {
-        // SAFETY: the type of its manual page.
         static $real: Real<unsafe extern "C" fn(*mut Polled, u64 $(, $type)*) -> c_int> =
+            // SAFETY: the type of its manual page.
             unsafe { Real::new($name) };
 
         // SAFETY: the name is interposed on purpose, with the type of its manual page.
@@ -77,9 +77,9 @@ macro_rules! poll {
             let Some(real) = $real.get() else {
                 return missing();
             };
-            // SAFETY: the caller's own list; one that is not there is told by a null or a count of 0, or ends the program as
-            // its own use of the answers would.
             let numbers = if crate::seat::is_threaded() && !$list.is_null() {
+                // SAFETY: the caller's own list; one that is not there is told by a null or a count of 0, or ends the
+                // program as its own use of the answers would.
                 unsafe { polled($list, $count) }
             } else {
                 Numbers::none()
@@ -125,8 +125,8 @@ unsafe fn chosen(numbers: &mut Numbers, set: *const u64, count: c_int) {
 /// One that waits by sets.
 macro_rules! select {
     ($real:ident, $name:literal, fn $function:ident($($argument:ident: $type:ty),*)) => {
-        // SAFETY: the type of its manual page.
         static $real: Real<unsafe extern "C" fn(c_int, *mut u64, *mut u64, *mut u64 $(, $type)*) -> c_int> =
+            // SAFETY: the type of its manual page.
             unsafe { Real::new($name) };
 
         // SAFETY: the name is interposed on purpose, with the type of its manual page.
