@@ -21,6 +21,21 @@ pub struct Site {
     pub opened: u64,
     /// How many of those ended.
     pub closed: u64,
+    /// The stacks that came together here, the one with the most first.
+    pub strands: Vec<Strand>,
+}
+
+/// One way to a site.
+#[derive(Clone, Debug)]
+pub struct Strand {
+    /// Innermost first.
+    pub stack: Stack,
+    /// The numbers that it opened and that are open.
+    pub fds: Vec<u32>,
+    /// How many it ever opened.
+    pub opened: u64,
+    /// How many of those ended.
+    pub closed: u64,
 }
 
 /// An open descriptor of a site.
@@ -83,12 +98,19 @@ impl Site {
         let (opened, closed) = counts
             .filter(|_| first.forks == 0)
             .unwrap_or((open.len() as u64, 0));
+        let strand = Strand {
+            stack: stack.clone(),
+            fds: open.iter().map(|open| open.fd).collect(),
+            opened,
+            closed,
+        };
         Some(Self {
             culprit: Culprit::of(&stack),
             stack,
             open,
             opened,
             closed,
+            strands: vec![strand],
         })
     }
 
@@ -96,6 +118,7 @@ impl Site {
         self.open.extend(other.open);
         self.opened += other.opened;
         self.closed += other.closed;
+        self.strands.extend(other.strands);
     }
 
     /// As the contract shows it; `now` is by the same clock as the descriptors' times.
