@@ -1,6 +1,6 @@
 //! Descriptors of one origin, put together.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use fdguard_core::origin::{Culprit, Origin, Stack};
@@ -36,6 +36,27 @@ pub struct Strand {
     pub opened: u64,
     /// How many of those ended.
     pub closed: u64,
+}
+
+impl Strand {
+    /// The stacks of a process that are in none of these sites: what they opened is closed.
+    #[must_use]
+    pub fn spent(table: &Table, sites: &[Site], symbols: &mut Symbols) -> Vec<Self> {
+        let open = sites.iter().flat_map(|site| &site.open);
+        let own = open.filter(|open| open.descriptor.forks == 0);
+        let live: BTreeSet<u32> = own.map(|open| open.descriptor.stack).collect();
+        let counts: BTreeMap<u32, (u64, u64)> =
+            table.counts.iter().map(|(id, of)| (*id, *of)).collect();
+        let spent = counts.into_iter().filter(|(id, _)| !live.contains(id));
+        spent
+            .map(|(id, (opened, closed))| Self {
+                stack: symbols.name(&table.spots(id)),
+                fds: Vec::new(),
+                opened,
+                closed,
+            })
+            .collect()
+    }
 }
 
 /// An open descriptor of a site.

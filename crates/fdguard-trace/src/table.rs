@@ -241,7 +241,7 @@ impl Table {
         self.stacks.insert(stack, frames);
     }
 
-    fn spots(&self, stack: u32) -> Vec<Spot> {
+    pub(crate) fn spots(&self, stack: u32) -> Vec<Spot> {
         let frames = self
             .stacks
             .get(&stack)

@@ -74,7 +74,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let watched = watch(args, &probe, &mut traced, &passed_on)?;
     let status = traced.wait()?;
     let joined = Joined::of(&watched, &traced, &args.command, &settings)?;
-    let written = outputs.write(&joined);
+    let written = outputs.write(&joined, &traced);
     write(args, &joined, stream)?;
     written?;
     Ok(exit_code(

@@ -3,19 +3,21 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use fdguard_trace::{Strand, Symbols, Traced};
+
 use crate::cli::TraceArgs;
 use crate::exit::{self, Hinted};
 use crate::output::Stream;
 use crate::report::html;
 use crate::report::trace::{Seen, folded, pprof, svg};
 
-use super::joined::Joined;
-use super::seen::seen;
+use super::joined::{Joined, Origins};
+use super::seen::{add_spent, seen};
 
 /// The files that were asked for.
 pub(super) struct Outputs(Vec<(Format, Stream)>);
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Folded,
     FlameGraph,
@@ -50,8 +52,13 @@ impl Outputs {
     }
 
     /// Writes them all: where one fails, the others are written none the less.
-    pub(super) fn write(self, joined: &Joined) -> anyhow::Result<()> {
-        let seen = seen(joined);
+    pub(super) fn write(self, joined: &Joined, traced: &Traced) -> anyhow::Result<()> {
+        let spent = match self.0.iter().any(|(format, _)| *format == Format::Pprof) {
+            true => spent(joined, traced)?,
+            false => Vec::new(),
+        };
+        let mut seen = seen(joined);
+        add_spent(&mut seen, &spent);
         let mut failed = None;
         for (format, mut stream) in self.0 {
             let written = format
@@ -86,6 +93,17 @@ impl Format {
             Self::Html => html::trace::page(seen, &nonce()).into_bytes(),
         })
     }
+}
+
+/// The stacks of each process that left nothing open: there may be many, so they are named only for the profile.
+fn spent(joined: &Joined, traced: &Traced) -> anyhow::Result<Vec<(u32, Vec<Strand>)>> {
+    let (tables, mut symbols) = (traced.tables()?, Symbols::new());
+    let of = |process: &Origins| {
+        let table = tables.of(process.pid)?;
+        let strands = Strand::spent(table, &process.sites, &mut symbols);
+        Some((process.pid, strands))
+    };
+    Ok(joined.processes.iter().filter_map(of).collect())
 }
 
 /// A pipe or a device can be written to twice.

@@ -17,12 +17,29 @@ pub(super) fn seen(joined: &Joined) -> Seen<'_> {
     }
 }
 
+/// The stacks that left nothing open, beside those.
+pub(super) fn add_spent<'a>(seen: &mut Seen<'a>, spent: &'a [(u32, Vec<Strand>)]) {
+    for (pid, strands) in spent {
+        let ways = strands.iter().map(|strand| Way {
+            stack: &strand.stack,
+            live: Vec::new(),
+            opened: strand.opened,
+            closed: strand.closed,
+        });
+        let mut holders = seen.holders.iter_mut();
+        if let Some(holder) = holders.find(|one| one.pid == *pid) {
+            holder.spent = ways.collect();
+        }
+    }
+}
+
 fn holder(process: &Origins) -> Holder<'_> {
     let places = process.sites.iter().map(|site| place(site, process));
     Holder {
         pid: process.pid,
         comm: &process.comm,
         places: places.collect(),
+        spent: Vec::new(),
         curves: process.curves.as_ref(),
     }
 }

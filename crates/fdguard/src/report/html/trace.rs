@@ -113,7 +113,8 @@ fn sentence(seen: &Seen<'_>) -> String {
         _ => "an unknown number of descriptors".to_owned(),
     });
     let places = seen.holders.iter().flat_map(|holder| &holder.places);
-    if let Some(place) = places.max_by_key(|place| place.live) {
+    // Of equals the first.
+    if let Some(place) = places.min_by_key(|place| std::cmp::Reverse(place.live)) {
         let live = thousands(place.live);
         parts.push(format!(
             "{live} still open from {}",

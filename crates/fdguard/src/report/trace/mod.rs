@@ -35,6 +35,8 @@ pub struct Holder<'a> {
     pub comm: &'a str,
     /// Its sites, the largest first.
     pub places: Vec<Place<'a>>,
+    /// Stacks that left nothing open; only where they were asked for.
+    pub spent: Vec<Way<'a>>,
     /// How many it held over time, where somebody looked.
     pub curves: Option<&'a Curves>,
 }
@@ -90,7 +92,7 @@ impl Way<'_> {
 }
 
 impl<'a> Seen<'a> {
-    /// Every stack, with the process and the site that it belongs to.
+    /// Every stack that left something open, with the process and the site that it belongs to.
     pub fn ways(&self) -> impl Iterator<Item = (&Holder<'a>, &Place<'a>, &Way<'a>)> {
         self.holders.iter().flat_map(|holder| {
             let places = holder.places.iter();

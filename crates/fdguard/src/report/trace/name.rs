@@ -14,7 +14,7 @@ pub const LOST: &str = "a stack that was lost";
 #[must_use]
 pub fn line(frame: &Frame) -> String {
     match &frame.module {
-        Some(module) if frame.line.is_none() => {
+        Some(module) if frame.line.is_none() && !module.is_empty() => {
             format!(
                 "{} in {}",
                 function(frame.function.as_deref()),
@@ -47,7 +47,7 @@ pub fn call(frame: &Frame) -> String {
     let function = function(frame.function.as_deref());
     match (&frame.file, frame.line, &frame.module) {
         (Some(file), Some(line), _) => format!("{function} ({}:{line})", base(file)),
-        (_, _, Some(module)) => format!("{function} ({})", base(module)),
+        (_, _, Some(module)) if !module.is_empty() => format!("{function} ({})", base(module)),
         _ => function.into_owned(),
     }
 }

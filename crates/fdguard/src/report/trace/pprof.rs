@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 
 use super::protobuf::Message;
 use super::{Holder, Seen, Way, name};
+use crate::report::table::class_name;
 use crate::terminal::{sanitize, sanitize_str};
 
 /// Fields of `Profile`.
@@ -47,8 +48,11 @@ pub fn file(seen: &Seen<'_>) -> std::io::Result<Vec<u8>> {
 pub fn message(seen: &Seen<'_>) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.describe(seen);
-    for (holder, _, way) in seen.ways() {
-        writer.way(holder, way);
+    for holder in &seen.holders {
+        let live = holder.places.iter().flat_map(|place| &place.ways);
+        for way in live.chain(&holder.spent) {
+            writer.way(holder, way);
+        }
     }
     writer.finish()
 }
@@ -62,6 +66,16 @@ struct Writer {
     mappings: HashMap<u64, u64>,
     functions: HashMap<(u64, u64), u64>,
     locations: HashMap<Frame, u64>,
+    samples: Vec<(Sample, [u64; 3])>,
+    sample_at: HashMap<Sample, usize>,
+}
+
+/// What tells samples apart: a stack of locations, and labels as the numbers of their texts.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Sample {
+    stack: Vec<u64>,
+    texts: Vec<(u64, u64)>,
+    pid: (u64, u32),
 }
 
 impl Writer {
@@ -73,6 +87,8 @@ impl Writer {
             mappings: HashMap::new(),
             functions: HashMap::new(),
             locations: HashMap::new(),
+            samples: Vec::new(),
+            sample_at: HashMap::new(),
         };
         // The specification wants the empty text first.
         writer.text("");
@@ -103,6 +119,10 @@ impl Writer {
         self.out.number(profile::DURATION_NANOS, nanos(length));
         let words = seen.diagnosis.process.cmdline.iter().map(sanitize);
         let words: Vec<String> = words.collect();
+        // Readers take the first module for the program.
+        if let Some(exe) = &seen.diagnosis.process.exe {
+            self.mapping(&sanitize(exe));
+        }
         let comment = self.text(&format!("fdguard trace -- {}", words.join(" ")));
         self.out.numbers(profile::COMMENT, &[comment]);
     }
@@ -113,42 +133,37 @@ impl Writer {
             frames => frames.iter().map(|frame| self.location(frame)).collect(),
         };
         for (class, live) in &way.live {
-            self.sample(holder, &stack, *class, [*live, *live, 0]);
+            let sample = self.labelled(holder, &stack, *class);
+            self.sample(sample, [*live, *live, 0]);
         }
         let ended = way.opened.saturating_sub(way.count());
         if ended > 0 || way.closed > 0 {
-            self.sample(holder, &stack, None, [0, ended, way.closed]);
+            let sample = self.labelled(holder, &stack, None);
+            self.sample(sample, [0, ended, way.closed]);
         }
     }
 
-    fn sample(
-        &mut self,
-        holder: &Holder<'_>,
-        stack: &[u64],
-        class: Option<&Class>,
-        counts: [u64; 3],
-    ) {
-        let mut texts = vec![("process", sanitize_str(holder.comm).into_owned())];
-        texts.extend(class.map(|class| ("class", sanitize_str(&class.to_string()).into_owned())));
-        let texts: Vec<(u64, u64)> = texts
-            .iter()
-            .map(|(key, text)| (self.text(key), self.text(text)))
-            .collect();
-        let pid = self.text("pid");
-        self.out.message(profile::SAMPLE, |sample| {
-            sample.numbers(1, stack);
-            sample.numbers(2, &counts);
-            for (key, text) in texts {
-                sample.message(3, |label| {
-                    label.number(1, key);
-                    label.number(2, text);
-                });
-            }
-            sample.message(3, |label| {
-                label.number(1, pid);
-                label.number(3, holder.pid.into());
-            });
+    fn labelled(&mut self, holder: &Holder<'_>, stack: &[u64], class: Option<&Class>) -> Sample {
+        let mut texts = vec![(self.text("process"), self.text(&sanitize_str(holder.comm)))];
+        if let Some(class) = class {
+            texts.push((self.text("class"), self.text(&class_name(class))));
+        }
+        Sample {
+            stack: stack.to_vec(),
+            texts,
+            pid: (self.text("pid"), holder.pid),
+        }
+    }
+
+    /// A line may be at several addresses: equal samples are one.
+    fn sample(&mut self, sample: Sample, counts: [u64; 3]) {
+        let at = *self.sample_at.entry(sample.clone()).or_insert_with(|| {
+            self.samples.push((sample, [0; 3]));
+            self.samples.len() - 1
         });
+        for (sum, count) in self.samples[at].1.iter_mut().zip(counts) {
+            *sum += count;
+        }
     }
 
     fn location(&mut self, frame: &Frame) -> u64 {
@@ -158,7 +173,8 @@ impl Writer {
         let function = sanitize_str(frame.function.as_deref().unwrap_or("?")).into_owned();
         let file = frame.file.as_ref().map(sanitize);
         let function = self.function(&function, file.as_deref().unwrap_or(""));
-        let module = frame.module.as_ref().map(sanitize);
+        let module = frame.module.as_ref().filter(|module| !module.is_empty());
+        let module = module.map(sanitize);
         let mapping = module.map_or(0, |module| self.mapping(&module));
         let id = self.locations.len() as u64 + 1;
         self.locations.insert(frame.clone(), id);
@@ -193,8 +209,8 @@ impl Writer {
         self.functions.insert(key, id);
         self.out.message(profile::FUNCTION, |function| {
             function.number(1, id);
+            // Without a system name a reader takes the name as it is, and does not strip `<module>` or `Vec<T>`.
             function.number(2, key.0);
-            function.number(3, key.0);
             function.number(4, key.1);
         });
         id
@@ -230,6 +246,23 @@ impl Writer {
     }
 
     fn finish(mut self) -> Vec<u8> {
+        for (sample, counts) in std::mem::take(&mut self.samples) {
+            self.out.message(profile::SAMPLE, |out| {
+                out.numbers(1, &sample.stack);
+                out.numbers(2, &counts);
+                for (key, text) in sample.texts {
+                    out.message(3, |label| {
+                        label.number(1, key);
+                        label.number(2, text);
+                    });
+                }
+                let (key, pid) = sample.pid;
+                out.message(3, |label| {
+                    label.number(1, key);
+                    label.number(3, pid.into());
+                });
+            });
+        }
         for text in &self.text_list {
             self.out.bytes(profile::STRING, text.as_bytes());
         }

@@ -23,7 +23,7 @@ const NARROWEST: f64 = 1.0 / 4000.0;
 /// Narrower than this there is no room for letters.
 const NO_LETTERS: f64 = 0.02;
 /// Above the frames of a picture that stands alone.
-const HEAD: usize = 62;
+const HEAD: usize = 66;
 
 /// A file of its own.
 #[must_use]
@@ -194,11 +194,11 @@ mod tests {
             "{svg}"
         );
         assert!(
-            svg.contains("class=\"f c culprit\" x=\"0.0000%\" y=\"100\" width=\"75.0000%\""),
+            svg.contains("class=\"f c culprit\" x=\"0.0000%\" y=\"104\" width=\"75.0000%\""),
             "{svg}"
         );
         assert!(
-            svg.contains("class=\"f process\" x=\"0.0000%\" y=\"62\" width=\"100.0000%\""),
+            svg.contains("class=\"f process\" x=\"0.0000%\" y=\"66\" width=\"100.0000%\""),
             "{svg}"
         );
     }

@@ -61,6 +61,7 @@ impl Made {
                     pid: 100 + u32::try_from(holders.len()).unwrap(),
                     comm: &site.comm,
                     places: Vec::new(),
+                    spent: Vec::new(),
                     curves: self.curves.as_ref(),
                 });
                 holders.len() - 1
