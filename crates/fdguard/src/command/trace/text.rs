@@ -64,13 +64,15 @@ fn write_holder(out: &mut dyn Write, holder: &Holder<'_>) -> anyhow::Result<()> 
 /// `+4.0/s, 312 live of 312, oldest 5.0 min: main.c:23 begin`, what they are, then the stack.
 fn write_place(out: &mut dyn Write, place: &Place<'_>) -> anyhow::Result<()> {
     let rate = place.per_second.map(|rate| format!("+{rate:.1}/s, "));
+    let oldest = place.oldest.map(diagnosis::duration);
+    let oldest = oldest.map(|age| format!(", oldest {age}"));
     writeln!(
         out,
-        "  {}{HEADING}{} live{HEADING:#} of {}, oldest {}: {HEADING}{}{HEADING:#} ({}{})",
+        "  {}{HEADING}{} live{HEADING:#} of {}{}: {HEADING}{}{HEADING:#} ({}{})",
         rate.unwrap_or_default(),
         place.live,
         place.opened,
-        diagnosis::duration(place.oldest.unwrap_or(0.0)),
+        oldest.unwrap_or_default(),
         name::place(place.culprit),
         place.how,
         what(place),

@@ -181,7 +181,7 @@ fn finding(one: &Finding) -> String {
     let what = match (&one.class, &one.target) {
         (Some(class), Some(target)) => format!("{}  {}", class_name(class), sanitize(target)),
         (Some(class), None) => class_name(class),
-        (None, _) => String::new(),
+        (None, _) => "descriptors".to_owned(),
     };
     let mut text = format!(
         "<article class=\"note {}\">\n<p><strong>{}</strong> {} in {} (pid {}) <code>{}</code></p>\n<p>{}</p>\n",
@@ -270,7 +270,9 @@ fn sites(seen: &Seen<'_>) -> String {
         return text;
     }
     text.push_str("<div class=\"wide\"><table class=\"sites\">\n<thead><tr>");
-    for (name, is_number) in COLUMNS {
+    let is_several = holders().count() > 1;
+    let columns = COLUMNS.len() - usize::from(!is_several);
+    for (name, is_number) in COLUMNS.into_iter().take(columns) {
         let class = if is_number { " class=\"n\"" } else { "" };
         let _infallible = write!(text, "<th scope=\"col\"{class}>{name}</th>");
     }
@@ -278,7 +280,7 @@ fn sites(seen: &Seen<'_>) -> String {
     for holder in holders() {
         let process = format!("{} ({})", sanitize_str(holder.comm), holder.pid);
         for place in holder.places.iter().take(MOST_SITES) {
-            text.push_str(&row(place, &process));
+            text.push_str(&row(place, is_several.then_some(&process)));
         }
     }
     text.push_str("</tbody></table></div>\n");
@@ -290,7 +292,7 @@ fn sites(seen: &Seen<'_>) -> String {
     text
 }
 
-fn row(place: &Place<'_>, process: &str) -> String {
+fn row(place: &Place<'_>, process: Option<&str>) -> String {
     let line = escape(&name::place(place.culprit)).into_owned();
     let thread = place.thread.map(|thread| format!(", thread {thread}"));
     let how = escape(&format!("{}{}", place.how, thread.unwrap_or_default())).into_owned();
@@ -328,8 +330,14 @@ fn row(place: &Place<'_>, process: &str) -> String {
     }
     let class = place.class.map_or_else(|| "–".to_owned(), class_name);
     let target = place.target.map_or_else(|| "–".to_owned(), sanitize);
-    for cell in [class.as_str(), &target, process] {
-        let _infallible = write!(text, "<td>{}</td>", escape(cell));
+    let _infallible = write!(
+        text,
+        "<td>{}</td><td class=\"wrap\">{}</td>",
+        escape(&class),
+        escape(&target)
+    );
+    if let Some(process) = process {
+        let _infallible = write!(text, "<td>{}</td>", escape(process));
     }
     text.push_str("</tr>\n");
     text

@@ -117,3 +117,15 @@ fn a_trace_that_found_nothing_says_so() {
         assert!(!html.contains(absent), "{absent}");
     }
 }
+
+#[test]
+fn the_process_is_told_where_there_are_several() {
+    let one = page(&made().seen(), "word");
+    assert!(
+        !one.contains(">process</th>") && one.contains(">target</th></tr>"),
+        "{one}"
+    );
+    let several = page(&made().site("other", &[], 3).seen(), "word");
+    assert!(several.contains(">process</th></tr>"), "{several}");
+    assert!(several.contains("<td>other (101)</td></tr>"), "{several}");
+}
