@@ -19,6 +19,6 @@ pub use error::Error;
 pub use folder::library;
 pub use launch::{Options, Traced};
 pub use program::{Blind, Program};
-pub use site::{Open, Site};
+pub use site::{Open, Site, Strand};
 pub use symbol::Symbols;
 pub use table::{Descriptor, Table, Tables};

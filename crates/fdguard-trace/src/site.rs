@@ -1,6 +1,6 @@
 //! Descriptors of one origin, put together.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use fdguard_core::origin::{Culprit, Origin, Stack};
@@ -21,6 +21,42 @@ pub struct Site {
     pub opened: u64,
     /// How many of those ended.
     pub closed: u64,
+    /// The stacks that came together here, the one with the most first.
+    pub strands: Vec<Strand>,
+}
+
+/// One way to a site.
+#[derive(Clone, Debug)]
+pub struct Strand {
+    /// Innermost first.
+    pub stack: Stack,
+    /// The numbers that it opened and that are open.
+    pub fds: Vec<u32>,
+    /// How many it ever opened.
+    pub opened: u64,
+    /// How many of those ended.
+    pub closed: u64,
+}
+
+impl Strand {
+    /// The stacks of a process that are in none of these sites: what they opened is closed.
+    #[must_use]
+    pub fn spent(table: &Table, sites: &[Site], symbols: &mut Symbols) -> Vec<Self> {
+        let open = sites.iter().flat_map(|site| &site.open);
+        let own = open.filter(|open| open.descriptor.forks == 0);
+        let live: BTreeSet<u32> = own.map(|open| open.descriptor.stack).collect();
+        let counts: BTreeMap<u32, (u64, u64)> =
+            table.counts.iter().map(|(id, of)| (*id, *of)).collect();
+        let spent = counts.into_iter().filter(|(id, _)| !live.contains(id));
+        spent
+            .map(|(id, (opened, closed))| Self {
+                stack: symbols.name(&table.spots(id)),
+                fds: Vec::new(),
+                opened,
+                closed,
+            })
+            .collect()
+    }
 }
 
 /// An open descriptor of a site.
@@ -83,12 +119,19 @@ impl Site {
         let (opened, closed) = counts
             .filter(|_| first.forks == 0)
             .unwrap_or((open.len() as u64, 0));
+        let strand = Strand {
+            stack: stack.clone(),
+            fds: open.iter().map(|open| open.fd).collect(),
+            opened,
+            closed,
+        };
         Some(Self {
             culprit: Culprit::of(&stack),
             stack,
             open,
             opened,
             closed,
+            strands: vec![strand],
         })
     }
 
@@ -96,6 +139,7 @@ impl Site {
         self.open.extend(other.open);
         self.opened += other.opened;
         self.closed += other.closed;
+        self.strands.extend(other.strands);
     }
 
     /// As the contract shows it; `now` is by the same clock as the descriptors' times.

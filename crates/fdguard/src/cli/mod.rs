@@ -18,7 +18,7 @@ pub use explain::ExplainArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
-pub use trace::TraceArgs;
+pub use trace::{OutputArgs, TraceArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.

@@ -43,7 +43,7 @@ pub fn write(
     diagnosis: &Diagnosis,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    let width = width.unwrap_or(100).max(NARROWEST);
+    let width = columns(width);
     for opinion in diagnosis.processes.iter().chain(&diagnosis.predecessors) {
         write_opinion(out, opinion, width)?;
     }
@@ -55,6 +55,11 @@ pub fn write(
         wrapped(out, "", &sanitize_str(&text), width, DIM)?;
     }
     Ok(())
+}
+
+/// Columns for sentences.
+pub(crate) fn columns(width: Option<usize>) -> usize {
+    width.unwrap_or(100).max(NARROWEST)
 }
 
 fn ended(ended: Ended) -> Option<&'static str> {
@@ -200,7 +205,7 @@ pub fn duration(seconds: f64) -> String {
 }
 
 /// Words in lines, each after `indent`.
-fn wrapped(
+pub(super) fn wrapped(
     out: &mut dyn Write,
     indent: &str,
     text: &str,

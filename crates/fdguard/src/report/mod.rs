@@ -17,4 +17,5 @@ pub mod rules;
 pub mod state_line;
 pub mod style;
 pub mod table;
+pub mod trace;
 pub(crate) mod wrap;

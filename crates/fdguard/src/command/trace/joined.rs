@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
+use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::rule::Settings;
@@ -42,6 +43,8 @@ pub(super) struct Origins {
     pub(super) now: u64,
     /// Descriptors that nobody saw being opened.
     pub(super) unknown: usize,
+    /// How many it held over time; absent where nobody looked.
+    pub(super) curves: Option<Curves>,
 }
 
 impl Joined {
@@ -124,6 +127,7 @@ impl Joined {
             held: HashMap::new(),
             now,
             unknown: 0,
+            curves: None,
         });
         let mut gaps = gaps(traced, &tables, 0);
         gaps.extend(blind);
@@ -209,6 +213,7 @@ impl Origins {
             held: what.collect(),
             now: looked,
             unknown,
+            curves: Some(Curves::of(&subject.timeline)),
         }
     }
 

@@ -1,6 +1,8 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
 mod joined;
+mod outputs;
+mod seen;
 mod text;
 
 use std::io::Write as _;
@@ -27,6 +29,7 @@ use crate::terminal;
 use crate::watching::{Live, Plan};
 
 use joined::Joined;
+use outputs::Outputs;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
 const FAILED: u8 = 125;
@@ -62,6 +65,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
         .as_deref()
         .map(|path| Stream::open(Some(path)))
         .transpose()?;
+    let outputs = Outputs::open(args)?;
     let passed_on = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&passed_on))?;
@@ -70,7 +74,9 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let watched = watch(args, &probe, &mut traced, &passed_on)?;
     let status = traced.wait()?;
     let joined = Joined::of(&watched, &traced, &args.command, &settings)?;
+    let written = outputs.write(&joined, &traced);
     write(args, &joined, stream)?;
+    written?;
     Ok(exit_code(
         args,
         status,

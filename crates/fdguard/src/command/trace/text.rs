@@ -1,49 +1,60 @@
-//! A trace for people: the verdict, then every site with its stack, the largest first.
+//! A trace for people: the hazards, the verdict, then every site with its stack, the largest first.
 
-use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
-use std::time::Duration;
 
-use fdguard_core::Text;
-use fdguard_core::origin::{Culprit, Frame};
-use fdguard_trace::Site;
-
-use super::joined::{Joined, Origins};
+use super::joined::Joined;
+use super::seen::seen;
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
+use crate::report::table::class_name;
+use crate::report::trace::{Holder, Place, Seen, hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
 
 /// Sites that are shown of one process, and frames of one stack.
 const MOST_SITES: usize = 20;
-const MOST_FRAMES: usize = 12;
+const MOST_FRAMES: usize = hazard::MOST_FRAMES;
+/// Hazards that are shown: the others are in the JSON.
+const MOST_HAZARDS: usize = 20;
 
 pub(super) fn write(
     out: &mut dyn Write,
     joined: &Joined,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    diagnosis::write(out, &joined.diagnosis, width)?;
-    for process in &joined.processes {
-        write_process(out, process)?;
+    write_seen(out, &seen(joined), width)
+}
+
+fn write_seen(out: &mut dyn Write, seen: &Seen<'_>, width: Option<usize>) -> anyhow::Result<()> {
+    let found = seen.diagnosis;
+    for one in found.hazards.iter().take(MOST_HAZARDS) {
+        let comm = hazard::comm(found, one.pid);
+        hazard::write(out, one, comm.as_deref(), diagnosis::columns(width))?;
+    }
+    let more = found.hazards.len().saturating_sub(MOST_HAZARDS);
+    if more > 0 {
+        writeln!(out, "{DIM}and {more} more hazards{DIM:#}")?;
+    }
+    diagnosis::write(out, found, width)?;
+    for holder in &seen.holders {
+        write_holder(out, holder)?;
     }
     Ok(())
 }
 
-fn write_process(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
-    if process.sites.is_empty() {
+fn write_holder(out: &mut dyn Write, holder: &Holder<'_>) -> anyhow::Result<()> {
+    if holder.places.is_empty() {
         return Ok(());
     }
-    let comm = sanitize_str(&process.comm);
+    let comm = sanitize_str(holder.comm);
     writeln!(
         out,
         "{HEADING}still open{HEADING:#} in {comm} (pid {}):",
-        process.pid
+        holder.pid
     )?;
-    for site in process.sites.iter().take(MOST_SITES) {
-        write_site(out, site, process)?;
+    for place in holder.places.iter().take(MOST_SITES) {
+        write_place(out, place)?;
     }
-    let more = process.sites.len().saturating_sub(MOST_SITES);
+    let more = holder.places.len().saturating_sub(MOST_SITES);
     if more > 0 {
         writeln!(out, "  {DIM}and {more} more sites{DIM:#}")?;
     }
@@ -51,95 +62,77 @@ fn write_process(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
 }
 
 /// `+4.0/s, 312 live of 312, oldest 5.0 min: main.c:23 begin`, what they are, then the stack.
-fn write_site(out: &mut dyn Write, site: &Site, process: &Origins) -> anyhow::Result<()> {
-    let oldest = site.oldest_age(process.now).unwrap_or(0.0);
-    let place = site
-        .culprit
-        .as_ref()
-        .map_or("a stack that was lost".to_owned(), blamed);
-    let how = site
-        .open
-        .first()
-        .map_or("", |open| open.descriptor.how.name());
+fn write_place(out: &mut dyn Write, place: &Place<'_>) -> anyhow::Result<()> {
+    let rate = place.per_second.map(|rate| format!("+{rate:.1}/s, "));
+    let oldest = place.oldest.map(diagnosis::duration);
+    let oldest = oldest.map(|age| format!(", oldest {age}"));
     writeln!(
         out,
-        "  {}{HEADING}{} live{HEADING:#} of {}, oldest {}: {HEADING}{}{HEADING:#} ({how}{})",
-        rate(site),
-        site.open.len(),
-        site.opened,
-        diagnosis::duration(oldest),
-        sanitize_str(&place),
-        what(site, process),
+        "  {}{HEADING}{} live{HEADING:#} of {}{}: {HEADING}{}{HEADING:#} ({}{})",
+        rate.unwrap_or_default(),
+        place.live,
+        place.opened,
+        oldest.unwrap_or_default(),
+        name::place(place.culprit),
+        place.how,
+        what(place),
     )?;
-    for frame in site.stack.iter().take(MOST_FRAMES) {
-        writeln!(out, "      {DIM}{}{DIM:#}", sanitize_str(&shown(frame)))?;
+    for frame in place.stack.iter().take(MOST_FRAMES) {
+        writeln!(out, "      {DIM}{}{DIM:#}", name::line(frame))?;
     }
     Ok(())
 }
 
-/// How fast they became more, where there are enough to tell: `+4.0/s, `.
-fn rate(site: &Site) -> String {
-    const ENOUGH: usize = 4;
-    let times = || site.open.iter().map(|open| open.descriptor.ns);
-    let (Some(first), Some(last)) = (times().min(), times().max()) else {
-        return String::new();
-    };
-    let seconds = Duration::from_nanos(last.saturating_sub(first)).as_secs_f64();
-    if site.open.len() < ENOUGH || seconds < 1.0 {
-        return String::new();
-    }
-    format!("+{:.1}/s, ", (site.open.len() - 1) as f64 / seconds)
-}
-
-/// What most of them are: `, pipe`, and where they all point to the same, `, regular /srv/a.log`.
-fn what(site: &Site, process: &Origins) -> String {
-    let known = || {
-        site.open
-            .iter()
-            .filter_map(|open| process.held.get(&open.fd))
-    };
-    let mut counts: HashMap<_, usize> = HashMap::new();
-    for (class, _) in known() {
-        *counts.entry(class).or_default() += 1;
-    }
-    let most = counts
-        .into_iter()
-        .max_by_key(|(class, count)| (*count, std::cmp::Reverse(*class)));
-    let Some((class, _)) = most else {
-        return String::new();
-    };
-    let mut targets = known().filter(|held| held.0 == *class).map(|held| &held.1);
-    match targets.next() {
-        Some(first) if targets.all(|target| target == first) => {
-            format!(", {class} {}", sanitize(first))
-        }
-        _ => format!(", {class}"),
+/// `, pipe`, and where they all point to the same, `, regular /srv/a.log`.
+fn what(place: &Place<'_>) -> String {
+    match (place.class, place.target) {
+        (Some(class), Some(target)) => format!(", {} {}", class_name(class), sanitize(target)),
+        (Some(class), None) => format!(", {}", class_name(class)),
+        (None, _) => String::new(),
     }
 }
 
-/// `main.c:23 begin`, or as much of it as is known.
-fn shown(frame: &Frame) -> String {
-    match &frame.module {
-        Some(module) if frame.line.is_none() => {
-            let function = frame.function.as_deref().unwrap_or("?");
-            format!("{function} in {}", base_name(module))
-        }
-        _ => blamed(&Culprit::from(frame)),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use fdguard_core::origin::Language;
 
-fn blamed(culprit: &Culprit) -> String {
-    let function = culprit.function.as_deref().unwrap_or("?");
-    match (&culprit.file, culprit.line) {
-        (Some(file), Some(line)) => format!("{}:{line} {function}", base_name(file)),
-        _ => function.to_owned(),
-    }
-}
+    use super::write_seen;
+    use crate::report::trace::testing::{Made, frame, hazard};
 
-fn base_name(path: &Text) -> String {
-    let path = path.to_lossy();
-    let name = Path::new(&*path).file_name();
-    name.map_or(path.clone().into_owned(), |name| {
-        name.to_string_lossy().into_owned()
-    })
+    fn told(made: &Made) -> String {
+        let mut out = Vec::new();
+        write_seen(&mut out, &made.seen(), Some(100)).unwrap();
+        String::from_utf8(anstream::adapter::strip_bytes(&out).into_vec()).unwrap()
+    }
+
+    #[test]
+    fn r40_hazards_come_before_everything_and_sites_last() {
+        let stack = [frame("arm\x1b[2J", Some(("/srv/main.c", 3)), Language::C)];
+        let mut made = Made::default().site("srv", &stack, 312);
+        made.diagnosis.hazards = vec![hazard(); 22];
+        let text = told(&made);
+        assert!(
+            text.starts_with("critical double-close  fd 9 (pipe) in srv (pid 100), 3 times\n"),
+            "{text}"
+        );
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+        let order = [
+            at("and 2 more hazards\n"),
+            at("The process ended"),
+            at("still open in srv"),
+        ];
+        assert!(order.is_sorted(), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+        let line = "  +4.0/s, 312 live of 624, oldest 5.0 min: main.c:3 arm\\u{1b}[2J (open, regular /srv/<script>alert(1)</script>.log)\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn a_stack_that_was_lost_is_said_so() {
+        let text = told(&Made::default().site("srv", &[], 2));
+        assert!(
+            text.contains("2 live of 4, oldest 5.0 min: a stack that was lost (open"),
+            "{text}"
+        );
+    }
 }

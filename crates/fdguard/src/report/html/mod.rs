@@ -1,7 +1,8 @@
-//! The doctor's report as a web page: one file, no scripts, nothing fetched from anywhere.
+//! The doctor's report as a web page: one file, no scripts, nothing fetched from anywhere. That of a trace is in [`trace`].
 
 mod plot;
 mod scale;
+pub mod trace;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -60,17 +61,50 @@ pub fn page(evidence: &Evidence) -> String {
         body.push_str(&write_section(section));
     }
     body.push_str("</main>\n");
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>{}: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}\
-         <footer>Made by fdguard {}. This file is complete: it has no scripts and fetches nothing.</footer>\n\
-         </body>\n</html>\n",
-        escape(headline.word),
-        escape(&evidence.material.machine.fdguard),
-    )
+    Document {
+        title: format!("{}: {title}", escape(headline.word)),
+        policy: "",
+        style: STYLE,
+        body,
+        footer: format!(
+            "Made by fdguard {}. This file is complete: it has no scripts and fetches nothing.",
+            escape(&evidence.material.machine.fdguard)
+        ),
+        script: String::new(),
+    }
+    .text()
+}
+
+/// What every page has around what it says. All of it is markup already.
+struct Document<'a> {
+    title: String,
+    /// What may run, beside nothing.
+    policy: &'a str,
+    style: &'a str,
+    body: String,
+    footer: String,
+    script: String,
+}
+
+impl Document<'_> {
+    fn text(&self) -> String {
+        let Self {
+            title,
+            policy,
+            style,
+            body,
+            footer,
+            script,
+        } = self;
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'{policy}\">\n\
+             <title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\
+             <footer>{footer}</footer>\n{script}</body>\n</html>\n"
+        )
+    }
 }
 
 /// The class that colours a severity; the word is always there, too.

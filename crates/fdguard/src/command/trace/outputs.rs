@@ -1,0 +1,119 @@
+//! The files beside the report: opened before the program starts, written when it has ended.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use fdguard_trace::{Strand, Symbols, Traced};
+
+use crate::cli::TraceArgs;
+use crate::exit::{self, Hinted};
+use crate::output::Stream;
+use crate::report::html;
+use crate::report::trace::{Seen, folded, pprof, svg};
+
+use super::joined::{Joined, Origins};
+use super::seen::{add_spent, seen};
+
+/// The files that were asked for.
+pub(super) struct Outputs(Vec<(Format, Stream)>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Folded,
+    FlameGraph,
+    Pprof,
+    Html,
+}
+
+impl Outputs {
+    /// Opens them all, so that nothing is run for nothing.
+    pub(super) fn open(args: &TraceArgs) -> anyhow::Result<Self> {
+        let outputs = &args.outputs;
+        let asked = [
+            (Format::Folded, &outputs.folded),
+            (Format::FlameGraph, &outputs.flamegraph),
+            (Format::Pprof, &outputs.pprof),
+            (Format::Html, &outputs.html),
+        ];
+        let asked = asked
+            .into_iter()
+            .filter_map(|(format, path)| Some((format, path.as_deref()?)));
+        let mut taken: Vec<&Path> = args.output.as_deref().into_iter().collect();
+        let mut streams = Vec::new();
+        for (format, path) in asked {
+            if taken.contains(&path) && !is_special(path) {
+                let message = format!("{}: named for two outputs", path.display());
+                return Err(Hinted::usage(message, "give each a file of its own").into());
+            }
+            taken.push(path);
+            streams.push((format, Stream::open(Some(path))?));
+        }
+        Ok(Self(streams))
+    }
+
+    /// Writes them all: where one fails, the others are written none the less.
+    pub(super) fn write(self, joined: &Joined, traced: &Traced) -> anyhow::Result<()> {
+        let spent = match self.0.iter().any(|(format, _)| *format == Format::Pprof) {
+            true => spent(joined, traced)?,
+            false => Vec::new(),
+        };
+        let mut seen = seen(joined);
+        add_spent(&mut seen, &spent);
+        let mut failed = None;
+        for (format, mut stream) in self.0 {
+            let written = format
+                .bytes(&seen)
+                .and_then(|bytes| Ok(stream.write_all(&bytes)?))
+                .and_then(|()| stream.finish());
+            if let Err(error) = written
+                && let Some(before) = failed.replace(error.context(format.option()))
+            {
+                exit::warn(&before);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Format {
+    fn option(self) -> &'static str {
+        match self {
+            Self::Folded => "--folded",
+            Self::FlameGraph => "--flamegraph",
+            Self::Pprof => "--pprof",
+            Self::Html => "--html",
+        }
+    }
+
+    fn bytes(self, seen: &Seen<'_>) -> anyhow::Result<Vec<u8>> {
+        Ok(match self {
+            Self::Folded => folded::text(seen).into_bytes(),
+            Self::FlameGraph => svg::file(seen).into_bytes(),
+            Self::Pprof => pprof::file(seen)?,
+            Self::Html => html::trace::page(seen, &nonce()).into_bytes(),
+        })
+    }
+}
+
+/// The stacks of each process that left nothing open: there may be many, so they are named only for the profile.
+fn spent(joined: &Joined, traced: &Traced) -> anyhow::Result<Vec<(u32, Vec<Strand>)>> {
+    let (tables, mut symbols) = (traced.tables()?, Symbols::new());
+    let of = |process: &Origins| {
+        let table = tables.of(process.pid)?;
+        let strands = Strand::spent(table, &process.sites, &mut symbols);
+        Some((process.pid, strands))
+    };
+    Ok(joined.processes.iter().filter_map(of).collect())
+}
+
+/// A pipe or a device can be written to twice.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| !meta.is_file())
+}
+
+/// A word that nobody can guess: scripts of the page carry it, and others do not run.
+fn nonce() -> String {
+    use std::hash::BuildHasher as _;
+    let word = || std::hash::RandomState::new().hash_one(0_u8);
+    format!("{:016x}{:016x}", word(), word())
+}

@@ -1,0 +1,160 @@
+//! The tree of a flame graph: stacks laid over each other from the outermost frame, with what is open along each.
+
+use fdguard_core::origin::{Culprit, Frame, Language};
+
+use super::{Seen, name};
+use crate::report::table::counted;
+use crate::terminal::sanitize_str;
+
+/// A frame of the graph, with those that it called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name; safe to show.
+    pub name: String,
+    /// Its language; absent for processes and for the root of several.
+    pub language: Option<Language>,
+    /// Whether it is the line to be looked at.
+    pub is_culprit: bool,
+    /// How many are open below it.
+    pub live: u64,
+    /// The largest first.
+    pub inner: Vec<Self>,
+}
+
+impl Node {
+    /// The graph of what is still open: the process as root, or all of them.
+    #[must_use]
+    pub fn of(seen: &Seen<'_>) -> Self {
+        let mut root = Self::new("all processes".to_owned(), None);
+        for (holder, place, way) in seen.ways() {
+            let count = way.count();
+            root.live += count;
+            let process = format!("{} (pid {})", sanitize_str(holder.comm), holder.pid);
+            let mut node = root.child(process, None, count);
+            if way.stack.is_empty() {
+                node.child(format!("[{}]", name::LOST), None, count);
+            }
+            let culprit = culprit_at(way.stack, place.culprit);
+            for (index, frame) in way.stack.iter().enumerate().rev() {
+                node = node.child(name::call(frame), Some(frame.language), count);
+                node.is_culprit |= Some(index) == culprit;
+            }
+        }
+        root.order();
+        match root.inner.as_mut_slice() {
+            [_] => root.inner.remove(0),
+            _ => root,
+        }
+    }
+
+    /// How many frames are above each other at most, this one included.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        1 + self.inner.iter().map(Self::depth).max().unwrap_or(0)
+    }
+
+    /// `begin (main.c:23): 312 descriptors still open, 75.0 %`.
+    #[must_use]
+    pub fn told(&self, whole: u64) -> String {
+        let share = 100.0 * share(self.live, whole);
+        let count = counted(self.live, "descriptor", "descriptors");
+        let language = self
+            .language
+            .map(name::language)
+            .map(|name| format!(", {name}"));
+        let language = language.unwrap_or_default();
+        format!("{}: {count} still open, {share:.1} %{language}", self.name)
+    }
+
+    fn new(name: String, language: Option<Language>) -> Self {
+        Self {
+            name,
+            language,
+            is_culprit: false,
+            live: 0,
+            inner: Vec::new(),
+        }
+    }
+
+    fn child(&mut self, name: String, language: Option<Language>, count: u64) -> &mut Self {
+        let is_it = |node: &Self| node.name == name && node.language == language;
+        let at = self.inner.iter().position(is_it).unwrap_or_else(|| {
+            self.inner.push(Self::new(name, language));
+            self.inner.len() - 1
+        });
+        let node = &mut self.inner[at];
+        node.live += count;
+        node
+    }
+
+    /// Equal numbers are in the order of names, so that the same program gives the same picture.
+    fn order(&mut self) {
+        self.inner
+            .sort_by(|a, b| b.live.cmp(&a.live).then_with(|| a.name.cmp(&b.name)));
+        for node in &mut self.inner {
+            node.order();
+        }
+    }
+}
+
+/// A part of a whole, from 0 to 1.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "places in a picture")]
+pub fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// Where in the stack the blamed line stands: the innermost that is like it.
+fn culprit_at(stack: &[Frame], culprit: Option<&Culprit>) -> Option<usize> {
+    let culprit = culprit?;
+    stack
+        .iter()
+        .position(|frame| Culprit::from(frame) == *culprit)
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::origin::Language;
+
+    use super::Node;
+    use crate::report::trace::testing::{Made, frame};
+
+    #[test]
+    fn stacks_share_what_they_have_in_common_from_the_outside() {
+        let main = frame("main", Some(("main.c", 9)), Language::C);
+        let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
+        let other = vec![frame("arm", Some(("main.c", 4)), Language::C), main];
+        let made = Made::default().site("srv", &one, 5).site("srv", &other, 7);
+        let root = Node::of(&made.seen());
+        assert_eq!((root.name.as_str(), root.live), ("srv (pid 100)", 12));
+        assert_eq!(root.depth(), 3);
+        let main = &root.inner[0];
+        assert_eq!((main.name.as_str(), main.live), ("main (main.c:9)", 12));
+        let leaves: Vec<_> = main
+            .inner
+            .iter()
+            .map(|node| (node.name.as_str(), node.live))
+            .collect();
+        assert_eq!(leaves, [("arm (main.c:4)", 7), ("arm (main.c:3)", 5)]);
+        assert!(main.inner.iter().all(|node| node.is_culprit) && !main.is_culprit);
+        assert_eq!(
+            main.inner[1].told(root.live),
+            "arm (main.c:3): 5 descriptors still open, 41.7 %, c"
+        );
+    }
+
+    #[test]
+    fn several_processes_stand_under_one_root() {
+        let made = Made::default().site("a", &[], 1).site("b", &[], 2);
+        let root = Node::of(&made.seen());
+        assert_eq!((root.name.as_str(), root.live), ("all processes", 3));
+        assert_eq!(root.inner[0].name, "b (pid 101)");
+        assert_eq!(root.inner[0].inner[0].name, "[a stack that was lost]");
+    }
+
+    #[test]
+    fn nothing_open_is_a_root_of_nothing() {
+        let root = Node::of(&Made::default().seen());
+        assert_eq!((root.live, root.depth()), (0, 1));
+    }
+}

@@ -1,0 +1,77 @@
+//! Folded stacks: a line for each stack, frames from the outermost to the innermost with `;` between, the count last.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::{Seen, name};
+use crate::terminal::sanitize_str;
+
+/// What is still open, a line for each stack, in the order of names.
+#[must_use]
+pub fn text(seen: &Seen<'_>) -> String {
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for (holder, _, way) in seen.ways() {
+        let mut line = escaped(&sanitize_str(holder.comm));
+        if way.stack.is_empty() {
+            let _infallible = write!(line, ";[{}]", name::LOST);
+        }
+        for frame in way.stack.iter().rev() {
+            line.push(';');
+            line.push_str(&escaped(&name::call(frame)));
+        }
+        *lines.entry(line).or_default() += way.count();
+    }
+    let mut text = String::new();
+    for (line, count) in lines.into_iter().filter(|(_, count)| *count > 0) {
+        let _infallible = writeln!(text, "{line} {count}");
+    }
+    text
+}
+
+/// Line ends became visible before; what separates frames does here.
+fn escaped(name: &str) -> String {
+    name.replace(';', "\\u{3b}")
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::origin::Language;
+
+    use super::text;
+    use crate::report::trace::testing::{Made, frame};
+
+    #[test]
+    fn stacks_are_folded_from_the_outside_in_and_equal_ones_are_one() {
+        let main = frame("main", Some(("main.c", 9)), Language::C);
+        let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
+        let other = vec![frame("arm", Some(("main.c", 4)), Language::C), main];
+        let made = Made::default()
+            .site("srv", &one, 5)
+            .site("srv", &other, 7)
+            .site("srv", &one, 2)
+            .site("srv", &[], 1);
+        assert_eq!(
+            text(&made.seen()),
+            "srv;[a stack that was lost] 1\n\
+             srv;main (main.c:9);arm (main.c:3) 7\n\
+             srv;main (main.c:9);arm (main.c:4) 7\n"
+        );
+    }
+
+    #[test]
+    fn names_cannot_forge_frames_or_lines() {
+        let evil = vec![frame("a;b 9\nc;d", Some(("x;\r.js", 1)), Language::Node)];
+        let made = Made::default().site("n;m\n", &evil, 3);
+        let text = text(&made.seen());
+        assert_eq!(
+            text,
+            "n\\u{3b}m\\n;a\\u{3b}b 9\\nc\\u{3b}d (x\\u{3b}\\r.js:1) 3\n"
+        );
+        assert_eq!(text.matches(';').count(), 1);
+    }
+
+    #[test]
+    fn nothing_open_is_an_empty_file() {
+        assert_eq!(text(&Made::default().seen()), "");
+    }
+}

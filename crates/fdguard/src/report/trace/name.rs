@@ -1,0 +1,110 @@
+//! Names of frames. What the traced program chose is made safe here: nothing of it acts on a terminal.
+
+use std::borrow::Cow;
+
+use fdguard_core::Text;
+use fdguard_core::origin::{Culprit, Frame, Language};
+
+use crate::terminal::{sanitize, sanitize_bytes, sanitize_str};
+
+/// What stands for a stack that nobody knows.
+pub const LOST: &str = "a stack that was lost";
+
+/// `main.c:23 begin`, or as much of it as is known.
+#[must_use]
+pub fn line(frame: &Frame) -> String {
+    match &frame.module {
+        Some(module) if frame.line.is_none() && !module.is_empty() => {
+            format!(
+                "{} in {}",
+                function(frame.function.as_deref()),
+                base(module)
+            )
+        }
+        _ => culprit(&Culprit::from(frame)),
+    }
+}
+
+/// The same for the line to be looked at.
+#[must_use]
+pub fn culprit(culprit: &Culprit) -> String {
+    let function = function(culprit.function.as_deref());
+    match (&culprit.file, culprit.line) {
+        (Some(file), Some(line)) => format!("{}:{line} {function}", base(file)),
+        _ => function.into_owned(),
+    }
+}
+
+/// The same where a culprit may be missing.
+#[must_use]
+pub fn place(found: Option<&Culprit>) -> String {
+    found.map_or_else(|| LOST.to_owned(), culprit)
+}
+
+/// `begin (main.c:23)`: the function first, as flame graphs have it.
+#[must_use]
+pub fn call(frame: &Frame) -> String {
+    let function = function(frame.function.as_deref());
+    match (&frame.file, frame.line, &frame.module) {
+        (Some(file), Some(line), _) => format!("{function} ({}:{line})", base(file)),
+        (_, _, Some(module)) if !module.is_empty() => format!("{function} ({})", base(module)),
+        _ => function.into_owned(),
+    }
+}
+
+/// The contract's name of a language.
+#[must_use]
+pub fn language(language: Language) -> &'static str {
+    match language {
+        Language::C => "c",
+        Language::Cpp => "c++",
+        Language::Rust => "rust",
+        Language::Go => "go",
+        Language::Java => "java",
+        Language::Node => "node",
+        Language::Python => "python",
+        _ => "native",
+    }
+}
+
+fn function(name: Option<&str>) -> Cow<'_, str> {
+    sanitize_str(name.unwrap_or("?"))
+}
+
+/// What comes after the last slash; all of it where nothing does.
+fn base(path: &Text) -> String {
+    let name = path.as_bytes().rsplit(|byte| *byte == b'/').next();
+    match name {
+        Some(name) if !name.is_empty() => sanitize_bytes(name),
+        _ => sanitize(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::origin::Language;
+
+    use super::{call, line};
+    use crate::report::trace::testing::frame;
+
+    #[test]
+    fn a_frame_is_named_by_what_is_known_of_it() {
+        let whole = frame("begin", Some(("/srv/app/main.c", 23)), Language::C);
+        assert_eq!(line(&whole), "main.c:23 begin");
+        assert_eq!(call(&whole), "begin (main.c:23)");
+        let mut bare = frame("begin", None, Language::Native);
+        assert_eq!((line(&bare), call(&bare)), ("begin".into(), "begin".into()));
+        bare.module = Some("/usr/lib/libx.so.1".into());
+        bare.function = None;
+        assert_eq!(line(&bare), "? in libx.so.1");
+        assert_eq!(call(&bare), "? (libx.so.1)");
+    }
+
+    #[test]
+    fn what_the_program_chose_does_not_act_on_a_terminal() {
+        let evil = frame("\x1b[2Jgo\n", Some(("/srv/a\x07.py", 1)), Language::Python);
+        assert_eq!(line(&evil), "a\\u{7}.py:1 \\u{1b}[2Jgo\\n");
+        let odd = frame("go", Some(("/srv/", 1)), Language::Python);
+        assert_eq!(line(&odd), "/srv/:1 go");
+    }
+}

@@ -1,0 +1,248 @@
+//! A flame graph as SVG: the width of a frame is what is still open along it, its colour the language. The root is on top.
+//!
+//! Frames are placed in percent and cut their own text, so the picture fits every width without a script. The script only zooms.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use fdguard_core::origin::Language;
+
+use super::flame::{Node, share};
+use super::{Seen, name};
+use crate::report::html::escape;
+use crate::report::table::{counted, thousands};
+
+/// Colours and letters; the page has them, too.
+pub const STYLE: &str = include_str!("flame.css");
+/// A click makes a frame as wide as the picture.
+pub const SCRIPT: &str = include_str!("flame.js");
+
+const ROW: usize = 19;
+/// Frames narrower than this part of the whole are not drawn: no eye could tell them.
+const NARROWEST: f64 = 1.0 / 4000.0;
+/// Narrower than this there is no room for letters.
+const NO_LETTERS: f64 = 0.02;
+/// Above the frames of a picture that stands alone.
+const HEAD: usize = 66;
+
+/// A file of its own.
+#[must_use]
+pub fn file(seen: &Seen<'_>) -> String {
+    let root = Node::of(seen);
+    let comm = crate::terminal::sanitize(&seen.diagnosis.process.comm);
+    let title = format!("What {comm} still holds, by the line that opened it");
+    let (frames, left) = frames(&root, HEAD);
+    let height = HEAD + ROW * root.depth() + 12;
+    let mut head = format!(
+        "<text class=\"h\" x=\"10\" y=\"24\">{}</text>\n<text class=\"s\" x=\"10\" y=\"44\">{}</text>\n",
+        xml(&title),
+        xml(&about(&root, left)),
+    );
+    let mut x = 10;
+    for language in languages(&root) {
+        let name = name::language(language);
+        let _infallible = writeln!(
+            head,
+            "<rect class=\"{}\" x=\"{x}\" y=\"50\" width=\"9\" height=\"9\"/><text class=\"s\" x=\"{}\" y=\"58\">{name}</text>",
+            class(Some(language)),
+            x + 13,
+        );
+        x += 26 + 8 * name.len();
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame alone\" width=\"100%\" height=\"{height}\">\n\
+         <style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n\
+         {head}{frames}<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n"
+    )
+}
+
+/// A part of a page, which brings style and script, with its legend.
+#[must_use]
+pub fn figure(seen: &Seen<'_>) -> String {
+    let root = Node::of(seen);
+    let (frames, left) = frames(&root, 0);
+    let height = ROW * root.depth();
+    let about = xml(&about(&root, left));
+    let legend: String = languages(&root)
+        .into_iter()
+        .map(|language| {
+            let name = name::language(language);
+            format!(
+                "<span class=\"key {}\">{name}</span> ",
+                class(Some(language))
+            )
+        })
+        .collect();
+    format!(
+        "<figure>\n<svg class=\"flame\" role=\"img\" width=\"100%\" height=\"{height}\" style=\"height:{height}px\">\n\
+         <title>flame graph</title>\n<desc>{about}</desc>\n{frames}</svg>\n\
+         <figcaption>{legend}{about}</figcaption>\n</figure>\n"
+    )
+}
+
+/// Text that is safe in XML: what XML cannot say at all becomes visible.
+fn xml(text: &str) -> String {
+    let text = escape(text);
+    text.replace('\u{fffe}', "\\u{fffe}")
+        .replace('\u{ffff}', "\\u{ffff}")
+}
+
+fn about(root: &Node, left: u64) -> String {
+    let count = counted(root.live, "descriptor is", "descriptors are");
+    let mut text = format!(
+        "{count} still open. Wide is many; the outermost frame is on top; outlined is the line to be looked at."
+    );
+    if left > 0 {
+        let _infallible = write!(
+            text,
+            " {} frames are too narrow to be drawn.",
+            thousands(left)
+        );
+    }
+    text
+}
+
+fn languages(root: &Node) -> BTreeSet<Language> {
+    let mut found: BTreeSet<Language> = root.inner.iter().flat_map(languages).collect();
+    found.extend(root.language);
+    found
+}
+
+fn class(language: Option<Language>) -> &'static str {
+    match language {
+        Some(Language::C) => "c",
+        Some(Language::Cpp) => "cpp",
+        Some(Language::Rust) => "rust",
+        Some(Language::Go) => "go",
+        Some(Language::Java) => "java",
+        Some(Language::Node) => "node",
+        Some(Language::Python) => "python",
+        Some(_) => "native",
+        None => "process",
+    }
+}
+
+/// The frames, and how many were left out.
+fn frames(root: &Node, top: usize) -> (String, u64) {
+    let mut drawing = Drawing {
+        text: String::new(),
+        left: 0,
+        whole: root.live,
+    };
+    drawing.draw(root, 0.0, top);
+    (drawing.text, drawing.left)
+}
+
+struct Drawing {
+    text: String,
+    left: u64,
+    whole: u64,
+}
+
+impl Drawing {
+    fn draw(&mut self, node: &Node, from: f64, y: usize) {
+        let width = match self.whole {
+            0 => 1.0,
+            whole => share(node.live, whole),
+        };
+        if width < NARROWEST {
+            self.left += 1;
+            return;
+        }
+        let (mut x, tiny) = (from, if width < NO_LETTERS { " tiny" } else { "" });
+        let culprit = if node.is_culprit { " culprit" } else { "" };
+        let _infallible = writeln!(
+            self.text,
+            "<svg class=\"f {}{culprit}{tiny}\" x=\"{:.4}%\" y=\"{y}\" width=\"{:.4}%\" height=\"{ROW}\"><title>{}</title>\
+             <rect width=\"100%\" height=\"{}\" rx=\"2\"/><text x=\"4\" y=\"13\">{}</text></svg>",
+            class(node.language),
+            100.0 * from,
+            100.0 * width,
+            xml(&node.told(self.whole)),
+            ROW - 1,
+            xml(&node.name),
+        );
+        for inner in &node.inner {
+            self.draw(inner, x, y + ROW);
+            x += share(inner.live, self.whole);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::origin::Language;
+
+    use super::{figure, file};
+    use crate::report::trace::testing::{Made, frame};
+
+    fn made() -> Made {
+        let evil = "<script>alert(1)</script>\u{ffff}\u{1b}&\"";
+        let main = frame(evil, Some(("<b>.py", 9)), Language::Python);
+        let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
+        Made::default()
+            .site("srv", &one, 75)
+            .site("srv", &[main], 25)
+    }
+
+    #[test]
+    fn a_frame_is_as_wide_as_what_is_open_along_it() {
+        let svg = file(&made().seen());
+        assert!(
+            svg.contains("<title>arm (main.c:3): 75 descriptors still open, 75.0 %, c</title>"),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("class=\"f c culprit\" x=\"0.0000%\" y=\"104\" width=\"75.0000%\""),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("class=\"f process\" x=\"0.0000%\" y=\"66\" width=\"100.0000%\""),
+            "{svg}"
+        );
+    }
+
+    #[test]
+    fn foreign_names_are_text_and_the_file_is_complete() {
+        let svg = file(&made().seen());
+        assert_eq!(svg.matches("<script").count(), 1, "only our own");
+        assert!(
+            svg.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\u{ffff}\\u{1b}&amp;&quot;"),
+            "{svg}"
+        );
+        let rest = svg.replacen("http://www.w3.org/2000/svg", "", 1);
+        for never in [
+            "http:", "https:", "href", "url(", "@import", "\u{1b}", "\u{ffff}", "<b>",
+        ] {
+            assert!(!rest.contains(never), "{never}");
+        }
+        let figure = figure(&made().seen());
+        assert!(
+            !figure.contains("<script") && figure.contains("class=\"key python\""),
+            "{figure}"
+        );
+    }
+
+    #[test]
+    fn frames_that_no_eye_can_see_are_counted_and_left_out() {
+        let wide = [frame("wide", None, Language::C)];
+        let mut made = Made::default().site("srv", &wide, 100_000);
+        for index in 0..3 {
+            made = made.site(
+                "srv",
+                &[frame(&format!("thin{index}"), None, Language::C)],
+                2,
+            );
+        }
+        let svg = file(&made.seen());
+        assert!(svg.contains("3 frames are too narrow to be drawn"), "{svg}");
+        assert!(!svg.contains("thin0") && svg.contains(">wide<"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_open_is_still_a_picture() {
+        let svg = file(&Made::default().seen());
+        assert!(svg.contains("0 descriptors are still open"), "{svg}");
+    }
+}
