@@ -29,6 +29,7 @@ mod recordings;
 mod select;
 mod terminal;
 mod trace;
+mod trace_hazards;
 mod trace_java;
 mod trace_node;
 mod trace_outputs;
