@@ -305,7 +305,11 @@ static void probes(void)
 {
     if (fcntl(900, F_GETFD) >= 0 || close(900) == 0)
         abort();
-    int fd = open(file("other"), O_RDONLY);
+    int fd = journal("probed");
+    close(fd);
+    if (read(fd, path, 0) == 0)
+        abort();
+    fd = open(file("other"), O_RDONLY);
     if (write(fd, "x", 1) >= 0 || errno != EBADF)
         abort();
     close(fd);

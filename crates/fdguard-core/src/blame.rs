@@ -42,12 +42,22 @@ const SYSTEM: &[&str] = &[
     "[vdso]",
 ];
 
-/// The innermost frame of the application's own code; without one, the innermost that has a name or a file.
+/// The innermost frame of the application's own code. Without one, the innermost in a language with a runtime of its own, for the
+/// runtime's machine code below it tells less; without that the innermost that has a name or a file.
 #[must_use]
 pub fn culprit(stack: &[Frame]) -> Option<&Frame> {
     let own = stack.iter().find(|frame| is_own(frame));
+    let spoken = || stack.iter().find(|frame| is_spoken(frame));
     let named = || stack.iter().find(|frame| is_named(frame));
-    own.or_else(named).or_else(|| stack.first())
+    own.or_else(spoken).or_else(named).or_else(|| stack.first())
+}
+
+fn is_spoken(frame: &Frame) -> bool {
+    let has_runtime = matches!(
+        frame.language,
+        Language::Python | Language::Node | Language::Java
+    );
+    has_runtime && is_named(frame)
 }
 
 /// When one line both leaks and is used correctly: the innermost own frame that is in leaking stacks and

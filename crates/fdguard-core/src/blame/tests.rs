@@ -220,3 +220,16 @@ fn r19_the_frame_that_tells_is_the_one_that_most_leaks_share() {
     let found = telling_frame(&leaking, &healthy).unwrap();
     assert_eq!(found.function.as_deref(), Some("retry"));
 }
+
+#[test]
+fn where_only_a_runtime_is_left_its_own_language_tells_more_than_its_machine_code() {
+    let frames = [
+        (
+            C,
+            "./Modules/socketmodule.c|sock_close|3193|/opt/lib/libpython3.11.so.1.0",
+        ),
+        (Python, "/usr/lib/python3.11/http/server.py|serve|9|"),
+    ];
+    assert_eq!(blamed(&frames).as_deref(), Some("serve"));
+    assert_eq!(blamed(&frames[..1]).as_deref(), Some("sock_close"));
+}

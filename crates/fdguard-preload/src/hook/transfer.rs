@@ -16,6 +16,11 @@ pub(super) struct Part {
     length: usize,
 }
 
+/// Nothing to read or to write: programs ask in this way whether a number is open.
+fn of(touch: Touch, length: usize) -> Touch {
+    if length == 0 { Touch::Other } else { touch }
+}
+
 /// What the kernel took from here; nothing after a failure.
 pub(super) fn taken<'a>(start: *const c_void, result: isize) -> &'a [u8] {
     const ENOUGH: usize = 16;
@@ -38,7 +43,7 @@ fn taken_in_parts<'a>(parts: *const Part, result: isize) -> &'a [u8] {
     taken(first.start.cast(), result.min(length))
 }
 
-on_descriptor! { READ, c"read", Touch::Read,
+on_descriptor! { READ, c"read", of(Touch::Read, length),
 fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize }
 on_descriptor! { READ_CHK, c"__read_chk", Touch::Read,
 fn __read_chk(fd: c_int, buffer: *mut c_void, length: usize, room: usize) -> isize }
@@ -56,7 +61,7 @@ on_descriptor! { PREADV, c"preadv", Touch::Read,
 fn preadv(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize }
 on_descriptor! { PREADV64, c"preadv64", Touch::Read,
 fn preadv64(fd: c_int, parts: *const Part, count: c_int, at: i64) -> isize }
-on_descriptor! { WRITE, c"write", Touch::Write,
+on_descriptor! { WRITE, c"write", of(Touch::Write, length),
 fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize,
 wrote |result| taken(buffer, result) }
 on_descriptor! { PWRITE, c"pwrite", Touch::Write,

@@ -10,6 +10,7 @@ use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
 use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
+use fdguard_core::lint::Severity;
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::Process;
 use fdguard_core::timeline::Timeline;
@@ -85,12 +86,19 @@ impl Joined {
             };
             let table = tables.of(pid).unwrap_or(end);
             let mine = diagnosis.findings.iter_mut().filter(|one| one.pid == pid);
+            let mut grown = BTreeSet::new();
             for finding in mine {
                 let fds = members(&subject.timeline, finding);
-                let sites = Site::rank(tables, table, fds, &mut symbols);
+                let sites = Site::rank(tables, table, fds.iter().copied(), &mut symbols);
                 finding.origin = sites.first().map(|site| site.origin(now));
+                if finding.severity >= Severity::Warning {
+                    grown.extend(fds);
+                }
             }
-            let mut origins = Origins::of(last, end, subject, watched.looked, &mut symbols);
+            let end = at_exit(end, table, &grown);
+            let known = |fd: &u32| table.open.contains_key(fd) || table.inherited.contains(fd);
+            let mut origins =
+                Origins::of(last, &end, subject, (watched.looked, &known), &mut symbols);
             origins.now = now;
             processes.push(origins);
         }
@@ -193,7 +201,7 @@ impl Origins {
         tables: &Tables,
         table: &Table,
         subject: &Subject,
-        looked: u64,
+        (looked, was_known): (u64, &dyn Fn(&u32) -> bool),
         symbols: &mut Symbols,
     ) -> Self {
         let live = subject.timeline.live();
@@ -201,7 +209,9 @@ impl Origins {
         let what = live
             .iter()
             .map(|(fd, held)| (fd, (held.class.clone(), held.target.clone())));
-        let is_known = |fd: &&u32| table.open.contains_key(fd) || table.inherited.contains(fd);
+        let is_known = |fd: &&u32| {
+            table.open.contains_key(fd) || table.inherited.contains(fd) || was_known(fd)
+        };
         let unknown = held.iter().filter(|fd| !is_known(fd)).count();
         // What the last look did not see was opened since, or was closed where the library did not see it.
         let is_open = |(fd, one): &(&u32, &Descriptor)| held.contains(fd) || one.ns > looked;
@@ -222,6 +232,18 @@ impl Origins {
         let known = self.sites.iter().filter(|site| site.culprit.is_some());
         known.map(|site| site.open.len() as u64).sum()
     }
+}
+
+/// The table at the end. What grew until the last look and went with the end of a program (an interpreter closes its
+/// objects when it ends) is what the report is about: it is shown as it was.
+fn at_exit(end: &Table, looked: &Table, grown: &BTreeSet<u32>) -> Table {
+    let mut table = end.clone();
+    for fd in grown {
+        if let Some(descriptor) = looked.open.get(fd) {
+            table.open.entry(*fd).or_insert(*descriptor);
+        }
+    }
+    table
 }
 
 /// What the tracer did not see.
