@@ -11,6 +11,7 @@ use crate::call;
 use crate::real::Real;
 use crate::record::{born_from, selected};
 use crate::seat::NOTED;
+use crate::{sys, thread};
 
 /// Bits in the set of `select`.
 const BITS: c_int = 1024;
@@ -35,6 +36,16 @@ unsafe fn polled(list: *const Polled, count: u64) -> Numbers {
         numbers.push(unsafe { list.wrapping_add(index).read() }.fd);
     }
     numbers
+}
+
+/// Whether so many bytes can be read from here: to refuse what cannot is the kernel's part.
+fn is_there(start: usize, bytes: usize) -> bool {
+    let Some(last) = start.checked_add(bytes.saturating_sub(1)) else {
+        return false;
+    };
+    let (low, top) = thread::stack();
+    let is_on_stack = start >= low && last < top;
+    start != 0 && (is_on_stack || (sys::is_readable(start) && sys::is_readable(last)))
 }
 
 /// Some numbers.
@@ -77,9 +88,9 @@ macro_rules! poll {
             let Some(real) = $real.get() else {
                 return missing();
             };
-            let numbers = if crate::seat::is_threaded() && !$list.is_null() {
-                // SAFETY: the caller's own list; one that is not there is told by a null or a count of 0, or ends the
-                // program as its own use of the answers would.
+            let bytes = usize::try_from($count).unwrap_or(0).min(NOTED) * size_of::<Polled>();
+            let numbers = if crate::seat::is_threaded() && is_there($list as usize, bytes) {
+                // SAFETY: the caller's own list, which can be read.
                 unsafe { polled($list, $count) }
             } else {
                 Numbers::none()
@@ -101,12 +112,12 @@ poll! { PPOLL_CHK, c"__ppoll_chk", fn __ppoll_chk(list, count, timeout: *const c
 /// The first numbers of a set.
 ///
 /// # Safety
-/// Null, or a set as `select` asks for.
+/// Nothing that can be read, or a set as `select` asks for.
 unsafe fn chosen(numbers: &mut Numbers, set: *const u64, count: c_int) {
-    if set.is_null() {
+    let count = usize::try_from(count.min(BITS)).unwrap_or(0);
+    if !is_there(set as usize, count.div_ceil(64) * 8) {
         return;
     }
-    let count = usize::try_from(count.min(BITS)).unwrap_or(0);
     for word in 0..count.div_ceil(64) {
         // SAFETY: by the caller's word.
         let mut bits = unsafe { set.wrapping_add(word).read() };

@@ -1,6 +1,6 @@
 //! Whatever a program does, it does the same under the tracer.
 
-use super::run::{alone, traced};
+use super::run::{alone, both_ways, traced};
 
 /// Runs the mode both ways; gives what it said.
 fn same(mode: &str) -> String {
@@ -104,4 +104,18 @@ fn r19_cancellation_inside_of_a_call() {
 #[test]
 fn r19_descriptors_in_a_message() {
     assert!(same("received").contains("received 1"));
+}
+
+#[test]
+fn r40_every_call_on_a_descriptor_gives_what_it_gives_without_us() {
+    let flags = ["-O2", "-g", "-pthread", "-w"];
+    let program = testkit::c_variant("talking", "O2", &flags).expect("a victim that compiles");
+    let fortified = ["-O2", "-g", "-pthread", "-w", "-D_FORTIFY_SOURCE=2"];
+    let fortified = testkit::c_variant("talking", "fortified", &fortified);
+    for program in [program, fortified.expect("a victim that compiles")] {
+        let (without, with) = both_ways(&program);
+        assert!(without.status.success());
+        assert!(without.said.contains("poll((void *)8, 3, 0) = -1 errno 14"));
+        assert_eq!(with, without);
+    }
 }

@@ -87,3 +87,26 @@ pub(crate) fn traced(mode: &str, redirection: &str) -> Run {
         tables: traced.tables().unwrap(),
     }
 }
+
+/// A program without and with the library.
+pub(crate) fn both_ways(program: &Path) -> (Outcome, Outcome) {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = |name: &str, run: &dyn Fn(&[OsString]) -> ExitStatus| {
+        let file = folder.path().join(name);
+        let mut words: Vec<OsString> = ["sh", "-c", "exec \"$0\" > \"$1\" 2>&1"]
+            .map(OsString::from)
+            .to_vec();
+        words.extend([program.into(), (&file).into()]);
+        let status = run(&words);
+        let said = std::fs::read_to_string(&file).unwrap_or_default();
+        Outcome { said, status }
+    };
+    let alone = outcome("alone", &|words| {
+        Command::new(&words[0]).args(&words[1..]).status().unwrap()
+    });
+    let traced = outcome("traced", &|words| {
+        let mut traced = Traced::launch(words, Options::default()).unwrap();
+        traced.wait().unwrap()
+    });
+    (alone, traced)
+}
