@@ -42,6 +42,32 @@ static void interrupted(int signal)
         puts("bad");
 }
 
+static void on_little_stack(int signal)
+{
+    int fd = open("/dev/null", O_WRONLY);
+    if (write(both[1], "s", 1) != 1 || write(fd, "s", 1) != 1 || close(fd) != 0 || signal != SIGUSR1)
+        puts("bad");
+}
+
+/* A handler on a stack of its own, as little as can be: nothing may be written below it. */
+static void little_stack(void)
+{
+    static char memory[256 * 1024];
+    size_t size = sysconf(_SC_MINSIGSTKSZ) + 4096, below = sizeof memory - size, intact = 0;
+    stack_t stack = { .ss_sp = memory + below, .ss_size = size };
+    struct sigaction action = { .sa_handler = on_little_stack, .sa_flags = SA_ONSTACK };
+    memset(memory, 0x5a, below);
+    sigaltstack(&stack, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    for (int turn = 0; turn < 3; turn++)
+        raise(SIGUSR1);
+    for (size_t at = 0; at < below; at++)
+        intact += memory[at] == 0x5a;
+    printf("intact %d\n", intact == below);
+    stack.ss_flags = SS_DISABLE;
+    sigaltstack(&stack, NULL);
+}
+
 int main(void)
 {
     char bytes[64] = "";
@@ -67,6 +93,7 @@ int main(void)
     while (usleep(1000) == 0 && pthread_kill(thread, SIGALRM) != 0)
         ;
     pthread_join(thread, &result);
+    little_stack();
     while (recv(both[0], bytes, sizeof bytes, MSG_DONTWAIT) > 0)
         ;
 

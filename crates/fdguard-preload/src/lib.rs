@@ -35,6 +35,7 @@ mod modules;
 mod python;
 mod real;
 mod record;
+mod room;
 mod seat;
 mod start;
 mod sys;

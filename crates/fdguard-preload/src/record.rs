@@ -7,7 +7,7 @@ use fdguard_wire::{Birth, Death, End, EventRecord, Frame, How, Kind, Mapping};
 use crate::language::Languages;
 use crate::start::{self, GROUND};
 use crate::unwind::{Registers, Trace};
-use crate::{errno, lock, modules, real, seat, thread, told, unwind};
+use crate::{errno, lock, modules, real, room, seat, thread, told, unwind};
 
 const ENFILE: c_int = 23;
 const EMFILE: c_int = 24;
@@ -241,6 +241,15 @@ fn open(mapping: &Mapping, fd: u32, (how, more): (How, u64), since: Option<u64>)
 /// The number of the stack that led here.
 #[inline(always)]
 pub(crate) fn stack(mapping: &Mapping) -> u32 {
+    if !room::is_enough() {
+        mapping.cut_stack();
+        return 0;
+    }
+    taken(mapping)
+}
+
+#[inline(never)]
+fn taken(mapping: &Mapping) -> u32 {
     let mut trace = Trace::new();
     unwind::follow(&mut trace, Registers::here());
     intern(mapping, &mut trace)

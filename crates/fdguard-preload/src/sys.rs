@@ -20,6 +20,7 @@ const GETPID: usize = 39;
 const EXIT_GROUP: usize = 231;
 const FTRUNCATE: usize = 77;
 const READLINK: usize = 89;
+const SIGALTSTACK: usize = 131;
 const GETTID: usize = 186;
 const CLOCK_GETTIME: usize = 228;
 const FALLOCATE: usize = 285;
@@ -223,6 +224,16 @@ pub(crate) fn open_numbers(first: u32) -> u64 {
         bits |= u64::from(entry.revents & POLLNVAL == 0) << (bit & 63);
     }
     bits
+}
+
+/// Where the stack ends that the calling signal handler was given; `None` when this is the thread's own.
+pub(crate) fn alternate_stack() -> Option<usize> {
+    const SS_ONSTACK: usize = 1;
+    // `stack_t`: start, flags in the lower half of a word, size.
+    let mut stack = [0_usize; 3];
+    // SAFETY: nothing is set, and the kernel writes three words.
+    let done = unsafe { call(SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    (done == 0 && stack[1] & SS_ONSTACK != 0).then_some(stack[0])
 }
 
 /// The device and the inode of an open regular file.

@@ -116,6 +116,7 @@ fn r40_every_call_on_a_descriptor_gives_what_it_gives_without_us() {
         let (without, with) = both_ways(&program);
         assert!(without.status.success());
         assert!(without.said.contains("poll((void *)8, 3, 0) = -1 errno 14"));
+        assert!(without.said.contains("intact 1"));
         assert_eq!(with, without);
     }
 }

@@ -1,0 +1,23 @@
+//! Whether there is room on the stack to look at it.
+//!
+//! A signal handler may run on a stack of a few kilobytes, which lies where the program put it: what goes beyond its end is written into
+//! somebody's memory.
+
+use crate::{sys, thread};
+
+/// So many bytes are enough for everything that we do on a stack.
+const ENOUGH: usize = 32 * 1024;
+
+/// Whether a stack may be taken here. Asks the kernel only off the part of the thread's own stack that is known.
+pub(crate) fn is_enough() -> bool {
+    let place = 0_u8;
+    let here = &raw const place as usize;
+    let (low, top) = thread::stack();
+    if here >= low && here < top {
+        return true;
+    }
+    match sys::alternate_stack() {
+        Some(bottom) => here.saturating_sub(bottom) > ENOUGH,
+        None => true,
+    }
+}
