@@ -2,11 +2,14 @@
 //!
 //! [`Traced::launch`] checks whether the injected library can see into the program, starts it with that library and a
 //! private folder, and [`Traced::tables`] reads what every process of it wrote there, while it runs and after its end.
+//! [`Observed::find`] finds a trace that another fdguard runs, and reads the same without disturbing it.
 //! [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
 
 mod error;
 mod folder;
+mod go;
 mod launch;
+mod observe;
 mod program;
 mod site;
 mod symbol;
@@ -15,7 +18,8 @@ mod table;
 pub use error::Error;
 pub use folder::library;
 pub use launch::{Options, Traced};
-pub use program::{Blind, Program};
+pub use observe::{Became, Observed};
+pub use program::{Blind, GO, Program};
 pub use site::{Open, Site};
 pub use symbol::Symbols;
 pub use table::{Descriptor, Table, Tables};

@@ -90,8 +90,11 @@ impl Tables {
         };
         let mut tables = BTreeMap::new();
         for entry in std::fs::read_dir(folder).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|end| end == "fdguard")
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            // Whoever reads somebody else's folder must not wait for a pipe in it.
+            if entry.file_type().is_ok_and(|kind| kind.is_file())
+                && path.extension().is_some_and(|end| end == "fdguard")
                 && let Ok(Some(table)) = Table::read(&path)
             {
                 tables.insert((table.pid, table.began), table);
@@ -241,7 +244,7 @@ impl Table {
         self.stacks.insert(stack, frames);
     }
 
-    fn spots(&self, stack: u32) -> Vec<Spot> {
+    pub(crate) fn spots(&self, stack: u32) -> Vec<Spot> {
         let frames = self
             .stacks
             .get(&stack)
