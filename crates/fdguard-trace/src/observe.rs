@@ -150,10 +150,14 @@ pub(crate) fn outlived(tables: &Tables) -> BTreeSet<(u32, u64)> {
 }
 
 fn is_another(table: &Table) -> bool {
-    let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
     let name = table.name().as_bytes();
-    // Who ended has no maps, and whose maps may not be read has to be believed.
-    !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
+    let is_absent = || {
+        let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
+        // Who ended has no maps, and whose maps may not be read has to be believed.
+        !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
+    };
+    // Of one that ends while we read there is a part; the second time there is nothing.
+    is_absent() && is_absent()
 }
 
 /// A process that has no table for what it is now.

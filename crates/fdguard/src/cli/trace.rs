@@ -39,6 +39,12 @@ pub struct TraceArgs {
     /// Exit code when something is found and the program itself succeeded.
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]
     pub error_exitcode: u8,
+    /// Say on stderr, or in the file of -o, what happens while it does: sites that begin to grow, verdicts, children.
+    #[arg(long, requires = "command")]
+    pub follow: bool,
+    /// Show the sites that grow now: of a program whose input and output are not the terminal, or with --report.
+    #[arg(long, conflicts_with_all = ["json", "follow"])]
+    pub live: bool,
     /// What this traced process holds right now, with its children: the program, a child, or the tracer.
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "pid", "named"])]
     pub report: Option<u32>,

@@ -1,10 +1,12 @@
 //! How a trace ends: Ctrl-C, once and twice, and programs that do not end.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::Signal;
 
 use super::traced::Tracing;
 
-/// Says that it is ready, and what it was told; `END` says what it does then.
+/// Says that it is ready; the trap says what it does when it is told.
 fn script(trap: &str) -> String {
     format!("exec 7</dev/null; {trap}; echo ready; while :; do sleep 0.02; done")
 }
@@ -27,6 +29,14 @@ fn program(tracing: &Tracing) -> rustix::process::Pid {
 fn press(tracing: &Tracing) {
     rustix::process::kill_process(program(tracing), Signal::INT).unwrap();
     tracing.signal(Signal::INT);
+}
+
+/// Lets time pass, where that is what the test is about.
+fn pass(time: Duration) {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(left);
+    }
 }
 
 #[test]
@@ -59,10 +69,7 @@ fn r18_a_program_that_goes_on_after_ctrl_c_is_watched_on_until_its_end() {
     assert_eq!(tracing.line(), "told 1");
     let pid = program(&tracing);
     // Longer than a program may take to end by Ctrl-C: then it is looked at again.
-    let until = std::time::Instant::now() + std::time::Duration::from_millis(2500);
-    while std::time::Instant::now() < until {
-        std::thread::yield_now();
-    }
+    pass(Duration::from_millis(2500));
     rustix::process::kill_process(pid, Signal::USR1).unwrap();
     let (said, _) = tracing.end();
     assert_eq!(said.code, 6, "{}", said.stderr);
@@ -77,7 +84,7 @@ fn r18_the_second_ctrl_c_leaves_with_the_report() {
     press(&tracing);
     assert_eq!(tracing.line(), "told 1");
     // Two that come together are one.
-    std::thread::park_timeout(std::time::Duration::from_millis(600));
+    pass(Duration::from_millis(600));
     press(&tracing);
     assert_eq!(tracing.line(), "told 2");
     let status = tracing.tracer.wait().unwrap();

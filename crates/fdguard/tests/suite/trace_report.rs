@@ -44,11 +44,14 @@ fn report(pid: &str, more: &[&str]) -> Said {
     run(["trace", "--report", pid].iter().chain(more))
 }
 
+fn is_pid(value: &Value, pid: &str) -> bool {
+    value["pid"].as_u64() == pid.parse().ok()
+}
+
 fn site<'a>(found: &'a Value, pid: &str, mark: &str) -> Vec<&'a Value> {
     let line = line_of("holder.c", &format!("/* HOLD {mark} */"));
     let sites = found["sites"].as_array().unwrap().iter();
-    let wanted =
-        sites.filter(|site| site["culprit"]["line"] == line && site["pid"].to_string() == pid);
+    let wanted = sites.filter(|site| site["culprit"]["line"] == line && is_pid(site, pid));
     wanted.collect()
 }
 
@@ -89,7 +92,7 @@ fn every_descriptor_is_accounted_for() {
     for (pid, traced) in [(&holder.parent, 7), (&holder.child, 12)] {
         let listed = testkit::listed(pid.parse().unwrap()).len();
         let accounts = found["accounts"].as_array().unwrap();
-        let account = accounts.iter().find(|one| one["pid"].to_string() == *pid);
+        let account = accounts.iter().find(|one| is_pid(one, pid));
         let account = account.unwrap_or_else(|| panic!("{pid}: {found}"));
         assert_eq!(account["live"], listed, "{account}");
         assert_eq!(account["traced"], traced, "{account}");

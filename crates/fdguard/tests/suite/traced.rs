@@ -1,6 +1,6 @@
 //! A program that runs under `fdguard trace` for as long as its test wants.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -60,9 +60,21 @@ impl Tracing {
         line.trim_end().to_owned()
     }
 
-    /// Where the report goes.
-    pub(crate) fn file(&self) -> std::path::PathBuf {
-        self.folder.path().join("report")
+    /// Says a line to the program.
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Waits until one of these is in the file of the report.
+    pub(crate) fn wait_in_file(&self, text: &str, other: &str) {
+        let file = self.folder.path().join("report");
+        loop {
+            let written = std::fs::read_to_string(&file).unwrap_or_default();
+            if written.contains(text) || written.matches(other).count() > 1 {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -125,6 +125,10 @@ impl Joined {
             let seen = (table, end);
             let mut origins = Origins::of(last, seen, subject, looked, &mut symbols);
             origins.now = now;
+            origins.is_go = is_go(subject);
+            for site in &mut origins.sites {
+                site.tell_apart(last, end, &mut symbols);
+            }
             processes.push(origins);
         }
         diagnosis.coverage.backend = BACKEND.to_owned();
@@ -222,7 +226,7 @@ fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
 
 impl Origins {
     /// `seen` is the table of the last look and the one of the end.
-    fn of(
+    pub(super) fn of(
         tables: &Tables,
         (seen, table): (&Table, &Table),
         subject: &Subject,
@@ -250,12 +254,12 @@ impl Origins {
         Self {
             pid: table.pid,
             comm: subject.process.comm.to_lossy().into_owned(),
-            sites: told_apart(tables, table, open, symbols),
+            sites: Site::rank(tables, table, open, symbols),
             held: what.collect(),
             now: looked,
             inherited: inherited.len(),
             unknown: unknown.len(),
-            is_go: is_go(subject),
+            is_go: false,
         }
     }
 
@@ -264,20 +268,6 @@ impl Origins {
         let known = self.sites.iter().filter(|site| site.culprit.is_some());
         known.map(|site| site.open.len() as u64).sum()
     }
-}
-
-/// The sites, each with the caller that leaks where others use it well.
-fn told_apart(
-    tables: &Tables,
-    table: &Table,
-    open: impl Iterator<Item = u32>,
-    symbols: &mut Symbols,
-) -> Vec<Site> {
-    let mut sites = Site::rank(tables, table, open, symbols);
-    for site in &mut sites {
-        site.tell_apart(tables, table, symbols);
-    }
-    sites
 }
 
 fn is_go(subject: &Subject) -> bool {

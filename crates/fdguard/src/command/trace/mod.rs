@@ -2,10 +2,13 @@
 
 mod asked;
 mod figures;
+mod follow;
 mod joined;
 mod report;
 mod running;
+mod sites;
 mod text;
+mod view;
 
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -26,8 +29,10 @@ use crate::terminal;
 use crate::watching::Progress;
 
 use asked::Asked;
+use follow::Follower;
 use joined::Joined;
 use running::{Audience, Running, Watched};
+use view::Viewer;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
 const FAILED: u8 = 125;
@@ -63,17 +68,38 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
 fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let probe = Probe::new()?;
-    let stream = args
-        .output
-        .as_deref()
-        .map(|path| Stream::open(Some(path)))
-        .transpose()?;
+    if args.live {
+        view::check_free()?;
+    }
+    let mut follower = if args.follow {
+        Some(Follower::new(args, &settings)?)
+    } else {
+        None
+    };
+    let stream = match &follower {
+        Some(follower) if !args.json => follower.stream()?,
+        _ => open(args)?,
+    };
     let mut asked = Asked::listen()?;
     let mut traced = Traced::launch(&args.command, Options::default())?;
-    let watched = running::watch(args, &probe, &mut traced, &mut asked, &mut Nobody)?;
+    let audience: &mut dyn Audience = match &mut follower {
+        Some(follower) => follower,
+        None if args.live => &mut Viewer,
+        None => &mut Nobody,
+    };
+    let watched = running::watch(args, &probe, &mut traced, &mut asked, audience)?;
     let joined = Joined::of(&watched, &traced, &args.command, &settings)?;
+    if let Some(follower) = &mut follower {
+        follower.hazards(&joined.diagnosis.hazards);
+    }
     write(args, &joined, stream)?;
     Ok(exit_code(args, &watched, &joined.diagnosis))
+}
+
+/// The file of the result, before the program runs for nothing.
+fn open(args: &TraceArgs) -> anyhow::Result<Option<Stream>> {
+    let path = args.output.as_deref();
+    path.map(|path| Stream::open(Some(path))).transpose()
 }
 
 /// Nobody looks on.

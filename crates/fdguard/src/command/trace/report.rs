@@ -15,7 +15,7 @@ use fdguard_trace::{Error, Observed, Tables};
 use serde::Serialize;
 
 use super::joined::{About, Joined, Origins, monotonic};
-use super::{PATIENCE, figures, text};
+use super::{PATIENCE, figures, text, view};
 use crate::cli::TraceArgs;
 use crate::command::settings;
 use crate::exit::{self, Hinted};
@@ -29,12 +29,19 @@ use crate::watching::{Live, OnSignal, Plan, Progress};
 const LAUNCH: &str =
     "launch it with fdguard trace -- COMMAND, or fdguard watch PID: class, target and rate";
 
+/// What the sites of a process stand under.
+const OPEN_NOW: &str = "open now";
+
 pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let probe = Probe::new()?;
     let observed = find(args, pid)?;
     let mut live = begin(args, &probe, &observed)?;
-    let looked = watch(args, &mut live, &observed)?;
+    let looked = if args.live {
+        view::show(&mut live, &observed)?
+    } else {
+        watch(args, &mut live, &observed)?
+    };
     let joined = looked.joined(&observed, live.watch(), &settings)?;
     if args.json {
         output::emit(args.output.as_deref(), |out| {
@@ -97,23 +104,30 @@ pub(super) struct Looked {
     after: Tables,
     /// What is older was seen by that look, if it was open.
     since: u64,
+    /// When the tables were read last.
+    read: u64,
 }
 
 impl Looked {
-    /// Takes a look between two readings of the tables.
-    pub(super) fn around(
-        observed: &Observed,
-        look: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<Self> {
-        let since = monotonic();
-        let before = observed.tables()?;
-        look()?;
-        let after = observed.tables()?;
+    /// Before the first look.
+    pub(super) fn at(observed: &Observed) -> anyhow::Result<Self> {
+        let read = monotonic();
+        let tables = observed.tables()?;
         Ok(Self {
-            before,
-            after,
-            since,
+            before: tables.clone(),
+            after: tables,
+            since: read,
+            read,
         })
+    }
+
+    /// After another look. When the program has ended its tables may be gone: then the last ones count.
+    pub(super) fn again(&mut self, observed: &Observed) {
+        let read = monotonic();
+        if let Ok(tables) = observed.tables() {
+            self.before = std::mem::replace(&mut self.after, tables);
+            self.since = std::mem::replace(&mut self.read, read);
+        }
     }
 
     /// The tables after it.
@@ -146,17 +160,16 @@ impl Looked {
 
 /// One look, or as many as `--for` asks.
 fn watch(args: &TraceArgs, live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+    let mut looked = Looked::at(observed)?;
     loop {
-        let is_over = Looked::around(observed, || {
-            let progress = live.advance(Instant::now() + PATIENCE)?;
-            live.take_entries();
-            if args.length.is_none() && progress == Progress::Looked {
-                live.stop(Ended::TimeUp)?;
-            }
-            Ok(())
-        })?;
+        let progress = live.advance(Instant::now() + PATIENCE)?;
+        live.take_entries();
+        if args.length.is_none() && progress == Progress::Looked {
+            live.stop(Ended::TimeUp)?;
+        }
+        looked.again(observed);
         if live.watch().ended().is_some() {
-            return Ok(is_over);
+            return Ok(looked);
         }
     }
 }
@@ -169,19 +182,19 @@ fn write(
 ) -> anyhow::Result<()> {
     // One look tells no verdict.
     let mut told = joined.diagnosis.clone();
-    if args.length.is_none() {
+    if args.length.is_none() && !args.live {
         told.processes.clear();
     }
     for subject in running(watch) {
         let origins = joined.processes.iter().find(|one| is_of(one, subject));
         let account = Account::of(subject, origins);
-        writeln!(
-            out,
-            "{HEADING}open now{HEADING:#} in {} (pid {}): {}",
-            sanitize_str(&account.comm.to_lossy()),
-            account.pid,
-            account.text()
-        )?;
+        let comm = account.comm.to_lossy();
+        let head = format!("in {} (pid {}):", sanitize_str(&comm), account.pid);
+        let text = account.text();
+        let is_wide = terminal::width()
+            .is_some_and(|width| OPEN_NOW.len() + head.len() + text.len() + 2 > width);
+        let between = if is_wide { "\n  " } else { " " };
+        writeln!(out, "{HEADING}{OPEN_NOW}{HEADING:#} {head}{between}{text}")?;
         if let Some(origins) = origins {
             text::write_sites(out, origins)?;
         }
