@@ -34,17 +34,20 @@ impl Observed {
                 is_whole,
             });
         }
-        let launched = children_of_tracer(pid).into_iter().find_map(|child| {
-            let folder = folder_of(child).ok().flatten()?;
+        let children = children_of_tracer(pid);
+        let launched = children.iter().find_map(|child| {
+            let folder = folder_of(*child).ok().flatten()?;
             Some(Self {
                 folder,
-                pid: child,
+                pid: *child,
                 is_whole: true,
             })
         });
+        // A tracer whose program it cannot see into has no folder.
+        let mut programs = std::iter::once(pid).chain(children);
         launched.ok_or_else(|| Error::Untraced {
             pid,
-            blind: program_of(pid).and_then(|program| program.blind),
+            blind: programs.find_map(|pid| program_of(pid)?.blind),
         })
     }
 

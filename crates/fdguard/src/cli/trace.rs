@@ -21,7 +21,7 @@ Exit codes: that of the program when it failed, 128+n when signal n ended it, 12
 traced, 126 when it could not be run, 127 when it was not found; else 0 nothing found, 1 findings. With
 --report: 0, 1, or 3 when there is nothing to look at.")]
 pub struct TraceArgs {
-    /// End the program (SIGTERM) after this time; until it ends by itself when absent.
+    /// End the program (SIGTERM) after this time; until it ends by itself when absent. With --report: how long to look.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
     pub length: Option<Duration>,
     /// Time between two looks from outside.

@@ -25,6 +25,15 @@ fn program(tracing: &Tracing) -> rustix::process::Pid {
     rustix::process::Pid::from_raw(child).unwrap()
 }
 
+/// Where the program finds its library.
+fn folder_of(pid: rustix::process::Pid) -> String {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let words = environ.split(|byte| *byte == 0);
+    let mut words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+    let folder = words.find_map(|word| Some(word.strip_prefix("FDGUARD_TRACE_DIR=")?.to_owned()));
+    folder.unwrap()
+}
+
 /// As a terminal does: both get it.
 fn press(tracing: &Tracing) {
     rustix::process::kill_process(program(tracing), Signal::INT).unwrap();
@@ -90,7 +99,9 @@ fn r18_the_second_ctrl_c_leaves_with_the_report() {
     let status = tracing.tracer.wait().unwrap();
     assert_eq!(status.code(), Some(130));
     rustix::process::test_kill_process(pid).expect("the program still runs");
+    let folder = folder_of(pid);
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    std::fs::remove_dir_all(&folder).expect("the library of who runs on is left in place");
     let (said, _) = tracing.end();
     assert!(
         said.stderr

@@ -8,7 +8,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{have, skip};
 
-use super::{Said, fdguard};
+use super::traced::Tracing;
+use super::{Said, fdguard, run};
 
 const OPENER: &str = r#"package main
 
@@ -106,6 +107,25 @@ fn r40_a_go_program_is_a_gap_with_its_reason_and_no_wrong_line() {
     assert!(why(&found).contains(&REASON), "{found}");
     assert!(!found["gaps"].to_string().contains("statically linked"));
     assert_eq!(found["coverage"]["attributed_fds"], 0);
+}
+
+#[test]
+fn r40_a_report_of_a_go_program_says_why_there_is_none() {
+    let Some((_folder, program)) = build(&OPENER.replace("time.Second", "time.Hour"), "0") else {
+        return;
+    };
+    let tracing = Tracing::start(&[], &[program.to_str().unwrap()]);
+    let said = loop {
+        // The tracer is there at once, its program a moment later.
+        let said = run(["trace", "--report", &tracing.pid().to_string()]);
+        assert_eq!(said.code, 3);
+        if said.stderr.contains(REASON) {
+            break said;
+        }
+    };
+    assert_eq!(said.stderr.lines().count(), 2, "{}", said.stderr);
+    tracing.signal(rustix::process::Signal::TERM);
+    tracing.end();
 }
 
 #[test]

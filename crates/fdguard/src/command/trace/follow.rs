@@ -223,3 +223,69 @@ fn place(culprit: Option<&Culprit>) -> String {
         function.map_or_else(unknown, |name| word(&sanitize_str(name))),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeSet, HashMap};
+    use std::io::{Read as _, Seek as _};
+
+    use fdguard_core::config::Config;
+    use fdguard_core::hazard::Hazard;
+    use fdguard_core::playbook::Playbook;
+    use fdguard_core::rule::Settings;
+
+    use super::{Follower, Out, Sites};
+
+    fn hazard(line: u32) -> Hazard {
+        let culprit = serde_json::json!({
+            "file": "/srv/pool a.c", "function": "put back", "line": line, "language": "c"});
+        let party = serde_json::json!({"thread": 7, "culprit": culprit, "stack": []});
+        let hazard = serde_json::json!({
+            "pid": 5, "rule": "double-close", "severity": "critical", "fd": 9, "class": "pipe",
+            "when": "2026-01-01T00:00:00Z", "count": 1, "opener": null, "closer": party,
+            "user": null, "message": "closed twice"});
+        serde_json::from_value(hazard).unwrap()
+    }
+
+    #[test]
+    fn a_hazard_is_told_once_and_its_names_forge_nothing() {
+        let config = Config::default();
+        let settings = Settings {
+            levels: config.levels,
+            expectations: config.expectations,
+            ledger: config.ledger,
+            playbook: Playbook::embedded(),
+            today: jiff::civil::date(2026, 1, 1),
+        };
+        let mut file = tempfile::tempfile().unwrap();
+        let mut follower = Follower {
+            out: Out::File(file.try_clone().unwrap()),
+            settings: &settings,
+            sites: Sites::default(),
+            verdicts: HashMap::new(),
+            judged: None,
+            hazards: BTreeSet::new(),
+        };
+        let again = Hazard {
+            count: 2,
+            ..hazard(3)
+        };
+        follower.hazards(&[hazard(3), again]);
+        follower.hazards(&[hazard(3), hazard(4)]);
+        let mut said = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut said).unwrap();
+        let line = |line: u32| {
+            format!(
+                "pid=5 rule=double-close severity=critical fd=9 class=pipe \
+                 closer_line=pool_a.c:{line} closer_function=put_back"
+            )
+        };
+        let lines: Vec<&str> = said
+            .lines()
+            .map(|line| line.splitn(3, ' ').last().unwrap())
+            .collect();
+        assert_eq!(lines, [line(3), line(4)], "{said}");
+        assert!(said.starts_with("fd_hazard time=20"), "{said}");
+    }
+}

@@ -42,6 +42,10 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     } else {
         watch(args, &mut live, &observed)?
     };
+    let is_seen = args.live || args.length.is_some() || running(live.watch()).next().is_some();
+    if !is_seen {
+        return Err(ProbeError::Vanished(observed.pid()).into());
+    }
     let joined = looked.joined(&observed, live.watch(), &settings)?;
     if args.json {
         output::emit(args.output.as_deref(), |out| {
