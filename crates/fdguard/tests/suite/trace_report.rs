@@ -121,11 +121,13 @@ fn the_tracer_a_child_and_a_bare_number_are_as_good() {
     let bare = run(["trace", &holder.parent]);
     assert_eq!((bare.code, &*bare.stderr), (0, ""));
     let place = format!(
-        "7 live of 7, oldest 0 s: holder.c:{} hold_files (open, chardev /dev/null)",
+        " s: holder.c:{} hold_files (open, chardev /dev/null)",
         line_of("holder.c", "/* HOLD files */")
     );
-    let text = bare.text().replace("oldest 1 s", "oldest 0 s");
-    assert!(text.contains(&place), "{text}");
+    let text = bare.text();
+    let site = text.lines().find(|line| line.ends_with(&place));
+    let site = site.unwrap_or_else(|| panic!("{text}"));
+    assert!(site.starts_with("  7 live of 7, oldest "), "{site}");
     let head = format!("open now in holder-O2 (pid {}):", holder.child);
     assert!(text.contains(&head), "{text}");
     holder.end();
@@ -136,10 +138,10 @@ fn with_a_time_the_report_has_a_verdict() {
     let holder = Holder::start();
     let said = report(
         &holder.parent,
-        &["--json", "--for", "300ms", "--every", "20ms"],
+        &["--json", "--for", "2s", "--every", "20ms"],
     );
     let found = said.good_json();
-    assert!(found["samples"].as_u64().unwrap() > 3, "{found}");
+    assert!(found["samples"].as_u64().unwrap() > 2, "{found}");
     assert_eq!(found["ended"], "time-up");
     holder.end();
 }
