@@ -69,15 +69,17 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
             let hint = "it belongs to another user: run this as that user, or with sudo";
             Hinted::look(error.to_string(), hint).into()
         }
-        Error::Untraced {
-            blind: Some(blind), ..
-        } => Hinted::look(format!("{error}: {}", blind.why()), blind.remedy()).into(),
-        Error::Untraced { .. } if is_attach => {
-            let message =
-                format!("{error}, and attaching to a running process comes with the kernel tier");
-            Hinted::look(message, LAUNCH).into()
+        Error::Untraced { blind, .. } => {
+            let mut message = error.to_string();
+            if is_attach {
+                message.push_str(", and attaching to a running process comes with the kernel tier");
+            }
+            if let Some(blind) = blind {
+                message.push_str(": ");
+                message.push_str(blind.why());
+            }
+            Hinted::look(message, blind.map_or(LAUNCH, fdguard_trace::Blind::remedy)).into()
         }
-        Error::Untraced { .. } => Hinted::look(error.to_string(), LAUNCH).into(),
         other => other.into(),
     })
 }
