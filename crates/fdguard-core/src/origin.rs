@@ -85,6 +85,9 @@ impl From<&Frame> for Culprit {
 pub struct Origin {
     /// The line of the application.
     pub culprit: Option<Culprit>,
+    /// Where that line is also used well: the innermost caller that tells these from the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telling: Option<Culprit>,
     /// All of the stack, the innermost frame first.
     pub stack: Stack,
     /// The thread that opened the oldest which is still open.
@@ -114,6 +117,7 @@ mod tests {
         };
         let origin = Origin {
             culprit: Some(Culprit::from(&frame)),
+            telling: None,
             stack: vec![frame],
             thread: Some(12),
             live: 2,

@@ -35,4 +35,24 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// There is no such process.
+    #[error("no process {pid}")]
+    NoProcess {
+        /// Which.
+        pid: u32,
+    },
+    /// The process is somebody else's.
+    #[error("process {pid}: permission denied")]
+    Denied {
+        /// Which.
+        pid: u32,
+    },
+    /// The process was not launched under the tracer.
+    #[error("process {pid} is not traced")]
+    Untraced {
+        /// Which.
+        pid: u32,
+        /// Why launching it so would not help either.
+        blind: Option<crate::Blind>,
+    },
 }

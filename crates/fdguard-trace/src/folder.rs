@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 /// The injected library, built by our build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
+/// What each folder's name begins with.
+const PREFIX: &str = "fdguard-trace-";
 const LIBRARY_NAME: &str = "libfdguard_preload.so";
 /// What Node is told to load.
 const NODE_AGENT: &[u8] = include_bytes!("node/agent.js");
@@ -31,6 +33,12 @@ pub fn library() -> &'static [u8] {
 /// Whether there is a library for this machine.
 pub(crate) fn has_library() -> bool {
     !LIBRARY.is_empty()
+}
+
+/// Whether this is such a folder, and still there.
+pub(crate) fn is_one(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(PREFIX.as_bytes()) && path.is_absolute() && path.is_dir()
 }
 
 impl Folder {
@@ -70,7 +78,7 @@ impl Folder {
 
 fn fill(parent: &Path) -> io::Result<TempDir> {
     let dir = tempfile::Builder::new()
-        .prefix("fdguard-trace-")
+        .prefix(PREFIX)
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir_in(parent)?;
     for (name, bytes) in [(LIBRARY_NAME, LIBRARY), (NODE_AGENT_NAME, NODE_AGENT)] {

@@ -1,9 +1,9 @@
 //! Starting the program.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
@@ -12,7 +12,8 @@ use fdguard_core::hazard::Hazard;
 
 use crate::folder::Folder;
 use crate::listener::Listener;
-use crate::table::{Table, Tables};
+use crate::observe::{self, Became, is_alive, outlived};
+use crate::table::Tables;
 use crate::{Blind, Error, Program, Symbols};
 
 /// How to trace.
@@ -28,8 +29,8 @@ pub struct Traced {
     listener: Option<Listener>,
     folder: Option<Folder>,
     blind: Option<Blind>,
-    /// Why the library does not see into what it became.
-    became: Option<Blind>,
+    /// What its processes became that have no table for it.
+    became: BTreeMap<u32, Became>,
     /// Tables of programs that became others.
     outlived: BTreeSet<(u32, u64)>,
 }
@@ -54,7 +55,7 @@ impl Traced {
         let mut start = Command::new(name);
         start.args(arguments);
         if let Some(folder) = &folder {
-            start.env("FDGUARD_TRACE_DIR", folder.path());
+            start.env(observe::VARIABLE, folder.path());
             start.env("LD_PRELOAD", preloads(&folder.library()));
             let before = std::env::var_os("NODE_OPTIONS").unwrap_or_default();
             if let Some(options) = node_options(&before, arguments, &folder.node_agent()) {
@@ -73,7 +74,7 @@ impl Traced {
             listener,
             folder,
             blind: program.blind,
-            became: None,
+            became: BTreeMap::new(),
             outlived: BTreeSet::new(),
         })
     }
@@ -90,10 +91,10 @@ impl Traced {
         self.blind
     }
 
-    /// Why it does not see into what the program became, as far as somebody looked; counts only while there is no table.
+    /// What its processes became, as far as somebody looked; counts only for those without a table.
     #[must_use]
-    pub fn became(&self) -> Option<Blind> {
-        self.became
+    pub fn became(&self) -> &BTreeMap<u32, Became> {
+        &self.became
     }
 
     /// What its processes wrote down until now.
@@ -110,15 +111,9 @@ impl Traced {
     pub fn tables_of_living(&mut self) -> Result<Tables, Error> {
         let mut tables = self.tables()?;
         let own = self.pid();
-        let mut pids: Vec<u32> = tables.iter().map(|table| table.pid).collect();
-        pids.dedup();
-        for pid in pids {
-            let Some(table) = tables.of(pid).filter(|table| is_another(table)) else {
-                continue;
-            };
-            self.outlived.insert((pid, table.began));
-            if pid == own {
-                self.became = Some(reason(pid));
+        for (pid, began) in outlived(&tables) {
+            if self.outlived.insert((pid, began)) {
+                self.became.insert(pid, Became::of(pid));
             }
         }
         tables.outlive(&self.outlived);
@@ -138,6 +133,18 @@ impl Traced {
     /// Waits for its end.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// What becomes readable at its end; absent on kernels and in sandboxes that forbid it.
+    #[must_use]
+    pub fn handle(&self) -> Option<OwnedFd> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
     }
 
     /// Passes a signal on to it, unless it ended.
@@ -167,27 +174,6 @@ impl Drop for Traced {
             drop(folder.keep());
         }
     }
-}
-
-/// Whether the process has become another program since: then our file is not mapped any more.
-fn is_another(table: &Table) -> bool {
-    let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
-    let name = table.name().as_bytes();
-    // Who ended has no maps, and whose maps may not be read has to be believed.
-    !maps.is_empty() && !maps.windows(name.len()).any(|part| part == name)
-}
-
-fn reason(pid: u32) -> Blind {
-    let program = Program::find(OsStr::new(&format!("/proc/{pid}/exe")));
-    let blind = program.ok().and_then(|program| program.blind);
-    blind.unwrap_or(Blind::NotLoaded)
-}
-
-pub(crate) fn is_alive(pid: u32) -> bool {
-    let state = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = state.iter().rposition(|byte| *byte == b')');
-    let state = after_name.and_then(|at| state.get(at + 2)).copied();
-    !matches!(state, None | Some(b'Z' | b'X'))
 }
 
 /// Ours first, then those that were asked for already.

@@ -2,13 +2,17 @@
 //!
 //! [`Traced::launch`] checks whether the injected library can see into the program, starts it with that library and a
 //! private folder, and [`Traced::tables`] reads what every process of it wrote there, while it runs and after its end.
-//! Meanwhile a thread reads their events and looks out for hazards ([`Traced::hazards`]). [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
+//! Meanwhile a thread reads their events and looks out for hazards ([`Traced::hazards`]).
+//! [`Observed::find`] finds a trace that another fdguard runs, and reads the same without disturbing it.
+//! [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
 
 mod error;
 mod feed;
 mod folder;
+mod go;
 mod launch;
 mod listener;
+mod observe;
 mod program;
 mod ring;
 mod site;
@@ -18,7 +22,8 @@ mod table;
 pub use error::Error;
 pub use folder::library;
 pub use launch::{Options, Traced};
-pub use program::{Blind, Program};
+pub use observe::{Became, Observed};
+pub use program::{Blind, GO, Program};
 pub use site::{Open, Site, Strand};
 pub use symbol::Symbols;
 pub use table::{Descriptor, Table, Tables};

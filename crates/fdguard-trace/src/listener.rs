@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::feed::Feed;
-use crate::launch::is_alive;
+use crate::observe::is_alive;
 use crate::ring::Ring;
 use crate::symbol::Symbols;
 use crate::table::{Spot, Table};

@@ -13,6 +13,7 @@ use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use crate::Error;
+use crate::go::is_go;
 
 /// Interpreters of scripts that interpret scripts.
 const MOST_SCRIPTS: usize = 4;
@@ -24,13 +25,17 @@ pub struct Program {
     pub path: PathBuf,
     /// Why the library would not see into it.
     pub blind: Option<Blind>,
+    /// Whether it is written in Go: then only its C part can be seen, if it has one.
+    pub is_go: bool,
 }
 
 /// Why launch tracing cannot see into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blind {
-    /// It has no loader: statically linked, as Go programs often are.
+    /// It has no loader: statically linked.
     Static,
+    /// The same, and written in Go.
+    Go,
     /// Its loader is not glibc's.
     OtherLoader,
     /// It runs with another user's rights, and the loader ignores us.
@@ -43,12 +48,17 @@ pub enum Blind {
     NotLoaded,
 }
 
+/// Why the descriptors of a Go program have no line.
+pub const GO: &str =
+    "a Go program makes system calls without the C library: launch tracing cannot see them";
+
 impl Blind {
     /// Why, in words.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
             Self::Static => "it is statically linked: there is no loader to inject a library",
+            Self::Go => GO,
             Self::OtherLoader => "its loader is not glibc's (musl?), and would refuse our library",
             Self::Privileged => {
                 "it runs with rights of its own (set-uid, set-gid or file capabilities): the loader ignores injected libraries"
@@ -98,7 +108,17 @@ impl Program {
             };
             path = interpreter;
         }
-        Ok(Self { path, blind })
+        let is_go = is_go(&path);
+        if is_go && blind == Some(Blind::Static) {
+            blind = Some(Blind::Go);
+        }
+        Ok(Self { path, blind, is_go })
+    }
+
+    /// Whether the file is a Go program, as far as it can be read.
+    #[must_use]
+    pub fn is_go(path: &Path) -> bool {
+        is_go(path)
     }
 }
 

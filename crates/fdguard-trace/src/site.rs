@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use fdguard_core::blame::telling_frame;
 use fdguard_core::origin::{Culprit, Origin, Stack};
 
 use crate::symbol::Symbols;
@@ -15,6 +16,8 @@ pub struct Site {
     pub stack: Stack,
     /// The place to blame.
     pub culprit: Option<Culprit>,
+    /// Where that line is also used well: the caller that leaks. Asked for by [`Site::tell_apart`].
+    pub telling: Option<Culprit>,
     /// What is open.
     pub open: Vec<Open>,
     /// How many the stacks of these ever opened.
@@ -127,6 +130,7 @@ impl Site {
         };
         Some(Self {
             culprit: Culprit::of(&stack),
+            telling: None,
             stack,
             open,
             opened,
@@ -142,12 +146,37 @@ impl Site {
         self.strands.extend(other.strands);
     }
 
+    /// Finds the caller that leaks, where others use the same line and close what it opens. Names every stack of the
+    /// process: for reports, not for each look.
+    pub fn tell_apart(&mut self, tables: &Tables, table: &Table, symbols: &mut Symbols) {
+        let own = self.open.iter().filter(|open| open.descriptor.forks == 0);
+        let mut open: BTreeMap<u32, Descriptor> = BTreeMap::new();
+        for one in own {
+            open.insert(one.descriptor.stack, one.descriptor);
+        }
+        let is_healthy = |stack: &u32| table.counts.get(stack).is_some_and(is_used_well);
+        let leaking: Vec<Stack> = open
+            .iter()
+            .filter(|(stack, _)| !is_healthy(stack))
+            .map(|(_, one)| symbols.name(&tables.stack(table, one)))
+            .collect();
+        let healthy = table.counts.keys().filter(|stack| is_healthy(stack));
+        let healthy: Vec<Stack> = healthy
+            .map(|stack| symbols.name(&table.spots(*stack)))
+            .filter(|stack| Culprit::of(stack) == self.culprit)
+            .collect();
+        if !healthy.is_empty() {
+            self.telling = telling_frame(&leaking, &healthy).map(Culprit::from);
+        }
+    }
+
     /// As the contract shows it; `now` is by the same clock as the descriptors' times.
     #[must_use]
     pub fn origin(&self, now: u64) -> Origin {
         let oldest = self.open.iter().min_by_key(|open| open.descriptor.ns);
         Origin {
             culprit: self.culprit.clone(),
+            telling: self.telling.clone(),
             stack: self.stack.clone(),
             thread: oldest.map(|open| open.descriptor.tid),
             live: self.open.len() as u64,
@@ -168,5 +197,23 @@ impl Site {
     #[must_use]
     pub fn oldest(&self) -> Option<u64> {
         self.open.iter().map(|open| open.descriptor.ns).min()
+    }
+}
+
+/// Whether a stack closes what it opens: but for a few that may be in use just now.
+fn is_used_well(&(opened, closed): &(u64, u64)) -> bool {
+    const IN_USE: u64 = 10;
+    let open = opened.saturating_sub(closed);
+    closed > 0 && open <= (opened / IN_USE).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_used_well;
+
+    #[test]
+    fn a_stack_that_closes_nearly_all_is_used_well() {
+        assert!(is_used_well(&(500, 495)) && is_used_well(&(3, 3)) && is_used_well(&(2, 1)));
+        assert!(!is_used_well(&(500, 300)) && !is_used_well(&(1, 0)) && !is_used_well(&(5, 3)));
     }
 }

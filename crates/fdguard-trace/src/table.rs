@@ -30,6 +30,8 @@ pub struct Table {
     pub parent: Option<(u32, u64)>,
     /// What is open, by number.
     pub open: BTreeMap<u32, Descriptor>,
+    /// The numbers that were open once and are not now.
+    pub ended: BTreeSet<u32>,
     /// How many each stack opened, and how many of them ended.
     pub counts: HashMap<u32, (u64, u64)>,
     /// Numbers below 1024 that were open before its first instruction.
@@ -88,8 +90,11 @@ impl Tables {
         };
         let mut tables = BTreeMap::new();
         for entry in std::fs::read_dir(folder).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|end| end == "fdguard")
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            // Whoever reads somebody else's folder must not wait for a pipe in it.
+            if entry.file_type().is_ok_and(|kind| kind.is_file())
+                && path.extension().is_some_and(|end| end == "fdguard")
                 && let Ok(Some(table)) = Table::read(&path)
             {
                 tables.insert((table.pid, table.began), table);
@@ -199,6 +204,7 @@ impl Table {
             began: image.began(),
             parent: image.parent(),
             open: open.collect(),
+            ended: image.ended().collect(),
             counts: counts.collect(),
             inherited: (0..1024).filter(|fd| image.is_inherited(*fd)).collect(),
             lost_events: image.lost_events(),

@@ -162,6 +162,15 @@ impl<'a> Image<'a> {
         })
     }
 
+    /// The numbers that were open once and are not now.
+    pub fn ended(&self) -> impl Iterator<Item = u32> {
+        let part = Mapping::parts().slots;
+        (0..self.numbers()).filter_map(move |index| {
+            let has_ended = slot::has_ended(self.entry(part, index, slot::SIZE));
+            has_ended.then(|| u32::try_from(index).ok()).flatten()
+        })
+    }
+
     /// Tickets of events that were taken.
     #[must_use]
     pub fn tickets(&self) -> u64 {

@@ -186,6 +186,13 @@ pub(crate) fn read(words: Words<'_>) -> Option<SlotRecord> {
     record([words.at(0)?, words.at(1)?, words.at(2)?, words.at(3)?])
 }
 
+/// Whether a number was open once and is not now, from its bytes.
+pub(crate) fn has_ended(words: Words<'_>) -> bool {
+    words
+        .at(0)
+        .is_some_and(|state| turn(state) > 0 && !is_open(state))
+}
+
 fn record([state, ns, by, check]: [u64; 4]) -> Option<SlotRecord> {
     if !is_open(state) {
         return None;

@@ -92,6 +92,15 @@ impl Stream {
         })
     }
 
+    /// To a file that others write to as well, and that keeps its name.
+    #[must_use]
+    pub fn to(file: std::fs::File) -> Self {
+        Self {
+            out: Box::new(BufWriter::new(file)),
+            file: None,
+        }
+    }
+
     /// Gives the file its name.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.out.flush()?;

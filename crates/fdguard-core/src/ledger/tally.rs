@@ -78,6 +78,7 @@ impl Tally {
         let stack = self.stack.map(resolve).unwrap_or_default();
         Origin {
             culprit: Culprit::of(&stack),
+            telling: None,
             stack,
             thread: self.thread,
             live: self.live,

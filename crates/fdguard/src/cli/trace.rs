@@ -18,10 +18,12 @@ Examples:
   fdguard trace --for 60s -- ./server          end it after a minute
   fdguard trace --json -o trace.json -- make check
   fdguard trace --html trace.html --pprof trace.pb.gz -- ./server
+  fdguard trace --report 1234                  what a traced program holds now, from another terminal
 Exit codes: that of the program when it failed, 128+n when signal n ended it, 125 when it could not be
-traced, 126 when it could not be run, 127 when it was not found; else 0 nothing found, 1 findings.")]
+traced, 126 when it could not be run, 127 when it was not found; else 0 nothing found, 1 findings. With
+--report: 0, 1, or 3 when there is nothing to look at.")]
 pub struct TraceArgs {
-    /// End the program (SIGTERM) after this time; until it ends by itself when absent.
+    /// End the program (SIGTERM) after this time; until it ends by itself when absent. With --report: how long to look.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
     pub length: Option<Duration>,
     /// Time between two looks from outside.
@@ -42,9 +44,43 @@ pub struct TraceArgs {
     /// Exit code when something is found and the program itself succeeded.
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]
     pub error_exitcode: u8,
+    /// Say on stderr, or in the file of -o, what happens while it does: sites that begin to grow, verdicts, children.
+    #[arg(long, requires = "command")]
+    pub follow: bool,
+    /// Show the sites that grow now: of a program whose input and output are not the terminal, or with --report.
+    #[arg(long, conflicts_with_all = ["json", "follow"])]
+    pub live: bool,
+    /// What this traced process holds right now, with its children: the program, a child, or the tracer.
+    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "pid", "named"])]
+    pub report: Option<u32>,
+    /// The same, of a process that is traced already.
+    #[arg(value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["command", "named"])]
+    pub pid: Option<u32>,
+    /// The same, named by a flag.
+    #[arg(
+        short = 'p',
+        long = "pid",
+        id = "named",
+        value_name = "PID",
+        conflicts_with = "command"
+    )]
+    pub named: Option<u32>,
     /// The program and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["report", "pid", "named"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+impl TraceArgs {
+    /// The process that runs already, where one was named.
+    #[must_use]
+    pub fn traced_pid(&self) -> Option<u32> {
+        self.report.or(self.pid).or(self.named)
+    }
+}
+
+fn parse_pid(text: &str) -> Result<u32, String> {
+    let hint = || format!("no process number; a program comes after --: fdguard trace -- {text}");
+    text.parse().ok().ok_or_else(hint)
 }
 
 /// Files beside the report. They are opened before the program starts.

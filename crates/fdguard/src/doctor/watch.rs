@@ -11,7 +11,7 @@ use fdguard_core::timeline::{Change, Look, Sighting};
 use fdguard_probe::{Error as ProbeError, Probe};
 use jiff::Timestamp;
 
-use crate::watching::{Live, Plan, Progress};
+use crate::watching::{Live, OnSignal, Plan, Progress};
 
 /// A recording in memory.
 pub(super) struct Taken {
@@ -36,6 +36,7 @@ pub(super) fn short_watch(
             every,
             jitter: Duration::ZERO,
             length: Some(length),
+            on_signal: OnSignal::End,
         };
         match Live::begin(probe, plan) {
             Ok(live) => return watch_to_the_end(live, length),

@@ -73,7 +73,8 @@ fn number(value: Option<u64>) -> String {
 }
 
 /// A value without blanks or equal signs, so that the line splits at blanks.
-fn word(text: &str) -> String {
+#[must_use]
+pub fn word(text: &str) -> String {
     let clean = |c: char| {
         if c.is_whitespace() || c == '=' {
             '_'

@@ -26,13 +26,22 @@ const NOTICE: Duration = Duration::from_millis(200);
 
 /// The next thing the user does, if there is one in time. Who is told to end, leaves as by Ctrl-C.
 pub(super) fn next(timeout: Duration, ended: &Ended) -> io::Result<Option<Input>> {
+    next_unless(timeout, || ended.signal().is_some())
+}
+
+/// The same where somebody else hears the signals.
+pub(super) fn next_alone(timeout: Duration) -> io::Result<Option<Input>> {
+    next_unless(timeout, || false)
+}
+
+fn next_unless(timeout: Duration, is_ended: impl Fn() -> bool) -> io::Result<Option<Input>> {
     let until = Instant::now() + timeout;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if event::poll(left.min(NOTICE))? {
             break;
         }
-        if ended.signal().is_some() {
+        if is_ended() {
             let leave = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
             return Ok(Some(Input::Key(leave)));
         }

@@ -4,7 +4,7 @@
 //! terminal. `view` draws it, [`run`] is the loop around both. Where the processes come from is
 //! the caller's business, behind [`HostSource`].
 //!
-//! [`watch`] is the view of `watch`, on the same terminal and with the same colours.
+//! [`watch`] is the view of `watch`, on the same terminal and with the same colours, [`trace`] that of `trace`.
 
 mod app;
 mod ended;
@@ -17,6 +17,7 @@ mod order;
 mod run;
 mod terminal;
 mod theme;
+pub mod trace;
 mod view;
 pub mod watch;
 

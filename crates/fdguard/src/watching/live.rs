@@ -42,6 +42,17 @@ pub struct Plan {
     pub jitter: Duration,
     /// How long; for ever when absent.
     pub length: Option<Duration>,
+    /// What a signal to end does.
+    pub on_signal: OnSignal,
+}
+
+/// What becomes of a watch when a signal asks us to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnSignal {
+    /// It ends; another signal a little later ends us at once.
+    End,
+    /// It looks once more and goes on: the caller decides.
+    Tell,
 }
 
 /// What an advance came to.
@@ -51,6 +62,8 @@ pub enum Progress {
     Waiting,
     /// Looked.
     Looked,
+    /// Looked, because a signal came.
+    Signalled,
     /// The watch is over.
     Ended,
 }
@@ -92,7 +105,7 @@ impl<'p> Live<'p> {
             known: HashSet::new(),
             seen: 0,
             watch: Watch::new(header),
-            signals: Signals::listen()?,
+            signals: Signals::listen(plan.on_signal)?,
             clocks: Reading::now(),
             fresh: Vec::new(),
             plan,
@@ -125,6 +138,17 @@ impl<'p> Live<'p> {
         let due = end.map_or(due, |end| due.min(end));
         let handles: Vec<_> = self.watched.iter().map(|one| &one.handle).collect();
         match wait(&self.signals, &handles, due.min(deadline)) {
+            Woken::Signal if self.plan.on_signal == OnSignal::Tell => {
+                self.signals.forget();
+                self.look()?;
+                let progress = self.after_look()?;
+                let is_over = progress == Progress::Ended;
+                return Ok(if is_over {
+                    progress
+                } else {
+                    Progress::Signalled
+                });
+            }
             Woken::Signal => return self.end(Ended::Interrupted),
             Woken::ProcessEnded => {
                 self.look()?;

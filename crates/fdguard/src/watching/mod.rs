@@ -8,4 +8,4 @@ mod trouble;
 mod wait;
 mod watched;
 
-pub use live::{Live, Plan, Progress};
+pub use live::{Live, OnSignal, Plan, Progress};

@@ -1,5 +1,6 @@
 //! Waiting for what comes first: the time, a signal, or the end of a process.
 
+use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::live::OnSignal;
 
 /// How long after the first signal another one ends us at once. `timeout` sends each of its signals twice.
 const GRACE: Duration = Duration::from_secs(1);
@@ -20,8 +23,15 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn listen() -> std::io::Result<Self> {
+    pub(super) fn listen(on_signal: OnSignal) -> std::io::Result<Self> {
         let (came, tell) = UnixStream::pair()?;
+        came.set_nonblocking(true)?;
+        if on_signal == OnSignal::Tell {
+            for signal in [SIGINT, SIGTERM, SIGHUP] {
+                signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
+            }
+            return Ok(Self { came });
+        }
         let is_stuck = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_stuck))?;
@@ -36,6 +46,12 @@ impl Signals {
             is_stuck.store(true, Ordering::Relaxed);
         })?;
         Ok(Self { came })
+    }
+
+    /// Takes what came as heard.
+    pub(super) fn forget(&self) {
+        let mut heard = [0; 64];
+        while (&self.came).read(&mut heard).is_ok_and(|length| length > 0) {}
     }
 }
 

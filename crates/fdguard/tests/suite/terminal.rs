@@ -16,7 +16,7 @@ const ENTER_SCREEN: &str = "\u{1b}[?1049h";
 const LEAVE_SCREEN: &str = "\u{1b}[?1049l";
 
 /// A live view on a pseudo-terminal of a given size.
-struct Live {
+pub(crate) struct Live {
     child: Child,
     master: File,
     shown: String,
@@ -27,7 +27,13 @@ impl Live {
         Self::of(&["top", "--interval", "0.2"], columns, rows)
     }
 
-    fn of(args: &[&str], columns: u16, rows: u16) -> Self {
+    pub(crate) fn of(args: &[&str], columns: u16, rows: u16) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fdguard"));
+        command.args(args).current_dir("/");
+        Self::run(command, columns, rows)
+    }
+
+    pub(crate) fn run(mut command: Command, columns: u16, rows: u16) -> Self {
         let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         rustix::pty::grantpt(&master).unwrap();
         rustix::pty::unlockpt(&master).unwrap();
@@ -41,9 +47,7 @@ impl Live {
         };
         rustix::termios::tcsetwinsize(slave.as_fd(), size).unwrap();
         let end = |slave: &OwnedFd| Stdio::from(slave.try_clone().unwrap());
-        let child = Command::new(env!("CARGO_BIN_EXE_fdguard"))
-            .args(args)
-            .current_dir("/")
+        let child = command
             .env("TERM", "xterm-256color")
             .stdin(end(&slave))
             .stdout(end(&slave))
@@ -58,7 +62,7 @@ impl Live {
     }
 
     /// Reads what is shown until a text is among it.
-    fn wait_for(&mut self, text: &str) {
+    pub(crate) fn wait_for(&mut self, text: &str) {
         let mut buffer = [0; 4096];
         while !self.shown.contains(text) {
             let length = self
@@ -70,8 +74,13 @@ impl Live {
         }
     }
 
+    /// Presses keys.
+    pub(crate) fn press(&mut self, keys: &[u8]) {
+        self.master.write_all(keys).unwrap();
+    }
+
     /// Reads the rest: a terminal whose last holder is gone ends in an error.
-    fn end(mut self) -> (std::process::ExitStatus, String) {
+    pub(crate) fn end(mut self) -> (std::process::ExitStatus, String) {
         let mut buffer = [0; 4096];
         while let Ok(length @ 1..) = self.master.read(&mut buffer) {
             self.shown

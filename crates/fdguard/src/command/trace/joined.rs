@@ -1,6 +1,6 @@
 //! The verdict of the watch, joined with the origins that the tracer knows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -16,11 +16,11 @@ use fdguard_core::snapshot::Process;
 use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Gap, Text};
-use fdguard_trace::{Descriptor, Site, Symbols, Table, Tables, Traced};
+use fdguard_trace::{Became, Blind, Descriptor, GO, Program, Site, Symbols, Table, Tables, Traced};
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Watched;
+use super::running::Watched;
 use crate::watching::Live;
 
 const BACKEND: &str = "preload";
@@ -42,10 +42,33 @@ pub(super) struct Origins {
     pub(super) held: HashMap<u32, (Class, Text)>,
     /// Now, by the clock of the sites.
     pub(super) now: u64,
+    /// Descriptors that were open before its first instruction.
+    pub(super) inherited: usize,
     /// Descriptors that nobody saw being opened.
     pub(super) unknown: usize,
     /// How many it held over time; absent where nobody looked.
     pub(super) curves: Option<Curves>,
+    /// Whether it is a Go program, which opens most by system calls of its own.
+    pub(super) is_go: bool,
+}
+
+/// Which process a trace is about.
+pub(super) struct About {
+    pub(super) pid: u32,
+    /// Why the library does not see into it.
+    pub(super) blind: Option<Blind>,
+    /// What its processes are that have no table.
+    pub(super) became: BTreeMap<u32, Became>,
+}
+
+impl About {
+    fn of(traced: &Traced) -> Self {
+        Self {
+            pid: traced.pid(),
+            blind: traced.blind(),
+            became: traced.became().clone(),
+        }
+    }
 }
 
 impl Joined {
@@ -59,28 +82,35 @@ impl Joined {
         match seen.and_then(|watch| Some((watch, watch.diagnosis(settings)?))) {
             Some((watch, diagnosis)) => {
                 let last = traced.tables()?;
-                Ok(Self::watched(watched, &last, traced, watch, diagnosis))
+                let tables = (&watched.tables, &last);
+                let about = About::of(traced);
+                let mut joined = Self::watched(tables, watched.looked, &about, watch, diagnosis);
+                let (hazards, blind) = traced.hazards(&mut Symbols::new(), true);
+                joined.diagnosis.hazards = hazards;
+                joined.diagnosis.gaps.extend(blind);
+                Ok(joined)
             }
             None => Self::ended_early(watched.began, traced, command),
         }
     }
 
-    fn watched(
-        watched: &Watched<'_>,
-        last: &Tables,
-        traced: &Traced,
+    /// The tables at the last look, and those of the end, with what a watch came to.
+    pub(super) fn watched(
+        (tables, last): (&Tables, &Tables),
+        looked: u64,
+        about: &About,
         watch: &Watch,
         mut diagnosis: Diagnosis,
     ) -> Self {
-        let (tables, now) = (&watched.tables, monotonic());
+        let now = monotonic();
         let mut symbols = Symbols::new();
         let mut processes = Vec::new();
         let mut untold = Vec::new();
         for subject in watch.subjects() {
             let pid = subject.process.pid;
             let Some(end) = last.of(pid).or_else(|| tables.of(pid)) else {
-                if pid != traced.pid() && subject.timeline.looks() > 1 {
-                    untold.push(subject.process.comm.to_lossy().into_owned());
+                if pid != about.pid && subject.timeline.looks() > 1 {
+                    untold.push(subject);
                 }
                 continue;
             };
@@ -89,28 +119,30 @@ impl Joined {
             let mut grown = BTreeSet::new();
             for finding in mine {
                 let fds = members(&subject.timeline, finding);
-                let sites = Site::rank(tables, table, fds.iter().copied(), &mut symbols);
-                finding.origin = sites.first().map(|site| site.origin(now));
+                let mut sites = Site::rank(tables, table, fds.iter().copied(), &mut symbols);
+                finding.origin = sites.first_mut().map(|site| {
+                    site.tell_apart(tables, table, &mut symbols);
+                    site.origin(now)
+                });
                 if finding.severity >= Severity::Warning {
                     grown.extend(fds);
                 }
             }
-            let end = at_exit(end, table, &grown);
-            let known = |fd: &u32| table.open.contains_key(fd) || table.inherited.contains(fd);
-            let mut origins =
-                Origins::of(last, &end, subject, (watched.looked, &known), &mut symbols);
+            let end = &at_exit(end, table, &grown);
+            let seen = (table, end);
+            let mut origins = Origins::of(last, seen, subject, looked, &mut symbols);
             origins.now = now;
+            origins.is_go = is_go(subject);
+            for site in &mut origins.sites {
+                site.tell_apart(last, end, &mut symbols);
+            }
             processes.push(origins);
         }
-        let unknown = processes.iter().map(|one: &Origins| one.unknown).sum();
         diagnosis.coverage.backend = BACKEND.to_owned();
         diagnosis.coverage.attributed_fds = processes.iter().map(Origins::attributed).sum();
         diagnosis.coverage.lost_events = last.lost_events();
-        diagnosis.gaps.extend(gaps(traced, last, unknown));
-        let (hazards, blind) = traced.hazards(&mut symbols, true);
-        diagnosis.hazards = hazards;
-        diagnosis.gaps.extend(blind);
-        diagnosis.gaps.extend(untold_gap(&mut untold));
+        diagnosis.gaps.extend(gaps(about, last, &processes));
+        diagnosis.gaps.extend(untold_gaps(about, &untold));
         Self {
             diagnosis,
             processes,
@@ -134,10 +166,12 @@ impl Joined {
             sites: Site::rank(&tables, table, table.open.keys().copied(), &mut symbols),
             held: HashMap::new(),
             now,
+            inherited: 0,
             unknown: 0,
             curves: None,
+            is_go: false,
         });
-        let mut gaps = gaps(traced, &tables, 0);
+        let mut gaps = gaps(&About::of(traced), &tables, &[]);
         gaps.extend(blind);
         gaps.push(Gap::new(
             "whether it leaks",
@@ -197,11 +231,12 @@ fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
 }
 
 impl Origins {
-    fn of(
+    /// `seen` is the table of the last look and the one of the end.
+    pub(super) fn of(
         tables: &Tables,
-        table: &Table,
+        (seen, table): (&Table, &Table),
         subject: &Subject,
-        (looked, was_known): (u64, &dyn Fn(&u32) -> bool),
+        looked: u64,
         symbols: &mut Symbols,
     ) -> Self {
         let live = subject.timeline.live();
@@ -209,10 +244,13 @@ impl Origins {
         let what = live
             .iter()
             .map(|(fd, held)| (fd, (held.class.clone(), held.target.clone())));
-        let is_known = |fd: &&u32| {
-            table.open.contains_key(fd) || table.inherited.contains(fd) || was_known(fd)
-        };
-        let unknown = held.iter().filter(|fd| !is_known(fd)).count();
+        // What was closed since the look had its line.
+        let is_closed = |fd: &u32| table.ended.contains(fd) || seen.ended.contains(fd);
+        let is_traced =
+            |fd: &u32| table.open.contains_key(fd) || seen.open.contains_key(fd) || is_closed(fd);
+        let untraced = held.iter().copied().filter(|fd| !is_traced(fd));
+        let (inherited, unknown): (Vec<u32>, Vec<u32>) =
+            untraced.partition(|fd| table.inherited.contains(fd));
         // What the last look did not see was opened since, or was closed where the library did not see it.
         let is_open = |(fd, one): &(&u32, &Descriptor)| held.contains(fd) || one.ns > looked;
         let open = table.open.iter().filter(is_open).map(|(fd, _)| *fd);
@@ -222,8 +260,10 @@ impl Origins {
             sites: Site::rank(tables, table, open, symbols),
             held: what.collect(),
             now: looked,
-            unknown,
+            inherited: inherited.len(),
+            unknown: unknown.len(),
             curves: Some(Curves::of(&subject.timeline)),
+            is_go: false,
         }
     }
 
@@ -246,11 +286,17 @@ fn at_exit(end: &Table, looked: &Table, grown: &BTreeSet<u32>) -> Table {
     table
 }
 
+fn is_go(subject: &Subject) -> bool {
+    let path = subject.process.exe.as_ref().and_then(Text::as_str);
+    path.is_some_and(|path| Program::is_go(Path::new(path)))
+}
+
 /// What the tracer did not see.
-fn gaps(traced: &Traced, tables: &Tables, unknown: usize) -> Vec<Gap> {
+fn gaps(about: &About, tables: &Tables, processes: &[Origins]) -> Vec<Gap> {
     let mut gaps = Vec::new();
-    let is_untold = tables.of(traced.pid()).is_none();
-    if let Some(blind) = traced.blind().or(traced.became().filter(|_| is_untold)) {
+    let is_untold = tables.of(about.pid).is_none();
+    let became = about.became.get(&about.pid).map(|became| became.blind);
+    if let Some(blind) = about.blind.or(became.filter(|_| is_untold)) {
         let what = "the lines that opened descriptors: launch tracing cannot see into this program";
         gaps.push(Gap::new(what, blind.why(), blind.remedy()));
     } else if is_untold {
@@ -260,9 +306,18 @@ fn gaps(traced: &Traced, tables: &Tables, unknown: usize) -> Vec<Gap> {
             "see that its limits (ulimit -f, -v) and its environment leave room for it",
         ));
     }
-    if unknown > 0 {
+    let unseen = |is_go: bool| {
+        let those = processes.iter().filter(|one| one.is_go == is_go);
+        let unknown: usize = those.map(|one| one.unknown).sum();
+        (unknown > 0).then(|| format!("the opening line of {unknown} descriptors"))
+    };
+    if let Some(what) = unseen(true) {
+        let remedy = "fdguard watch PID tells class and rate; what its C part opens has its line";
+        gaps.push(Gap::new(what, GO, remedy));
+    }
+    if let Some(what) = unseen(false) {
         gaps.push(Gap::new(
-            format!("the opening line of {unknown} descriptors"),
+            what,
             "they were opened inside the C library or by a system call of its own",
             "nothing: their class and target are known",
         ));
@@ -278,18 +333,29 @@ fn gaps(traced: &Traced, tables: &Tables, unknown: usize) -> Vec<Gap> {
     gaps
 }
 
-/// Children that the library does not see into.
-fn untold_gap(names: &mut Vec<String>) -> Option<Gap> {
-    names.sort_unstable();
-    names.dedup();
-    let list = names.join(", ");
-    (!names.is_empty()).then(|| {
+/// Children that the library does not see into, by the reason.
+fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
+    const UNSURE: &str = "these children are static, run with other rights or in another environment, and did not load the injected library";
+    let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for child in children {
+        let (why, name) = match about.became.get(&child.process.pid) {
+            Some(became) => (became.blind.why(), became.comm.clone()),
+            None => {
+                let why = if is_go(child) { GO } else { UNSURE };
+                (why, child.process.comm.to_lossy().into_owned())
+            }
+        };
+        names.entry(why).or_default().insert(name);
+    }
+    let gap = |(why, names): (&str, BTreeSet<String>)| {
+        let list = names.into_iter().collect::<Vec<_>>().join(", ");
         Gap::new(
             format!("the lines that opened descriptors of {list}"),
-            "these children are static, run with other rights or in another environment, and did not load the injected library",
+            why,
             "fdguard watch PID tells class, target and rate, not the line",
         )
-    })
+    };
+    names.into_iter().map(gap).collect()
 }
 
 /// The descriptors that a finding is about: those of its group, the new ones where there are some.

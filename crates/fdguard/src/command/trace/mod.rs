@@ -1,35 +1,41 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
+mod asked;
+mod figures;
+mod follow;
 mod joined;
 mod outputs;
+mod report;
+mod running;
 mod seen;
+mod sites;
 mod text;
+mod view;
 
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::{Diagnosis, Ended};
+use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
-use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Error, Options, Tables, Traced};
-use jiff::Timestamp;
-use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGTERM};
+use fdguard_probe::Probe;
+use fdguard_trace::{Error, Options, Traced};
 
 use super::settings;
 use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::Stream;
 use crate::terminal;
-use crate::watching::{Live, Plan};
+use crate::watching::Progress;
 
+use asked::Asked;
+use follow::Follower;
 use joined::Joined;
 use outputs::Outputs;
+use running::{Audience, Running, Watched};
+use view::Viewer;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
 const FAILED: u8 = 125;
@@ -37,11 +43,16 @@ const NOT_RUNNABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 /// What a signal adds to its number.
 const SIGNALLED: u8 = 128;
+/// That of Ctrl-C.
+const INTERRUPT: u8 = 2;
 
 /// How long to wait at most before looking whether the program ended.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
+    if let Some(pid) = args.traced_pid() {
+        return report::run(args, pid);
+    }
     let outcome = trace(args);
     outcome.or_else(|error| {
         let code = match error.downcast_ref::<Error>() {
@@ -60,111 +71,50 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
 fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let probe = Probe::new()?;
-    let stream = args
-        .output
-        .as_deref()
-        .map(|path| Stream::open(Some(path)))
-        .transpose()?;
     let outputs = Outputs::open(args)?;
-    let passed_on = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&passed_on))?;
+    if args.live {
+        view::check_free()?;
     }
+    let mut follower = if args.follow {
+        Some(Follower::new(args, &settings)?)
+    } else {
+        None
+    };
+    let stream = match &follower {
+        Some(follower) if !args.json => follower.stream()?,
+        _ => open(args)?,
+    };
+    let mut asked = Asked::listen()?;
     let mut traced = Traced::launch(&args.command, Options::default())?;
-    let watched = watch(args, &probe, &mut traced, &passed_on)?;
-    let status = traced.wait()?;
+    let audience: &mut dyn Audience = match &mut follower {
+        Some(follower) => follower,
+        None if args.live => &mut Viewer,
+        None => &mut Nobody,
+    };
+    let watched = running::watch(args, &probe, &mut traced, &mut asked, audience)?;
     let joined = Joined::of(&watched, &traced, &args.command, &settings)?;
     let written = outputs.write(&joined, &traced);
+    if let Some(follower) = &mut follower {
+        follower.hazards(&joined.diagnosis.hazards);
+    }
     write(args, &joined, stream)?;
     written?;
-    Ok(exit_code(
-        args,
-        status,
-        watched.was_ended,
-        &joined.diagnosis,
-    ))
+    Ok(exit_code(args, &watched, &joined.diagnosis))
 }
 
-/// What was seen while the program ran.
-struct Watched<'p> {
-    /// When the program was started.
-    began: Timestamp,
-    live: Option<Live<'p>>,
-    /// The tables at the last look.
-    tables: Tables,
-    /// What is older, by the monotonic clock, was seen by that look if it was open.
-    looked: u64,
-    /// Whether we ended the program.
-    was_ended: bool,
+/// The file of the result, before the program runs for nothing.
+fn open(args: &TraceArgs) -> anyhow::Result<Option<Stream>> {
+    let path = args.output.as_deref();
+    path.map(|path| Stream::open(Some(path))).transpose()
 }
 
-fn watch<'p>(
-    args: &TraceArgs,
-    probe: &'p Probe,
-    traced: &mut Traced,
-    passed_on: &AtomicBool,
-) -> anyhow::Result<Watched<'p>> {
-    let plan = Plan {
-        pids: vec![traced.pid()],
-        name: None,
-        tree: true,
-        every: args.every,
-        jitter: Duration::ZERO,
-        length: args.length,
-    };
-    let mut watched = Watched {
-        began: Timestamp::now(),
-        live: None,
-        tables: Tables::default(),
-        looked: 0,
-        was_ended: false,
-    };
-    match Live::begin(probe, plan) {
-        Ok(live) => follow(live, &mut watched, traced, passed_on)?,
-        // It ended before anybody could look: what it wrote down is all there is.
-        Err(error) if error.downcast_ref::<ProbeError>().is_some() => {}
-        Err(error) => return Err(error),
-    }
-    let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
-    if ended == Some(Ended::TimeUp) {
-        watched.was_ended = true;
-        traced.signal(Signal::TERM)?;
-    } else if passed_on.load(Ordering::Relaxed) {
-        // Ctrl-C reached the program by the terminal; what was sent to us alone is for it.
-        traced.signal(Signal::TERM)?;
-    }
-    Ok(watched)
-}
+/// Nobody looks on.
+struct Nobody;
 
-fn follow<'p>(
-    mut live: Live<'p>,
-    watched: &mut Watched<'p>,
-    traced: &mut Traced,
-    passed_on: &AtomicBool,
-) -> anyhow::Result<()> {
-    let mut before = 0;
-    loop {
-        live.advance(Instant::now() + PATIENCE)?;
-        live.take_entries();
-        let is_gone = live
-            .watch()
-            .subjects()
-            .any(|one| one.process.pid == traced.pid() && one.gone.is_some());
-        if !is_gone {
-            watched.looked = before;
-            before = joined::monotonic();
-            watched.tables = traced.tables_of_living()?;
-        }
-        if is_gone {
-            live.stop(Ended::ProcessEnded)?;
-        } else if passed_on.load(Ordering::Relaxed) {
-            // It may have come before the watch listened.
-            live.stop(Ended::Interrupted)?;
-        }
-        if live.watch().ended().is_some() {
-            watched.live = Some(live);
-            return Ok(());
-        }
+impl Audience for Nobody {
+    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+        while running.step(Instant::now() + PATIENCE)?.0 != Progress::Ended {}
+        Ok(())
     }
 }
 
@@ -187,13 +137,9 @@ fn write(args: &TraceArgs, joined: &Joined, stream: Option<Stream>) -> anyhow::R
 }
 
 /// The program's own failure counts most.
-fn exit_code(args: &TraceArgs, status: ExitStatus, was_ended: bool, found: &Diagnosis) -> u8 {
-    let own = match (status.code(), status.signal()) {
-        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
-        (None, Some(signal)) => SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
-        (None, None) => FAILED,
-    };
-    let is_own_failure = own != 0 && !was_ended;
+fn exit_code(args: &TraceArgs, watched: &Watched<'_>, found: &Diagnosis) -> u8 {
+    let own = own_code(watched.status);
+    let is_own_failure = own != 0 && !(watched.was_ended && watched.status.is_some());
     let counts =
         |finding: &Finding| finding.severity >= Severity::Warning && finding.cleared.is_none();
     let is_found = !found.hazards.is_empty() || found.findings.iter().any(counts);
@@ -201,5 +147,17 @@ fn exit_code(args: &TraceArgs, status: ExitStatus, was_ended: bool, found: &Diag
         (true, _) => own,
         (false, true) => args.error_exitcode,
         (false, false) => exit::CLEAN,
+    }
+}
+
+/// As a shell would say it; whom we left had not ended by Ctrl-C.
+fn own_code(status: Option<ExitStatus>) -> u8 {
+    let signalled =
+        |signal: i32| SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or_default());
+    match status.map(|status| (status.code(), status.signal())) {
+        None => SIGNALLED + INTERRUPT,
+        Some((Some(code), _)) => u8::try_from(code).unwrap_or(u8::MAX),
+        Some((None, Some(signal))) => signalled(signal),
+        Some((None, None)) => FAILED,
     }
 }

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use super::joined::Joined;
-use super::seen::seen;
+use super::joined::{Joined, Origins};
+use super::seen::{holder, seen};
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
 use crate::report::table::class_name;
@@ -51,6 +51,15 @@ fn write_holder(out: &mut dyn Write, holder: &Holder<'_>) -> anyhow::Result<()> 
         "{HEADING}still open{HEADING:#} in {comm} (pid {}):",
         holder.pid
     )?;
+    write_places(out, holder)
+}
+
+/// The sites of a process.
+pub(super) fn write_sites(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
+    write_places(out, &holder(process))
+}
+
+fn write_places(out: &mut dyn Write, holder: &Holder<'_>) -> anyhow::Result<()> {
     for place in holder.places.iter().take(MOST_SITES) {
         write_place(out, place)?;
     }
@@ -77,6 +86,13 @@ fn write_place(out: &mut dyn Write, place: &Place<'_>) -> anyhow::Result<()> {
         place.how,
         what(place),
     )?;
+    if let Some(telling) = place.telling {
+        let caller = name::culprit(telling);
+        writeln!(
+            out,
+            "    called from {HEADING}{caller}{HEADING:#}: only there it leaks"
+        )?;
+    }
     for frame in place.stack.iter().take(MOST_FRAMES) {
         writeln!(out, "      {DIM}{}{DIM:#}", name::line(frame))?;
     }

@@ -7,7 +7,7 @@ use fdguard_probe::Probe;
 use crate::cli::{Selection, WatchArgs};
 use crate::command::pick;
 use crate::exit::Hinted;
-use crate::watching::Plan;
+use crate::watching::{OnSignal, Plan};
 
 /// Between two looks when nobody says how long to watch.
 const LONG: Duration = Duration::from_secs(300);
@@ -50,6 +50,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
         every,
         jitter: args.jitter.unwrap_or_else(|| jitter(every)).min(every),
         length: args.length,
+        on_signal: OnSignal::End,
     })
 }
 

@@ -46,6 +46,8 @@ pub struct Holder<'a> {
 pub struct Place<'a> {
     /// The line to be looked at; absent where the stack was lost.
     pub culprit: Option<&'a Culprit>,
+    /// The caller that leaks, where others use the same line well.
+    pub telling: Option<&'a Culprit>,
     /// The stack that most of them have, innermost first.
     pub stack: &'a Stack,
     /// The call that opened them.

@@ -79,6 +79,7 @@ impl MadeSite {
     fn place(&self) -> Place<'_> {
         Place {
             culprit: self.culprit.as_ref(),
+            telling: None,
             stack: &self.stack,
             how: "open",
             thread: Some(7),

@@ -102,7 +102,7 @@ pub(super) fn show<B: Backend>(
         }
         match source.advance(Instant::now() + STEP)? {
             Progress::Waiting => {}
-            Progress::Looked => (is_new, is_unjudged) = (true, true),
+            Progress::Looked | Progress::Signalled => (is_new, is_unjudged) = (true, true),
             Progress::Ended => return Ok(Outcome::Ended),
         }
         for _ in 0..BURST {

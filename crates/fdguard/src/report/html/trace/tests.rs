@@ -32,6 +32,7 @@ fn made() -> Made {
         why: format!("75 more {EVIL}"),
         next_step: "close them".to_owned(),
         origin: Some(Origin {
+            telling: None,
             culprit: Some(Culprit::from(&inner)),
             stack: vec![inner],
             thread: Some(7),

@@ -1,0 +1,152 @@
+//! What signals ask of us while the program runs. Ctrl-C reaches the program by the terminal, so the first is its own
+//! business; the second is ours: we leave, with what we have.
+
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fdguard_trace::Traced;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Signals that come this close are one: `timeout` sends each of its own twice.
+const TOGETHER: Duration = Duration::from_millis(300);
+/// How often to ask where the end of the program cannot be waited for.
+const ASKING: Duration = Duration::from_millis(100);
+
+/// The signals to end that came so far.
+#[derive(Debug)]
+pub(super) struct Asked {
+    interrupt: Bell,
+    end: Bell,
+    /// From now on a signal ends us at once.
+    obeys: Arc<AtomicBool>,
+    times: u32,
+}
+
+/// What a signal asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// Ctrl-C: the program has it, too.
+    Interrupt,
+    /// Sent to us alone: for the program.
+    End,
+    /// Another one: we are to leave.
+    Leave,
+}
+
+/// What ended the waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    Ended(ExitStatus),
+    Asked(Request),
+    Time,
+}
+
+impl Asked {
+    pub(super) fn listen() -> std::io::Result<Self> {
+        let obeys = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&obeys))?;
+        }
+        Ok(Self {
+            interrupt: Bell::of(&[SIGINT])?,
+            end: Bell::of(&[SIGTERM, SIGHUP])?,
+            obeys,
+            times: 0,
+        })
+    }
+
+    /// What was asked since the last time.
+    pub(super) fn take(&mut self) -> Option<Request> {
+        let request = match (self.interrupt.rang(), self.end.rang()) {
+            (_, true) => Request::End,
+            (true, false) => Request::Interrupt,
+            (false, false) => return None,
+        };
+        self.times += 1;
+        Some(if self.times > 1 {
+            Request::Leave
+        } else {
+            request
+        })
+    }
+
+    /// Signals mean what they always mean: whoever does not read our report must not hold us.
+    pub(super) fn obey(&self) {
+        self.obeys.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the end of the program, or until it is asked for something, until `until` at most.
+    pub(super) fn wait(&mut self, traced: &mut Traced, until: Instant) -> std::io::Result<Woken> {
+        let handle = traced.handle();
+        loop {
+            if let Some(status) = traced.ended()? {
+                return Ok(Woken::Ended(status));
+            }
+            if let Some(request) = self.take() {
+                return Ok(Woken::Asked(request));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Woken::Time);
+            }
+            self.sleep(handle.as_ref(), left);
+        }
+    }
+
+    fn sleep(&self, handle: Option<&OwnedFd>, longest: Duration) {
+        let mut fds = vec![
+            PollFd::new(&self.interrupt.came, PollFlags::IN),
+            PollFd::new(&self.end.came, PollFlags::IN),
+        ];
+        fds.extend(handle.map(|handle| PollFd::new(handle, PollFlags::IN)));
+        let longest = if handle.is_some() {
+            longest
+        } else {
+            longest.min(ASKING)
+        };
+        let timeout = Timespec::try_from(longest).unwrap_or(Timespec {
+            tv_sec: 3600,
+            tv_nsec: 0,
+        });
+        // Interrupted or not, the caller looks again.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+}
+
+/// Rings when a signal comes.
+#[derive(Debug)]
+struct Bell {
+    came: UnixStream,
+    last: Option<Instant>,
+}
+
+impl Bell {
+    fn of(signals: &[i32]) -> std::io::Result<Self> {
+        let (came, tell) = UnixStream::pair()?;
+        came.set_nonblocking(true)?;
+        for signal in signals {
+            signal_hook::low_level::pipe::register(*signal, tell.try_clone()?)?;
+        }
+        Ok(Self { came, last: None })
+    }
+
+    fn rang(&mut self) -> bool {
+        let mut heard = [0; 64];
+        let mut is_new = false;
+        while (&self.came).read(&mut heard).is_ok_and(|length| length > 0) {
+            is_new = true;
+        }
+        if !is_new {
+            return false;
+        }
+        let is_echo = self.last.is_some_and(|last| last.elapsed() < TOGETHER);
+        self.last = Some(Instant::now());
+        !is_echo
+    }
+}

@@ -1,0 +1,297 @@
+//! `--follow`: a line for each new thing, when it happens. Keys and values as in the lines of `watch`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use fdguard_core::hazard::{Hazard, Party};
+use fdguard_core::judge::Verdict;
+use fdguard_core::lint::Severity;
+use fdguard_core::origin::Culprit;
+use fdguard_core::recording::Entry;
+use fdguard_core::rule::Settings;
+use fdguard_core::watch::Watch;
+use fdguard_trace::Symbols;
+use jiff::Timestamp;
+
+use super::PATIENCE;
+use super::figures::base_name;
+use super::running::{Audience, Running};
+use super::sites::{SiteNow, Sites};
+use crate::cli::TraceArgs;
+use crate::output::Stream;
+use crate::report::diagnosis;
+use crate::report::state_line::word;
+use crate::terminal::{sanitize, sanitize_str};
+use crate::watching::Progress;
+
+/// Seconds between two judgements.
+const JUDGED: f64 = 1.0;
+
+/// Tells what happens, line by line.
+pub(super) struct Follower<'s> {
+    out: Out,
+    settings: &'s Settings,
+    sites: Sites,
+    verdicts: HashMap<u32, Verdict>,
+    /// When they were judged last.
+    judged: Option<f64>,
+    hazards: BTreeSet<String>,
+    symbols: Symbols,
+}
+
+/// Where the lines go.
+enum Out {
+    Stderr,
+    File(File),
+}
+
+impl<'s> Follower<'s> {
+    /// Lines go to the file of the report, but for one that is JSON.
+    pub(super) fn new(args: &TraceArgs, settings: &'s Settings) -> anyhow::Result<Self> {
+        let out = match args.output.as_deref().filter(|_| !args.json) {
+            Some(path) => {
+                let file = File::create(path);
+                Out::File(file.with_context(|| path.display().to_string())?)
+            }
+            None => Out::Stderr,
+        };
+        Ok(Self {
+            out,
+            settings,
+            sites: Sites::default(),
+            verdicts: HashMap::new(),
+            judged: None,
+            hazards: BTreeSet::new(),
+            symbols: Symbols::new(),
+        })
+    }
+
+    /// The file of the lines, for the report at the end.
+    pub(super) fn stream(&self) -> anyhow::Result<Option<Stream>> {
+        match &self.out {
+            Out::Stderr => Ok(None),
+            Out::File(file) => Ok(Some(Stream::to(file.try_clone()?))),
+        }
+    }
+
+    /// Tells of each hazard once, however often it is found.
+    pub(super) fn hazards(&mut self, hazards: &[Hazard]) {
+        for hazard in hazards {
+            let line = hazard_line(hazard);
+            if self.hazards.insert(line.clone()) {
+                self.say("fd_hazard", &line);
+            }
+        }
+    }
+
+    fn look(&mut self, running: &Running<'_, '_>, entries: &[Entry]) {
+        let watch = running.live().watch();
+        for entry in entries {
+            self.process(watch, entry);
+        }
+        self.sites.look(watch, running.tables());
+        let new = self.sites.now().iter().filter(|one| one.has_begun);
+        let lines: Vec<String> = new.map(site_line).collect();
+        for line in lines {
+            self.say("fd_site", &line);
+        }
+        if self.judged.is_none_or(|at| watch.at() - at >= JUDGED) {
+            self.judged = Some(watch.at());
+            self.judge(watch);
+            let hazards = running.hazards(&mut self.symbols);
+            self.hazards(&hazards);
+        }
+    }
+
+    fn process(&mut self, watch: &Watch, entry: &Entry) {
+        let line = |pid: u32, comm: &str, event: &str| {
+            format!("pid={pid} comm={} event={event}", word(comm))
+        };
+        match entry {
+            Entry::Process(one) => {
+                let comm = sanitize(&one.process.comm);
+                self.say("fd_process", &line(one.process.pid, &comm, "started"));
+            }
+            Entry::Gone { id, .. } => {
+                let Some(subject) = watch.subjects().find(|subject| subject.id == *id) else {
+                    return;
+                };
+                let comm = sanitize(&subject.process.comm);
+                self.say("fd_process", &line(subject.process.pid, &comm, "ended"));
+            }
+            _ => {}
+        }
+    }
+
+    fn judge(&mut self, watch: &Watch) {
+        let running = watch.subjects().filter(|subject| subject.gone.is_none());
+        for subject in running {
+            let opinion = subject.opinion(self.settings);
+            let before = self.verdicts.insert(subject.id, opinion.verdict);
+            let before = before.unwrap_or(Verdict::Unknown);
+            if before == opinion.verdict {
+                continue;
+            }
+            let count = opinion.last.map_or("unknown".to_owned(), |n| n.to_string());
+            let line = format!(
+                "pid={} comm={} count={count} verdict={} was={}",
+                opinion.pid,
+                word(&sanitize(&opinion.comm)),
+                diagnosis::word(opinion.verdict),
+                diagnosis::word(before),
+            );
+            self.say("fd_verdict", &line);
+        }
+    }
+
+    /// Nobody is left to tell when it fails, and the program goes on.
+    fn say(&mut self, what: &str, line: &str) {
+        let line = format!("{what} time={:.3} {line}\n", Timestamp::now());
+        drop(match &mut self.out {
+            Out::Stderr => anstream::stderr().write_all(line.as_bytes()),
+            Out::File(file) => file.write_all(line.as_bytes()),
+        });
+    }
+}
+
+impl Audience for Follower<'_> {
+    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+        loop {
+            let (progress, entries) = running.step(Instant::now() + PATIENCE)?;
+            self.look(running, &entries);
+            if progress == Progress::Ended {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn site_line(one: &SiteNow) -> String {
+    let class = one.class.as_ref().map(ToString::to_string);
+    format!(
+        "pid={} comm={} live={} opened={} closed={} per_second={} class={} {}",
+        one.pid,
+        word(&sanitize_str(&one.comm)),
+        one.site.open.len(),
+        one.site.opened,
+        one.site.closed,
+        one.rate
+            .map_or("unknown".to_owned(), |rate| format!("{rate:.1}")),
+        class.map_or("unknown".to_owned(), |class| word(&class)),
+        place(one.site.culprit.as_ref()),
+    )
+}
+
+fn hazard_line(hazard: &Hazard) -> String {
+    let party = |name: &str, party: &Option<Party>| {
+        let Some(party) = party else {
+            return String::new();
+        };
+        let place = place(party.culprit.as_ref());
+        format!(
+            " {name}_{}",
+            place.replace(" function=", &format!(" {name}_function="))
+        )
+    };
+    let severity = match hazard.severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Critical => "critical",
+    };
+    let class = hazard.class.as_ref().map(ToString::to_string);
+    format!(
+        "pid={} rule={} severity={severity} fd={} class={}{}{}{}",
+        hazard.pid,
+        hazard.rule,
+        hazard.fd.map_or("none".to_owned(), |fd| fd.to_string()),
+        class.map_or("unknown".to_owned(), |class| word(&class)),
+        party("opener", &hazard.opener),
+        party("closer", &hazard.closer),
+        party("user", &hazard.user),
+    )
+}
+
+/// `line=main.c:23 function=begin`.
+fn place(culprit: Option<&Culprit>) -> String {
+    let unknown = || "unknown".to_owned();
+    let line = culprit.and_then(|culprit| {
+        let file = base_name(culprit.file.as_ref()?);
+        Some(format!("{}:{}", word(&sanitize_str(&file)), culprit.line?))
+    });
+    let function = culprit.and_then(|culprit| culprit.function.as_deref());
+    format!(
+        "line={} function={}",
+        line.unwrap_or_else(unknown),
+        function.map_or_else(unknown, |name| word(&sanitize_str(name))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeSet, HashMap};
+    use std::io::{Read as _, Seek as _};
+
+    use fdguard_core::config::Config;
+    use fdguard_core::hazard::Hazard;
+    use fdguard_core::playbook::Playbook;
+    use fdguard_core::rule::Settings;
+
+    use super::{Follower, Out, Sites};
+
+    fn hazard(line: u32) -> Hazard {
+        let culprit = serde_json::json!({
+            "file": "/srv/pool a.c", "function": "put back", "line": line, "language": "c"});
+        let party = serde_json::json!({"thread": 7, "culprit": culprit, "stack": []});
+        let hazard = serde_json::json!({
+            "pid": 5, "rule": "double-close", "severity": "critical", "fd": 9, "class": "pipe",
+            "when": "2026-01-01T00:00:00Z", "count": 1, "opener": null, "closer": party,
+            "user": null, "message": "closed twice"});
+        serde_json::from_value(hazard).unwrap()
+    }
+
+    #[test]
+    fn a_hazard_is_told_once_and_its_names_forge_nothing() {
+        let config = Config::default();
+        let settings = Settings {
+            levels: config.levels,
+            expectations: config.expectations,
+            ledger: config.ledger,
+            playbook: Playbook::embedded(),
+            today: jiff::civil::date(2026, 1, 1),
+        };
+        let mut file = tempfile::tempfile().unwrap();
+        let mut follower = Follower {
+            out: Out::File(file.try_clone().unwrap()),
+            settings: &settings,
+            sites: Sites::default(),
+            verdicts: HashMap::new(),
+            judged: None,
+            hazards: BTreeSet::new(),
+            symbols: fdguard_trace::Symbols::new(),
+        };
+        let again = Hazard {
+            count: 2,
+            ..hazard(3)
+        };
+        follower.hazards(&[hazard(3), again]);
+        follower.hazards(&[hazard(3), hazard(4)]);
+        let mut said = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut said).unwrap();
+        let line = |line: u32| {
+            format!(
+                "pid=5 rule=double-close severity=critical fd=9 class=pipe \
+                 closer_line=pool_a.c:{line} closer_function=put_back"
+            )
+        };
+        let lines: Vec<&str> = said
+            .lines()
+            .map(|line| line.splitn(3, ' ').last().unwrap())
+            .collect();
+        assert_eq!(lines, [line(3), line(4)], "{said}");
+        assert!(said.starts_with("fd_hazard time=20"), "{said}");
+    }
+}

@@ -1,0 +1,223 @@
+//! The program runs, and is looked at from outside until it ends, its time is up, or somebody wants us to leave.
+
+use std::io::Write as _;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use fdguard_core::diagnosis::Ended;
+use fdguard_core::hazard::Hazard;
+use fdguard_core::recording::Entry;
+use fdguard_probe::{Error as ProbeError, Probe};
+use fdguard_trace::{Symbols, Tables, Traced};
+use jiff::Timestamp;
+use rustix::process::Signal;
+
+use super::asked::{Asked, Request, Woken};
+use super::joined;
+use crate::cli::TraceArgs;
+use crate::watching::{Live, OnSignal, Plan, Progress};
+
+/// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long it has after the Ctrl-C by which we leave.
+const PARTING: Duration = Duration::from_millis(500);
+/// After this long without an end people are told that we wait.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// What was seen while the program ran.
+pub(super) struct Watched<'p> {
+    /// When the program was started.
+    pub(super) began: Timestamp,
+    pub(super) live: Option<Live<'p>>,
+    /// The tables at the last look.
+    pub(super) tables: Tables,
+    /// What is older, by the monotonic clock, was seen by that look if it was open.
+    pub(super) looked: u64,
+    /// Whether we ended the program.
+    pub(super) was_ended: bool,
+    /// How it ended; absent when we left before.
+    pub(super) status: Option<ExitStatus>,
+}
+
+/// A program under watch.
+pub(super) struct Running<'a, 'p> {
+    live: Live<'p>,
+    traced: &'a mut Traced,
+    asked: &'a mut Asked,
+    tables: Tables,
+    looked: u64,
+    before: u64,
+    /// Somebody wants it to end.
+    request: Option<Request>,
+}
+
+/// Who is shown what happens.
+pub(super) trait Audience {
+    /// Lets the program run until its watch is over.
+    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()>;
+}
+
+/// Watches the program until its end, or until we are to leave.
+pub(super) fn watch<'p>(
+    args: &TraceArgs,
+    probe: &'p Probe,
+    traced: &mut Traced,
+    asked: &mut Asked,
+    audience: &mut dyn Audience,
+) -> anyhow::Result<Watched<'p>> {
+    let plan = Plan {
+        pids: vec![traced.pid()],
+        name: None,
+        tree: true,
+        every: args.every,
+        jitter: Duration::ZERO,
+        length: args.length,
+        on_signal: OnSignal::Tell,
+    };
+    let mut watched = Watched {
+        began: Timestamp::now(),
+        live: None,
+        tables: Tables::default(),
+        looked: 0,
+        was_ended: false,
+        status: None,
+    };
+    let mut request = None;
+    match Live::begin(probe, plan) {
+        Ok(live) => {
+            let mut running = Running {
+                live,
+                traced: &mut *traced,
+                asked: &mut *asked,
+                tables: Tables::default(),
+                looked: 0,
+                before: 0,
+                request: None,
+            };
+            audience.attend(&mut running)?;
+            request = running.request;
+            watched.looked = running.looked;
+            watched.tables = running.tables;
+            watched.live = Some(running.live);
+        }
+        // It ended before anybody could look: what it wrote down is all there is.
+        Err(error) if error.downcast_ref::<ProbeError>().is_some() => {}
+        Err(error) => return Err(error),
+    }
+    let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
+    watched.was_ended = ended == Some(Ended::TimeUp);
+    let is_told = watched.was_ended || request == Some(Request::End);
+    if is_told {
+        traced.signal(Signal::TERM)?;
+    }
+    watched.status = match request {
+        Some(Request::Leave) => part(traced, asked)?,
+        _ => wait(traced, asked, is_told)?,
+    };
+    asked.obey();
+    Ok(watched)
+}
+
+impl<'p> Running<'_, 'p> {
+    /// Waits for the next look, until `deadline` at most.
+    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<Entry>)> {
+        let progress = self.live.advance(deadline)?;
+        if progress == Progress::Waiting {
+            return Ok((progress, Vec::new()));
+        }
+        let own = self.traced.pid();
+        let mut subjects = self.live.watch().subjects();
+        let is_gone = subjects.any(|one| one.process.pid == own && one.gone.is_some());
+        drop(subjects);
+        if !is_gone {
+            self.looked = self.before;
+            self.before = joined::monotonic();
+            self.tables = self.traced.tables_of_living()?;
+        }
+        // What the program does after it was asked to end is no part of what it did.
+        let request = self.asked.take();
+        self.request = request.or(self.request);
+        if is_gone {
+            self.live.stop(Ended::ProcessEnded)?;
+        } else if request == Some(Request::Interrupt) {
+            let until = Instant::now() + GRACE;
+            match self.asked.wait(self.traced, until)? {
+                Woken::Ended(_) => self.live.stop(Ended::Interrupted)?,
+                Woken::Asked(_) => {
+                    self.request = Some(Request::Leave);
+                    self.live.stop(Ended::Interrupted)?;
+                }
+                Woken::Time => {}
+            }
+        } else if request.is_some() {
+            self.live.stop(Ended::Interrupted)?;
+        }
+        let is_over = self.live.watch().ended().is_some();
+        let progress = if is_over { Progress::Ended } else { progress };
+        Ok((progress, self.live.take_entries()))
+    }
+
+    /// What was seen so far.
+    pub(super) fn live(&self) -> &Live<'p> {
+        &self.live
+    }
+
+    /// Misuse that was found so far.
+    pub(super) fn hazards(&self, symbols: &mut Symbols) -> Vec<Hazard> {
+        self.traced.hazards(symbols, false).0
+    }
+
+    /// What its processes wrote down, at the last look.
+    pub(super) fn tables(&self) -> &Tables {
+        &self.tables
+    }
+}
+
+/// Waits for the end of the program, however long that takes, unless we are to leave.
+fn wait(
+    traced: &mut Traced,
+    asked: &mut Asked,
+    was_told: bool,
+) -> anyhow::Result<Option<ExitStatus>> {
+    let slow = Instant::now() + SLOW;
+    let mut is_quiet = !was_told;
+    loop {
+        let until = if is_quiet {
+            Instant::now() + super::PATIENCE
+        } else {
+            slow
+        };
+        match asked.wait(traced, until)? {
+            Woken::Ended(status) => return Ok(Some(status)),
+            Woken::Asked(Request::Leave) => return part(traced, asked),
+            Woken::Asked(Request::End) => traced.signal(Signal::TERM)?,
+            Woken::Asked(Request::Interrupt) => {}
+            Woken::Time if is_quiet => {}
+            Woken::Time => {
+                is_quiet = true;
+                let seconds = SLOW.as_secs();
+                say(&format!(
+                    "{} still runs, {seconds} s after it was asked to end: waiting; Ctrl-C twice leaves with the report",
+                    traced.pid()
+                ));
+            }
+        }
+    }
+}
+
+/// A last moment for the program, which may have been asked twice before it ends.
+fn part(traced: &mut Traced, asked: &mut Asked) -> anyhow::Result<Option<ExitStatus>> {
+    if let Woken::Ended(status) = asked.wait(traced, Instant::now() + PARTING)? {
+        return Ok(Some(status));
+    }
+    say(&format!(
+        "{} still runs: left, this is the report so far",
+        traced.pid()
+    ));
+    Ok(None)
+}
+
+fn say(text: &str) {
+    // Nobody is left to tell when stderr is gone.
+    drop(writeln!(anstream::stderr(), "fdguard: {text}"));
+}

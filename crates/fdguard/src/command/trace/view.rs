@@ -1,0 +1,179 @@
+//! The live view: the sites that grow now, of a program that we launched or of one that another fdguard did.
+
+use std::io::IsTerminal as _;
+use std::time::Instant;
+
+use fdguard_core::diagnosis::Ended;
+use fdguard_core::watch::Watch;
+use fdguard_trace::{Observed, Tables};
+use rustix::process::Signal;
+
+use super::Nobody;
+use super::report::Looked;
+use super::running::{Audience, Running};
+use super::sites::{SiteNow, Sites};
+use crate::exit::Hinted;
+use crate::report::trace::name;
+use crate::terminal::{sanitize, sanitize_str};
+use crate::tui::trace::{Headline, Outcome, Place, Row, TraceSource, has_terminal, run};
+use crate::watching::{Live, Progress};
+
+/// The terminal is the program's unless it has none of it.
+pub(super) fn check_free() -> anyhow::Result<()> {
+    let is_used = std::io::stdin().is_terminal()
+        || std::io::stdout().is_terminal()
+        || std::io::stderr().is_terminal();
+    if !is_used && has_terminal() {
+        return Ok(());
+    }
+    let message = if is_used {
+        "the terminal is the program's, and the live view would write over it"
+    } else {
+        "there is no terminal for the live view"
+    };
+    let hint = "fdguard trace --live -- COMMAND </dev/null >out.log 2>&1, or in a second terminal fdguard trace --report PID --live";
+    Err(Hinted::usage(message, hint).into())
+}
+
+/// Shows a running trace until the user leaves or the program ends.
+pub(super) fn show(live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        let message = "the live view needs a terminal";
+        return Err(Hinted::usage(message, "without --live it is a report").into());
+    }
+    let mut source = Observing {
+        looked: Looked::at(observed)?,
+        live,
+        observed,
+        shown: Shown::default(),
+    };
+    let outcome = run(&mut source, Place::Stdout, is_coloured(&std::io::stdout()))?;
+    let looked = source.looked;
+    if outcome != Outcome::Ended {
+        live.stop(Ended::Interrupted)?;
+    }
+    Ok(looked)
+}
+
+fn is_coloured(stream: &impl anstream::stream::RawStream) -> bool {
+    anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
+}
+
+/// A person at the terminal that the program does not use.
+pub(super) struct Viewer;
+
+impl Audience for Viewer {
+    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+        let mut source = Launched {
+            running,
+            shown: Shown::default(),
+        };
+        let is_coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        match run(&mut source, Place::Terminal, is_coloured)? {
+            Outcome::Ended => return Ok(()),
+            Outcome::Quit => {}
+            // As the terminal would have done.
+            Outcome::Interrupted => {
+                rustix::process::kill_current_process_group(Signal::INT)?;
+            }
+        }
+        Nobody.attend(running)
+    }
+}
+
+/// What is on the screen.
+#[derive(Default)]
+struct Shown {
+    sites: Sites,
+    rows: Vec<Row>,
+}
+
+impl Shown {
+    fn look(&mut self, watch: &Watch, tables: &Tables) {
+        self.sites.look(watch, tables);
+        self.rows = self.sites.now().iter().map(row).collect();
+    }
+}
+
+fn row(one: &SiteNow) -> Row {
+    let class = one.class.as_ref().map(ToString::to_string);
+    let clean = |text: &str| sanitize_str(text).into_owned();
+    let frames = one.site.stack.iter().map(|frame| clean(&name::line(frame)));
+    Row {
+        pid: one.pid,
+        comm: clean(&one.comm),
+        live: one.site.open.len(),
+        rate: one.rate,
+        is_growing: one.is_growing,
+        opened: one.site.opened,
+        closed: one.site.closed,
+        oldest: one.oldest,
+        class: class.map_or("?".to_owned(), |class| clean(&class)),
+        target: one.target.as_ref().map(sanitize),
+        line: clean(&name::place(one.site.culprit.as_ref())),
+        stack: frames.collect(),
+    }
+}
+
+fn headline(watch: &Watch) -> Headline {
+    let running = || watch.subjects().filter(|subject| subject.gone.is_none());
+    let counts = running().map(|subject| subject.timeline.count());
+    let first = watch.subjects().next();
+    Headline {
+        name: first.map_or(String::new(), |one| sanitize(&one.process.comm)),
+        pid: first.map_or(0, |one| one.process.pid),
+        processes: running().count(),
+        descriptors: counts.sum(),
+    }
+}
+
+struct Launched<'r, 'a, 'p> {
+    running: &'r mut Running<'a, 'p>,
+    shown: Shown,
+}
+
+impl TraceSource for Launched<'_, '_, '_> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+        let (progress, _) = self.running.step(deadline)?;
+        if progress != Progress::Waiting {
+            let watch = self.running.live().watch();
+            self.shown.look(watch, self.running.tables());
+        }
+        Ok(progress)
+    }
+
+    fn rows(&self) -> &[Row] {
+        &self.shown.rows
+    }
+
+    fn headline(&self) -> Headline {
+        headline(self.running.live().watch())
+    }
+}
+
+struct Observing<'r, 'p> {
+    live: &'r mut Live<'p>,
+    observed: &'r Observed,
+    looked: Looked,
+    shown: Shown,
+}
+
+impl TraceSource for Observing<'_, '_> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+        let progress = self.live.advance(deadline)?;
+        self.live.take_entries();
+        if progress != Progress::Waiting {
+            self.looked.again(self.observed);
+            self.shown.look(self.live.watch(), self.looked.tables());
+        }
+        Ok(progress)
+    }
+
+    fn rows(&self) -> &[Row] {
+        &self.shown.rows
+    }
+
+    fn headline(&self) -> Headline {
+        headline(self.live.watch())
+    }
+}

@@ -1,0 +1,65 @@
+//! The terminal view of `trace`: the sites that grow now.
+//!
+//! [`State`] is what the user chose; [`draw`] shows it with the rows of the last look, [`run`] is the loop around both.
+//! Who looks is the caller's business, behind [`TraceSource`].
+
+mod draw;
+mod run;
+mod screen;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+pub use draw::draw;
+pub use run::{Outcome, Place, TraceSource, has_terminal, run};
+pub use state::State;
+
+/// A site as it is shown; every text is fit for a terminal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The process.
+    pub pid: u32,
+    /// Its command.
+    pub comm: String,
+    /// How many are open.
+    pub live: usize,
+    /// How many more a second, over the last seconds.
+    pub rate: Option<f64>,
+    /// Whether it has grown for a while.
+    pub is_growing: bool,
+    /// How many were opened, and how many of them closed.
+    pub opened: u64,
+    /// The same that were closed.
+    pub closed: u64,
+    /// Seconds that the oldest has been open.
+    pub oldest: f64,
+    /// What most of them are.
+    pub class: String,
+    /// What they point to, where that is one.
+    pub target: Option<String>,
+    /// `main.c:23 begin`.
+    pub line: String,
+    /// The stack, the innermost frame first.
+    pub stack: Vec<String>,
+}
+
+impl Row {
+    /// The same site from look to look.
+    fn is_same(&self, (pid, line): &(u32, String)) -> bool {
+        self.pid == *pid && self.line == *line
+    }
+}
+
+/// What stands above the rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headline {
+    /// The program, as it is called.
+    pub name: String,
+    /// Its number.
+    pub pid: u32,
+    /// How many processes run.
+    pub processes: usize,
+    /// How many descriptors they hold; unknown where they could not be listed.
+    pub descriptors: Option<u64>,
+}

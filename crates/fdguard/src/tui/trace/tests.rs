@@ -1,0 +1,162 @@
+//! The view, as a terminal would show it.
+
+use std::time::Instant;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::run::show;
+use super::state::State;
+use super::{Headline, Outcome, Row, TraceSource, draw};
+use crate::tui::input::Input;
+use crate::watching::Progress;
+
+fn row(pid: u32, line: &str, live: usize, rate: Option<f64>) -> Row {
+    Row {
+        pid,
+        comm: "server".to_owned(),
+        live,
+        rate,
+        is_growing: rate.is_some_and(|rate| rate > 0.0),
+        opened: live as u64 + 7,
+        closed: 7,
+        oldest: 312.0,
+        class: "tcp:ESTABLISHED".to_owned(),
+        target: Some("127.0.0.1:80".to_owned()),
+        line: line.to_owned(),
+        stack: (0..12).map(|n| format!("main.c:{n} frame_{n}")).collect(),
+    }
+}
+
+fn rows() -> Vec<Row> {
+    vec![
+        row(7, "session.c:23 begin_session", 312, Some(4.0)),
+        row(
+            8,
+            "a_rather_long_file_name_of_somebody.py:1234 connect",
+            9,
+            Some(0.0),
+        ),
+        row(7, "config.c:5 load", 1, None),
+    ]
+}
+
+fn headline(processes: usize) -> Headline {
+    Headline {
+        name: "server".to_owned(),
+        pid: 7,
+        processes,
+        descriptors: Some(330),
+    }
+}
+
+fn screen(state: &State, rows: &[Row], width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let drawn = terminal.draw(|frame| draw(frame, state, &headline(2), rows));
+    drawn.unwrap();
+    let buffer = terminal.backend().buffer();
+    let lines = (0..height).map(|y| {
+        let cells = (0..width).map(|x| buffer[(x, y)].symbol());
+        cells.collect::<String>().trim_end().to_owned() + "\n"
+    });
+    lines.collect()
+}
+
+fn key(code: KeyCode) -> Input {
+    Input::Key(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+#[test]
+fn the_sites_at_80_by_24() {
+    insta::assert_snapshot!(screen(&State::new(false), &rows(), 80, 24));
+}
+
+#[test]
+fn the_sites_at_50_by_15() {
+    insta::assert_snapshot!(screen(&State::new(false), &rows(), 50, 15));
+}
+
+#[test]
+fn the_stack_at_50_by_15() {
+    let mut state = State::new(false);
+    state.update(key(KeyCode::Enter), &rows());
+    insta::assert_snapshot!(screen(&state, &rows(), 50, 15));
+}
+
+#[test]
+fn nothing_and_next_to_no_room_are_drawn_too() {
+    let text = screen(&State::new(false), &[], 80, 10);
+    assert!(text.contains("nothing is open"), "{text}");
+    for (width, height) in [(1, 1), (10, 3), (30, 2), (200, 4)] {
+        let mut state = State::new(true);
+        screen(&state, &rows(), width, height);
+        state.update(key(KeyCode::Enter), &rows());
+        screen(&state, &rows(), width, height);
+    }
+}
+
+#[test]
+fn the_cursor_stays_on_its_site_however_the_rows_move() {
+    let mut state = State::new(false);
+    let mut rows = rows();
+    state.update(key(KeyCode::Char('j')), &rows);
+    assert_eq!(state.cursor, 1);
+    rows.swap(0, 1);
+    state.follow(&rows);
+    assert_eq!(state.cursor, 0);
+    rows.remove(0);
+    state.follow(&rows);
+    assert_eq!(state.cursor, 0);
+    state.follow(&[]);
+    assert!(!state.is_open);
+}
+
+struct Played {
+    rows: Vec<Row>,
+    looks: u32,
+}
+
+impl TraceSource for Played {
+    fn advance(&mut self, _: Instant) -> anyhow::Result<Progress> {
+        self.looks += 1;
+        Ok(if self.looks > 20 {
+            Progress::Ended
+        } else {
+            Progress::Looked
+        })
+    }
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn headline(&self) -> Headline {
+        headline(1)
+    }
+}
+
+#[test]
+fn the_loop_ends_with_the_watch_by_a_key_or_by_ctrl_c() {
+    let shown = |keys: Vec<KeyEvent>| {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        let mut source = Played {
+            rows: rows(),
+            looks: 0,
+        };
+        let mut keys = keys.into_iter();
+        let next = || Ok(keys.next().map(Input::Key));
+        show(&mut terminal, &mut source, false, next).unwrap()
+    };
+    let plain = |code| KeyEvent::new(code, KeyModifiers::NONE);
+    assert_eq!(shown(Vec::new()), Outcome::Ended);
+    assert_eq!(shown(vec![plain(KeyCode::Char('q'))]), Outcome::Quit);
+    let (enter, leave) = (plain(KeyCode::Enter), plain(KeyCode::Esc));
+    assert_eq!(
+        shown(vec![enter, leave]),
+        Outcome::Ended,
+        "only the stack is closed"
+    );
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(shown(vec![interrupt]), Outcome::Interrupted);
+}

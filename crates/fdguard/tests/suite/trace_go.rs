@@ -1,0 +1,163 @@
+//! Go programs under `fdguard trace`: what cannot be seen is said, with its true reason.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{have, skip};
+
+use super::traced::Tracing;
+use super::{Said, fdguard, run};
+
+const OPENER: &str = r#"package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+var kept []*os.File
+
+func main() {
+	for i := 0; i < 20; i++ {
+		file, _ := os.Open(os.DevNull)
+		kept = append(kept, file)
+	}
+	time.Sleep(time.Second)
+	fmt.Println("held", len(kept))
+}
+"#;
+
+/// The same with a part in C, which makes it load the C library.
+const MIXED: &str = r#"package main
+
+/*
+#include <fcntl.h>
+static int c_part(void) { return open("/dev/null", O_RDONLY); }
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+var kept []*os.File
+
+func main() {
+	for i := 0; i < 20; i++ {
+		file, _ := os.Open(os.DevNull)
+		kept = append(kept, file)
+	}
+	for i := 0; i < 4; i++ {
+		C.c_part()
+	}
+	time.Sleep(time.Second)
+	fmt.Println("held", len(kept))
+}
+"#;
+
+fn build(source: &str, cgo: &str) -> Option<(TempDir, PathBuf)> {
+    if !have("go") {
+        skip("needs go");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (file, program) = (folder.path().join("main.go"), folder.path().join("opener"));
+    fs::write(&file, source).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &file])
+        .env("CGO_ENABLED", cgo)
+        .env("GO111MODULE", "off")
+        .env("GOCACHE", folder.path().join("cache"))
+        .status()
+        .unwrap();
+    assert!(built.success());
+    Some((folder, program))
+}
+
+fn trace(words: &[&str]) -> Value {
+    let mut command = fdguard();
+    command.args(["trace", "--json", "--every", "50ms", "--"]);
+    let said = Said::of(command.args(words).output().unwrap());
+    let (first, rest) = said.text().split_once('\n').unwrap();
+    assert_eq!(first, "held 20", "{}", said.stderr);
+    serde_json::from_str(rest).unwrap()
+}
+
+fn why(found: &Value) -> Vec<&str> {
+    let gaps = found["gaps"].as_array().unwrap().iter();
+    gaps.map(|gap| gap["why"].as_str().unwrap()).collect()
+}
+
+const REASON: &str =
+    "a Go program makes system calls without the C library: launch tracing cannot see them";
+
+#[test]
+fn r40_a_go_program_is_a_gap_with_its_reason_and_no_wrong_line() {
+    let Some((_folder, program)) = build(OPENER, "0") else {
+        return;
+    };
+    let found = trace(&[program.to_str().unwrap()]);
+    assert!(why(&found).contains(&REASON), "{found}");
+    assert!(!found["gaps"].to_string().contains("statically linked"));
+    assert_eq!(found["coverage"]["attributed_fds"], 0);
+}
+
+#[test]
+fn r40_a_report_of_a_go_program_says_why_there_is_none() {
+    let Some((_folder, program)) = build(&OPENER.replace("time.Second", "time.Hour"), "0") else {
+        return;
+    };
+    let tracing = Tracing::start(&[], &[program.to_str().unwrap()]);
+    let said = loop {
+        // The tracer is there at once, its program a moment later.
+        let said = run(["trace", "--report", &tracing.pid().to_string()]);
+        assert_eq!(said.code, 3);
+        if said.stderr.contains(REASON) {
+            break said;
+        }
+    };
+    assert_eq!(said.stderr.lines().count(), 2, "{}", said.stderr);
+    tracing.signal(rustix::process::Signal::TERM);
+    tracing.end();
+}
+
+#[test]
+fn r40_a_go_program_that_a_shell_became_or_started_is_told_too() {
+    let Some((_folder, program)) = build(OPENER, "0") else {
+        return;
+    };
+    let program = program.to_str().unwrap();
+    for script in ["exec \"$0\"", "\"$0\"; exit $?"] {
+        let found = trace(&["sh", "-c", script, program]);
+        assert!(why(&found).contains(&REASON), "{script}: {found}");
+    }
+}
+
+#[test]
+fn r40_of_a_mixed_program_the_c_part_is_seen_and_the_rest_is_told() {
+    if !have("gcc") {
+        return skip("needs gcc");
+    }
+    let Some((_folder, program)) = build(MIXED, "1") else {
+        return;
+    };
+    let found = trace(&[program.to_str().unwrap()]);
+    let gaps = found["gaps"].as_array().unwrap();
+    let gap = gaps.iter().find(|gap| gap["why"] == REASON);
+    let gap = gap.unwrap_or_else(|| panic!("{found}"));
+    let what = gap["what"].as_str().unwrap();
+    let count: u32 = what
+        .split(' ')
+        .find_map(|word| word.parse().ok())
+        .unwrap_or_else(|| panic!("{what}"));
+    assert!(count >= 20, "{what}");
+    assert!(!found["gaps"].to_string().contains("inside the C library"));
+    assert_eq!(found["coverage"]["attributed_fds"], 4, "{found}");
+}
