@@ -24,5 +24,5 @@ pub use holding::Holding;
 pub use launch::{NOBODY, run_as};
 pub use locate::{c_variant, c_victim, victim_path};
 pub use report::{Report, next_line, number, text};
-pub use requirement::{have, is_root, skip};
+pub use requirement::{Runtime, have, is_root, runtimes, skip};
 pub use victim::{Launch, Namespace, Victim, listed};

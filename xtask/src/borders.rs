@@ -77,6 +77,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/language.rs",
         "crates/fdguard-preload/src/memory.rs",
         "crates/fdguard-preload/src/modules.rs",
+        "crates/fdguard-preload/src/node.rs",
         "crates/fdguard-preload/src/real.rs",
         "crates/fdguard-preload/src/start.rs",
         "crates/fdguard-preload/src/sys.rs",
