@@ -80,6 +80,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/node.rs",
         "crates/fdguard-preload/src/real.rs",
         "crates/fdguard-preload/src/start.rs",
+        "crates/fdguard-preload/src/symbols.rs",
         "crates/fdguard-preload/src/sys.rs",
         "crates/fdguard-preload/src/thread.rs",
         "crates/fdguard-preload/src/unwind/bytes.rs",

@@ -35,6 +35,7 @@ mod python;
 mod real;
 mod record;
 mod start;
+mod symbols;
 mod sys;
 mod thread;
 mod told;

@@ -30,6 +30,7 @@ mod terminal;
 mod trace;
 mod trace_java;
 mod trace_node;
+mod trace_python;
 mod watch;
 mod watch_blind;
 mod watch_end;
