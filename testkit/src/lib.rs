@@ -22,7 +22,7 @@ mod victim;
 pub use fake_proc::{FakeProc, FakeProcess};
 pub use holding::Holding;
 pub use launch::{NOBODY, run_as};
-pub use locate::{c_variant, c_victim, victim_path};
+pub use locate::{c_variant, c_victim, compiled, victim_path};
 pub use report::{Report, next_line, number, text};
 pub use requirement::{Runtime, have, is_root, runtimes, skip};
 pub use victim::{Launch, Namespace, Victim, listed};

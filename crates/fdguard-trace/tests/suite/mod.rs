@@ -1,4 +1,5 @@
 mod harmless;
 mod library;
+mod native;
 mod origin;
 mod run;
