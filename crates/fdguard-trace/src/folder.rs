@@ -1,6 +1,6 @@
 //! The private folder of a trace: the injected library, and what the traced processes write.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::TempDir;
+
+use crate::abandoned;
 
 /// The injected library, built by our build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
@@ -20,6 +22,8 @@ const NODE_AGENT_NAME: &str = "fdguard-node.cjs";
 #[derive(Debug)]
 pub(crate) struct Folder {
     dir: TempDir,
+    /// Says that the trace runs.
+    _claim: File,
 }
 
 /// The injected library's bytes, to look at; empty where there is none for this machine.
@@ -42,8 +46,9 @@ impl Folder {
             if !may_run_from(&parent) {
                 continue;
             }
+            abandoned::sweep(&parent);
             match fill(&parent) {
-                Ok(dir) => return Ok(Self { dir }),
+                Ok(folder) => return Ok(folder),
                 Err(error) => last = error,
             }
         }
@@ -68,9 +73,9 @@ impl Folder {
     }
 }
 
-fn fill(parent: &Path) -> io::Result<TempDir> {
+fn fill(parent: &Path) -> io::Result<Folder> {
     let dir = tempfile::Builder::new()
-        .prefix("fdguard-trace-")
+        .prefix(abandoned::PREFIX)
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir_in(parent)?;
     for (name, bytes) in [(LIBRARY_NAME, LIBRARY), (NODE_AGENT_NAME, NODE_AGENT)] {
@@ -81,7 +86,8 @@ fn fill(parent: &Path) -> io::Result<TempDir> {
             .open(dir.path().join(name))?;
         file.write_all(bytes)?;
     }
-    Ok(dir)
+    let claim = abandoned::claim(dir.path())?;
+    Ok(Folder { dir, _claim: claim })
 }
 
 /// The loader maps the library as code, which a file system may forbid.

@@ -4,6 +4,7 @@
 //! private folder, and [`Traced::tables`] reads what every process of it wrote there, while it runs and after its end.
 //! [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
 
+mod abandoned;
 mod error;
 mod folder;
 mod launch;
