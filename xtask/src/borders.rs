@@ -68,6 +68,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/hook/file.rs",
         "crates/fdguard-preload/src/hook/module.rs",
         "crates/fdguard-preload/src/hook/receive.rs",
+        "crates/fdguard-preload/src/hook/restrain.rs",
         "crates/fdguard-preload/src/hook/stream.rs",
         "crates/fdguard-preload/src/hook/syscall.rs",
         "crates/fdguard-preload/src/hook/terminal.rs",

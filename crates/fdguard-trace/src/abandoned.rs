@@ -39,7 +39,7 @@ pub(crate) fn sweep(parent: &Path) {
         let is_named = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes());
         if is_named && is_abandoned(&entry.path()).unwrap_or(false) {
             // Somebody else may be removing it as well.
-            let _ = fs::remove_dir_all(entry.path());
+            drop(fs::remove_dir_all(entry.path()));
         }
     }
 }

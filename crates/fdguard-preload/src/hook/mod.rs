@@ -9,6 +9,7 @@ mod descriptor;
 mod file;
 mod module;
 mod receive;
+mod restrain;
 mod stream;
 mod syscall;
 mod terminal;

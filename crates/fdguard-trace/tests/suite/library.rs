@@ -84,6 +84,7 @@ const EXPORTS: &[&str] = &[
     "pipe2",
     "popen",
     "posix_openpt",
+    "prctl",
     "recvmsg",
     "shm_open",
     "signalfd",

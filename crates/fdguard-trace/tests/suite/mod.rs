@@ -2,4 +2,5 @@ mod harmless;
 mod library;
 mod native;
 mod origin;
+mod restrained;
 mod run;
