@@ -12,6 +12,7 @@ use super::run::victim;
 /// Everything that the library may ask of the C library.
 const IMPORTS: &[&str] = &[
     "__errno_location",
+    "bcmp",
     "dlsym",
     "getenv",
     "memcpy",

@@ -29,6 +29,7 @@ mod select;
 mod terminal;
 mod trace;
 mod trace_java;
+mod trace_left;
 mod trace_node;
 mod trace_python;
 mod watch;
