@@ -39,21 +39,34 @@ pub fn c_victim(name: &str) -> PathBuf {
 /// refuses, as it does for `-static` without a static C library; it says itself why.
 #[must_use]
 pub fn c_variant(name: &str, variant: &str, flags: &[&str]) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
-    let path = profile_dir().join(format!("{name}-{variant}"));
+    let mut flags = flags.to_vec();
+    flags.splice(0..0, ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]);
+    compiled(
+        "cc",
+        &format!("c/{name}.c"),
+        &format!("{name}-{variant}"),
+        &flags,
+    )
+}
+
+/// The built victim from a source in this crate (`c/objects.cpp`, `rust/held.rs`), compiled when it is missing or stale.
+/// `None` where the compiler refuses; it says itself why.
+#[must_use]
+pub fn compiled(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let path = profile_dir().join(name);
     if modified(&path).is_some_and(|built| Some(built) >= modified(&source)) {
         return Some(path);
     }
     // Others may compile the same at the same time: each to its own name, the rename is atomic.
     let scratch = tempfile::tempdir_in(profile_dir()).expect("scratch folder");
     let output = scratch.path().join(name);
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror"])
+    let status = Command::new(compiler)
         .args(flags)
         .arg("-o")
         .args([&output, &source])
         .status()
-        .expect("a C compiler named cc");
+        .unwrap_or_else(|error| panic!("{compiler}: {error}"));
     if !status.success() {
         return None;
     }

@@ -6,6 +6,8 @@
 )]
 
 use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Says on standard error that a test did not run, and why. The caller returns afterwards.
 pub fn skip(reason: &str) {
@@ -23,4 +25,48 @@ pub fn have(program: &str) -> bool {
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// A version of a language's runtime.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    /// 18 for Node 18.
+    pub version: u32,
+    /// The program.
+    pub path: PathBuf,
+}
+
+/// The wanted versions of a runtime (`node`, `java`): those that `testkit/runtimes` brought, and the one on the search path.
+/// Says aloud which are missing.
+#[must_use]
+pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<Runtime> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/runtimes");
+    let installed = PathBuf::from(name);
+    let installed_version = version(&installed);
+    let mut found = Vec::new();
+    for &wanted in wanted {
+        let brought = folder.join(format!("{name}-{wanted}/bin/{name}"));
+        if installed_version == Some(wanted) {
+            found.push(Runtime {
+                version: wanted,
+                path: installed.clone(),
+            });
+        } else if let Ok(path) = brought.canonicalize() {
+            found.push(Runtime {
+                version: wanted,
+                path,
+            });
+        } else {
+            skip(&format!("no {name} {wanted}: testkit/runtimes brings it"));
+        }
+    }
+    found
+}
+
+/// The first number that it says of its version: `v18.20.8`, `openjdk 17.0.15 2025-04-15`.
+fn version(program: &Path) -> Option<u32> {
+    let said = Command::new(program).arg("--version").output().ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    let mut numbers = said.split(|one: char| !one.is_ascii_digit());
+    numbers.find_map(|number| number.parse().ok())
 }

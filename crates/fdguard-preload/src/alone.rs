@@ -5,6 +5,8 @@
     reason = "names that the compiler and the loader look for"
 )]
 
+use core::ffi::{c_char, c_int};
+
 /// There is no path to a panic, and a test looks for one in the built object. Should the compiler ever leave one,
 /// the thread stops here instead of ending somebody else's program in a random state.
 #[panic_handler]
@@ -18,12 +20,14 @@ fn stop(_: &core::panic::PanicInfo<'_>) -> ! {
 extern "C" fn rust_eh_personality() {}
 
 /// The loader calls it before the program's first instruction.
-// SAFETY: an entry of this section is a function that takes no arguments we need, which `start` is.
+// SAFETY: an entry of this section is a function that glibc's loader calls with the arguments of `main`, which `start` takes.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
+static START: unsafe extern "C" fn(c_int, *const *const c_char) = start;
 
-extern "C" fn start() {
+unsafe extern "C" fn start(count: c_int, arguments: *const *const c_char) {
+    // SAFETY: the loader calls us before the program begins.
+    unsafe { crate::node::leave_locked(count, arguments) };
     crate::hook::find();
     crate::start::start();
 }

@@ -8,11 +8,12 @@
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use fdguard_wire::{Frame, Mapping, Tongue};
 
 use crate::java;
+use crate::modules::{self, Module};
 use crate::python::{RawFrame, Refusal, Runtime, Walked};
 use crate::start::GROUND;
 use crate::unwind::Trace;
@@ -50,6 +51,64 @@ static PYTHON: Interpreter = Interpreter {
 
 /// Looks for an interpreter among what is loaded. Not from a hook: the loader may lock.
 pub(crate) fn find() {
+    take(|name| {
+        // SAFETY: RTLD_DEFAULT and a text that ends.
+        unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
+    });
+}
+
+/// Modules that were asked already whether they bring an interpreter, by where they begin.
+static ASKED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+/// Where the module begins that brought the interpreter after the program's start; 0 when none did.
+static BROUGHT: AtomicUsize = AtomicUsize::new(0);
+
+/// A module is met in a stack, perhaps for the first time: a library may bring the interpreter long after the start, as
+/// programs do that embed one. It is asked for its own symbols: nothing locks.
+pub(crate) fn meet(module: &Module) {
+    if PYTHON.state.load(Ordering::Relaxed) != UNKNOWN {
+        return;
+    }
+    let place = (module.start >> 12 ^ module.start >> 18) % ASKED.len();
+    let is_new = ASKED
+        .get(place)
+        .is_some_and(|asked| asked.swap(module.start, Ordering::Relaxed) != module.start);
+    if is_new
+        && let Some(symbols) = module.symbols()
+        && !symbols.find(c"Py_GetVersion").is_null()
+    {
+        BROUGHT.store(module.start, Ordering::Relaxed);
+        take(|name| symbols.find(name));
+    }
+}
+
+/// A library is about to be unloaded, perhaps the one that brought the interpreter: until it is known, nobody asks that.
+pub(crate) fn unloading() -> bool {
+    BROUGHT.load(Ordering::Relaxed) != 0
+        && PYTHON
+            .state
+            .compare_exchange(FOUND, SEARCHING, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+}
+
+/// It was unloaded, or not.
+pub(crate) fn unloaded(is_hidden: bool) {
+    for asked in &ASKED {
+        asked.store(0, Ordering::Relaxed);
+    }
+    if is_hidden {
+        let brought = BROUGHT.load(Ordering::Relaxed);
+        let is_there = modules::find(brought)
+            .filter(|module| module.start == brought)
+            .and_then(|module| module.symbols())
+            .is_some_and(|symbols| !symbols.find(c"Py_GetVersion").is_null());
+        // Another one that comes later is not looked for: a thread may still hold the first.
+        let state = if is_there { FOUND } else { ABSENT };
+        PYTHON.state.store(state, Ordering::Release);
+    }
+}
+
+/// Takes the interpreter whose symbols `search` finds, unless there is one or somebody else is at it.
+fn take(search: impl Fn(&CStr) -> *const c_void) {
     let claim =
         PYTHON
             .state
@@ -57,15 +116,12 @@ pub(crate) fn find() {
     if claim.is_err() {
         return;
     }
-    let search = |name: &CStr| {
-        // SAFETY: RTLD_DEFAULT and a text that ends.
-        unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
-    };
-    // SAFETY: `search` is dlsym; an interpreter is not unloaded while its program runs.
+    // SAFETY: `search` answers like dlsym; an interpreter of the program's own is not unloaded, and for one that was brought
+    // `unloading` is called before.
     let state = match unsafe { Runtime::find(search) } {
         Ok(runtime) => {
             let cell = PYTHON.runtime.get();
-            // SAFETY: only who made the state SEARCHING comes here, and nobody reads before FOUND.
+            // SAFETY: only who made the state SEARCHING comes here, once, and nobody reads before FOUND.
             unsafe { cell.write(MaybeUninit::new(runtime)) };
             FOUND
         }

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use fdguard_wire::{Area, Mapping};
 
 use crate::real::Real;
+use crate::symbols::Symbols;
 use crate::sys;
 
 /// What the loader says of an address; `struct dl_find_object` of glibc 2.35.
@@ -26,6 +27,7 @@ struct Found {
 struct LinkMap {
     bias: usize,
     name: *const c_char,
+    dynamic: *const c_void,
 }
 
 // SAFETY: the type is the one of <dlfcn.h>.
@@ -48,6 +50,15 @@ pub(crate) struct Module {
     /// The table for unwinding; 0 when it has none.
     pub(crate) eh_frame_header: usize,
     name: *const c_char,
+    dynamic: usize,
+}
+
+impl Module {
+    /// Its own symbols. The module must be loaded still.
+    pub(crate) fn symbols(&self) -> Option<Symbols> {
+        // SAFETY: the loader gave this section for this module, whose code is on the stack or which the caller keeps.
+        unsafe { Symbols::of(self.dynamic, self.bias, (self.start, self.end)) }
+    }
 }
 
 /// The module of an address. glibc answers without a lock since 2.35; an older one is not asked.
@@ -74,6 +85,7 @@ pub(crate) fn find(address: usize) -> Option<Module> {
         bias: map.bias,
         eh_frame_header: found.eh_frame_header as usize,
         name: map.name,
+        dynamic: map.dynamic as usize,
     })
 }
 

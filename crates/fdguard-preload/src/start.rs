@@ -41,7 +41,10 @@ pub(crate) fn mapping() -> Option<&'static Mapping> {
     if BEGUN.load(Ordering::Relaxed) == 0 {
         start();
     }
-    let mapping = current()?;
+    let Some(mapping) = current() else {
+        lose_in_silence();
+        return None;
+    };
     if sys::process() != PROCESS.load(Ordering::Relaxed) {
         mapping.foreign_call();
         return None;
@@ -55,6 +58,55 @@ pub(crate) fn current() -> Option<&'static Mapping> {
     // SAFETY: null or a mapping of this size, page-aligned, all atomics, zeroed by the kernel. It is unmapped only in a forked
     // child, which has one thread, after this pointer was replaced.
     unsafe { mapping.as_ref() }
+}
+
+/// The mapping of a program whose seccomp filter leaves us nothing: only losses are counted in it.
+static SILENT: AtomicPtr<Mapping> = AtomicPtr::new(core::ptr::null_mut());
+/// Whether a forked child may not have a mapping of its own, for the same reason.
+static IS_BARREN: AtomicU32 = AtomicU32::new(0);
+
+/// What the program's seccomp filters leave us.
+#[derive(Clone, Copy)]
+pub(crate) struct Allowed {
+    /// To record.
+    pub(crate) recording: bool,
+    /// To make a mapping for a forked child.
+    pub(crate) beginning: bool,
+}
+
+/// From now on no more than this; gives what was allowed before.
+pub(crate) fn restrict(allowed: Allowed) -> Allowed {
+    let before = Allowed {
+        recording: is_on(),
+        beginning: IS_BARREN.load(Ordering::Relaxed) == 0,
+    };
+    if !allowed.beginning {
+        IS_BARREN.store(1, Ordering::Relaxed);
+    }
+    if !allowed.recording {
+        let mapping = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        SILENT.store(mapping, Ordering::Release);
+    }
+    before
+}
+
+/// The restriction did not come to be.
+pub(crate) fn allow(before: Allowed) {
+    if before.beginning {
+        IS_BARREN.store(0, Ordering::Relaxed);
+    }
+    let silent = SILENT.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    if before.recording && !silent.is_null() {
+        MAPPING.store(silent, Ordering::Release);
+    }
+}
+
+#[cold]
+fn lose_in_silence() {
+    // SAFETY: as in `current`; a child forgets the pointer and unmaps nothing.
+    if let Some(mapping) = unsafe { SILENT.load(Ordering::Acquire).as_ref() } {
+        mapping.lose_event();
+    }
 }
 
 /// Whether anything is recorded.
@@ -106,6 +158,11 @@ unsafe extern "C" fn forked() {
     lock::forget();
     java::forget();
     let old = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    SILENT.store(core::ptr::null_mut(), Ordering::Release);
+    if IS_BARREN.load(Ordering::Relaxed) != 0 {
+        errno::store(error);
+        return;
+    }
     // SAFETY: as in `current`; it is unmapped below and not before.
     let before = unsafe { old.as_ref() };
     if let Some(before) = before {

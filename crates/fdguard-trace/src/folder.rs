@@ -1,6 +1,6 @@
 //! The private folder of a trace: the injected library, and what the traced processes write.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::TempDir;
 
+use crate::abandoned;
+
 /// The injected library, built by our build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
-/// What each folder's name begins with.
-const PREFIX: &str = "fdguard-trace-";
 const LIBRARY_NAME: &str = "libfdguard_preload.so";
 /// What Node is told to load.
 const NODE_AGENT: &[u8] = include_bytes!("node/agent.js");
@@ -22,6 +22,8 @@ const NODE_AGENT_NAME: &str = "fdguard-node.cjs";
 #[derive(Debug)]
 pub(crate) struct Folder {
     dir: TempDir,
+    /// Says that the trace runs.
+    _claim: File,
 }
 
 /// The injected library's bytes, to look at; empty where there is none for this machine.
@@ -38,7 +40,7 @@ pub(crate) fn has_library() -> bool {
 /// Whether this is such a folder, and still there.
 pub(crate) fn is_one(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
-    name.starts_with(PREFIX.as_bytes()) && path.is_absolute() && path.is_dir()
+    name.starts_with(abandoned::PREFIX.as_bytes()) && path.is_absolute() && path.is_dir()
 }
 
 impl Folder {
@@ -50,8 +52,9 @@ impl Folder {
             if !may_run_from(&parent) {
                 continue;
             }
+            abandoned::sweep(&parent);
             match fill(&parent) {
-                Ok(dir) => return Ok(Self { dir }),
+                Ok(folder) => return Ok(folder),
                 Err(error) => last = error,
             }
         }
@@ -76,9 +79,9 @@ impl Folder {
     }
 }
 
-fn fill(parent: &Path) -> io::Result<TempDir> {
+fn fill(parent: &Path) -> io::Result<Folder> {
     let dir = tempfile::Builder::new()
-        .prefix(PREFIX)
+        .prefix(abandoned::PREFIX)
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir_in(parent)?;
     for (name, bytes) in [(LIBRARY_NAME, LIBRARY), (NODE_AGENT_NAME, NODE_AGENT)] {
@@ -89,7 +92,8 @@ fn fill(parent: &Path) -> io::Result<TempDir> {
             .open(dir.path().join(name))?;
         file.write_all(bytes)?;
     }
-    Ok(dir)
+    let claim = abandoned::claim(dir.path())?;
+    Ok(Folder { dir, _claim: claim })
 }
 
 /// The loader maps the library as code, which a file system may forbid.

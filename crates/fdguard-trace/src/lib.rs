@@ -6,6 +6,7 @@
 //! [`Observed::find`] finds a trace that another fdguard runs, and reads the same without disturbing it.
 //! [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
 
+mod abandoned;
 mod error;
 mod feed;
 mod folder;

@@ -11,6 +11,7 @@ mod each;
 mod file;
 mod module;
 mod receive;
+mod restrain;
 mod stream;
 mod syscall;
 mod terminal;

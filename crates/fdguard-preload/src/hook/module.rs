@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_void};
 
 use super::missing;
 use crate::real::Real;
-use crate::unwind;
+use crate::{language, unwind};
 
 // SAFETY: the type of its manual page.
 static DLCLOSE: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"dlclose") };
@@ -17,8 +17,10 @@ unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let Some(real) = DLCLOSE.get() else {
         return missing();
     };
+    let is_hidden = language::unloading();
     // SAFETY: the caller's own argument.
     let result = unsafe { real(handle) };
     unwind::forget();
+    language::unloaded(is_hidden);
     result
 }

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use fdguard_wire::How;
 
 use super::missing;
+use super::restrain::restrain;
 use crate::real::Real;
 use crate::record::{born, ended, ending, range_ending, reborn};
 
@@ -27,6 +28,8 @@ const DUP2: u16 = 33;
 const DUP3: u16 = 292;
 const CLOSE_RANGE: u16 = 436;
 const CLOSE_RANGE_CLOEXEC: c_long = 4;
+const PRCTL: u16 = 157;
+const SECCOMP: u16 = 317;
 
 /// Calls that give a new descriptor, by number.
 const OPENERS: &[(u16, How)] = &[
@@ -70,7 +73,7 @@ const fn seen() -> [u64; WORDS] {
         bits[number / 64] |= 1 << (number % 64);
         index += 1;
     }
-    let others = [CLOSE, DUP2, DUP3, CLOSE_RANGE];
+    let others = [CLOSE, DUP2, DUP3, CLOSE_RANGE, PRCTL, SECCOMP];
     index = 0;
     while index < others.len() {
         let number = others[index] as usize;
@@ -132,6 +135,15 @@ unsafe extern "C" fn watched(
         // SAFETY: the caller's own arguments.
         let result = unsafe { real(number, a, b, c, d, e, f) };
         ended(fd(a), ending, fd(result));
+        return result;
+    }
+    if code == PRCTL || code == SECCOMP {
+        let before = restrain(number, [a, b, c]);
+        // SAFETY: the caller's own arguments.
+        let result = unsafe { real(number, a, b, c, d, e, f) };
+        if result == -1 {
+            before.restore();
+        }
         return result;
     }
     if code == CLOSE_RANGE && c & CLOSE_RANGE_CLOEXEC == 0 {

@@ -45,7 +45,8 @@ fn is_there(start: usize, bytes: usize) -> bool {
     };
     let (low, top) = thread::stack();
     let is_on_stack = start >= low && last < top;
-    start != 0 && (is_on_stack || (sys::is_readable(start) && sys::is_readable(last)))
+    let is_seen = start != 0 && crate::start::is_on();
+    is_seen && (is_on_stack || (sys::is_readable(start) && sys::is_readable(last)))
 }
 
 /// Some numbers.

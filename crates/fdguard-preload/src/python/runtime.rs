@@ -67,12 +67,11 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     /// Recognises the interpreter whose symbols `dlsym` finds. To be called when the library is
-    /// loaded and again after a `dlopen` if the answer was [`Refusal::NoPython`]: not in a hook,
-    /// as `dlsym` may lock.
+    /// loaded, and in a hook only with what does not lock, as the loader's own dlsym may.
     ///
     /// # Safety
     ///
-    /// `dlsym` answers like dlsym(3), and what defines the symbols is never unloaded.
+    /// `dlsym` answers like dlsym(3), and what defines the symbols is not unloaded while this is used.
     pub(crate) unsafe fn find(dlsym: impl Fn(&CStr) -> *const c_void) -> Result<Self, Refusal> {
         if !cfg!(all(target_pointer_width = "64", target_endian = "little")) {
             return Err(Refusal::Machine);

@@ -19,7 +19,7 @@ pub(crate) use cache::forget;
 pub(crate) use registers::Registers;
 
 use crate::memory::Memory;
-use crate::{java, modules};
+use crate::{java, language, modules};
 use rule::{Cfa, Place, Rules};
 
 /// Frames that are followed.
@@ -132,6 +132,7 @@ fn step(trace: &mut Trace, registers: &mut Registers, memory: &mut Memory, addre
         }
         return by_frame_pointer(registers, memory);
     };
+    language::meet(&module);
     let Some(rules) = program::rules(&module, address) else {
         trace.doubt();
         return by_frame_pointer(registers, memory);

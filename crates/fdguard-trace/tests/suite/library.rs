@@ -12,6 +12,7 @@ use super::run::victim;
 /// Everything that the library may ask of the C library.
 const IMPORTS: &[&str] = &[
     "__errno_location",
+    "bcmp",
     "dlsym",
     "getenv",
     "memcpy",
@@ -104,6 +105,7 @@ const EXPORTS: &[&str] = &[
     "popen",
     "posix_openpt",
     "ppoll",
+    "prctl",
     "pread",
     "pread64",
     "preadv",

@@ -1,4 +1,6 @@
 mod harmless;
 mod library;
+mod native;
 mod origin;
+mod restrained;
 mod run;

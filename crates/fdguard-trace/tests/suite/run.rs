@@ -61,10 +61,27 @@ fn shell(mode: &str, redirection: &str, file: &Path) -> Vec<OsString> {
     words
 }
 
+/// The same, of another program, with its output in our hands.
+fn shell_of(words: &[OsString], file: &Path) -> Vec<OsString> {
+    let script = "said=$1; shift; exec \"$@\" > \"$said\" 2>&1";
+    let mut all: Vec<OsString> = ["sh", "-c", script, "sh"].map(OsString::from).to_vec();
+    all.push(file.into());
+    all.extend_from_slice(words);
+    all
+}
+
 pub(crate) fn alone(mode: &str, redirection: &str) -> Outcome {
+    alone_in(|file| shell(mode, redirection, file))
+}
+
+pub(crate) fn alone_words(words: &[OsString]) -> Outcome {
+    alone_in(|file| shell_of(words, file))
+}
+
+fn alone_in(words: impl FnOnce(&Path) -> Vec<OsString>) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("said");
-    let words = shell(mode, redirection, &file);
+    let words = words(&file);
     let status = Command::new(&words[0]).args(&words[1..]).status().unwrap();
     Outcome {
         said: std::fs::read_to_string(&file).unwrap_or_default(),
@@ -73,9 +90,17 @@ pub(crate) fn alone(mode: &str, redirection: &str) -> Outcome {
 }
 
 pub(crate) fn traced(mode: &str, redirection: &str) -> Run {
+    traced_in(|file| shell(mode, redirection, file))
+}
+
+pub(crate) fn traced_words(words: &[OsString]) -> Run {
+    traced_in(|file| shell_of(words, file))
+}
+
+fn traced_in(words: impl FnOnce(&Path) -> Vec<OsString>) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("said");
-    let mut traced = Traced::launch(&shell(mode, redirection, &file), Options::default()).unwrap();
+    let mut traced = Traced::launch(&words(&file), Options::default()).unwrap();
     assert_eq!(traced.blind(), None);
     let status = traced.wait().unwrap();
     Run {

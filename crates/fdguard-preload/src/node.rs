@@ -1,0 +1,83 @@
+//! A Node that may read little would not start with our agent, which it cannot read. The variable that names the agent is
+//! inherited, so a child is seen only here, before its first instruction: it loses the agent and keeps its own options.
+
+#![expect(unsafe_code, reason = "reads the arguments and changes a variable")]
+
+use core::ffi::{CStr, c_char, c_int};
+
+/// What our word among Node's options begins with, and ends with.
+const FIRST: &[u8] = b"--require=/";
+const LAST: &[u8] = b"/fdguard-node.cjs";
+
+unsafe extern "C" {
+    fn getenv(name: *const c_char) -> *const c_char;
+}
+
+/// Takes the agent from the options when this program was told to read little.
+///
+/// # Safety
+/// To be called by the loader, before the program's first instruction, with the program's arguments.
+pub(crate) unsafe fn leave_locked(count: c_int, arguments: *const *const c_char) {
+    // SAFETY: a name that ends; nobody else runs yet.
+    let options = unsafe { getenv(c"NODE_OPTIONS".as_ptr()) }.cast_mut();
+    if options.is_null() {
+        return;
+    }
+    // SAFETY: `getenv` gives a C string, and it is the process's own to change.
+    let length = unsafe { CStr::from_ptr(options) }.count_bytes();
+    // SAFETY: as many bytes as were counted, which nobody else looks at meanwhile.
+    let options = unsafe { core::slice::from_raw_parts_mut(options.cast::<u8>(), length) };
+    let mut is_locked = words(options).any(is_lock);
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        let place = arguments.wrapping_add(index);
+        // SAFETY: the loader passes as many as it says.
+        let argument = unsafe { place.read() };
+        if argument.is_null() {
+            break;
+        }
+        // SAFETY: each is a C string.
+        is_locked |= is_lock(unsafe { CStr::from_ptr(argument) }.to_bytes());
+    }
+    if is_locked {
+        blank(options);
+    }
+}
+
+fn words(options: &[u8]) -> impl Iterator<Item = &[u8]> {
+    options.split(|byte| *byte == b' ')
+}
+
+/// By whichever name it has in its versions.
+fn is_lock(word: &[u8]) -> bool {
+    word == b"--permission" || word == b"--experimental-permission"
+}
+
+/// Spaces in place of our word: Node skips them.
+fn blank(options: &mut [u8]) {
+    for word in options.split_mut(|byte| *byte == b' ') {
+        if word.starts_with(FIRST) && word.ends_with(LAST) {
+            word.fill(b' ');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_word_is_taken_away() {
+        let mut options = *b"--inspect --require=/a/fdguard-node.cjs --require=/b.cjs";
+        blank(&mut options);
+        let expected = *b"--inspect                               --require=/b.cjs";
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn a_lock_has_two_names() {
+        let is_locked = |text: &[u8]| words(text).any(is_lock);
+        assert!(is_locked(b"--inspect --permission"));
+        assert!(is_locked(b"--experimental-permission --x"));
+        assert!(!is_locked(b"--permissions --no-permission"));
+    }
+}
