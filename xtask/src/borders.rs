@@ -66,6 +66,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/hook/close.rs",
         "crates/fdguard-preload/src/hook/descriptor.rs",
         "crates/fdguard-preload/src/hook/file.rs",
+        "crates/fdguard-preload/src/hook/fork.rs",
         "crates/fdguard-preload/src/hook/module.rs",
         "crates/fdguard-preload/src/hook/receive.rs",
         "crates/fdguard-preload/src/hook/stream.rs",

@@ -30,6 +30,7 @@ mod java;
 mod language;
 mod memory;
 mod modules;
+mod owner;
 mod python;
 mod real;
 mod record;

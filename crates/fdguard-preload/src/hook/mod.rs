@@ -7,6 +7,7 @@ mod ask;
 mod close;
 mod descriptor;
 mod file;
+mod fork;
 mod module;
 mod receive;
 mod stream;
@@ -18,6 +19,7 @@ use core::ffi::c_int;
 /// Looks up what must be known before the program begins.
 pub(crate) fn find() {
     syscall::find();
+    fork::find();
 }
 
 const ENOSYS: c_int = 38;

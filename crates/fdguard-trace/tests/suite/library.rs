@@ -29,14 +29,17 @@ const WEAK: &[&str] = &[
 
 /// Every name that it stands before.
 const EXPORTS: &[&str] = &[
+    "__clone",
     "__mq_open_2",
     "__open64_2",
     "__open_2",
     "__openat64_2",
     "__openat_2",
+    "__vfork",
     "accept",
     "accept4",
     "access",
+    "clone",
     "close",
     "close_range",
     "closedir",
@@ -93,6 +96,7 @@ const EXPORTS: &[&str] = &[
     "timerfd_create",
     "tmpfile",
     "tmpfile64",
+    "vfork",
 ];
 
 fn with_library<T>(work: impl FnOnce(&object::File<'_>) -> T) -> T {

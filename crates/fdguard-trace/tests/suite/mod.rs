@@ -1,3 +1,4 @@
+mod children;
 mod harmless;
 mod library;
 mod origin;

@@ -52,19 +52,33 @@ impl Run {
     }
 }
 
+/// The victim that makes processes, likewise.
+pub(crate) fn children() -> PathBuf {
+    let flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"];
+    testkit::c_variant("children", "O2", &flags).expect("a victim that compiles")
+}
+
 /// The command with its output in a file, through a shell that becomes it.
-fn shell(mode: &str, redirection: &str, file: &Path) -> Vec<OsString> {
+fn shell(program: PathBuf, mode: &str, redirection: &str, file: &Path) -> Vec<OsString> {
     let script = format!("exec \"$0\" {mode} {redirection}");
     let mut words: Vec<OsString> = ["sh", "-c", &script].map(OsString::from).to_vec();
-    words.push(victim().into());
+    words.push(program.into());
     words.push(file.into());
     words
 }
 
 pub(crate) fn alone(mode: &str, redirection: &str) -> Outcome {
+    alone_of(victim(), mode, redirection)
+}
+
+pub(crate) fn traced(mode: &str, redirection: &str) -> Run {
+    traced_of(victim(), mode, redirection)
+}
+
+pub(crate) fn alone_of(program: PathBuf, mode: &str, redirection: &str) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("said");
-    let words = shell(mode, redirection, &file);
+    let words = shell(program, mode, redirection, &file);
     let status = Command::new(&words[0]).args(&words[1..]).status().unwrap();
     Outcome {
         said: std::fs::read_to_string(&file).unwrap_or_default(),
@@ -72,10 +86,11 @@ pub(crate) fn alone(mode: &str, redirection: &str) -> Outcome {
     }
 }
 
-pub(crate) fn traced(mode: &str, redirection: &str) -> Run {
+pub(crate) fn traced_of(program: PathBuf, mode: &str, redirection: &str) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("said");
-    let mut traced = Traced::launch(&shell(mode, redirection, &file), Options::default()).unwrap();
+    let words = shell(program, mode, redirection, &file);
+    let mut traced = Traced::launch(&words, Options::default()).unwrap();
     assert_eq!(traced.blind(), None);
     let status = traced.wait().unwrap();
     Run {
