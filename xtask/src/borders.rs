@@ -76,6 +76,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/java/layout.rs",
         "crates/fdguard-preload/src/java/machine.rs",
         "crates/fdguard-preload/src/language.rs",
+        "crates/fdguard-preload/src/list.rs",
         "crates/fdguard-preload/src/memory.rs",
         "crates/fdguard-preload/src/modules.rs",
         "crates/fdguard-preload/src/real.rs",

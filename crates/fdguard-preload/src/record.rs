@@ -2,12 +2,10 @@
 
 use core::ffi::c_int;
 
-use fdguard_wire::{Birth, CloseRecord, Death, Frame, How, Mapping};
+use fdguard_wire::{Birth, CloseRecord, Death, How, Mapping};
 
-use crate::language::Languages;
 use crate::start::{self, GROUND};
-use crate::unwind::{Registers, Trace};
-use crate::{errno, modules, real, thread, told, unwind};
+use crate::{errno, real, stack, thread, told};
 
 /// A descriptor came into being; gives its number on, so that a hook can end with it.
 pub(crate) fn born(fd: c_int, how: How) -> c_int {
@@ -86,7 +84,7 @@ pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
         let record = CloseRecord {
             fd: number,
             generation: ending.death.map_or(0, |death| death.generation),
-            stack: stack(mapping),
+            stack: stack::here(mapping),
             tid: thread::tid(),
             ns: real::now(),
             errno: u32::try_from(error).unwrap_or(0),
@@ -140,46 +138,11 @@ fn open(mapping: &Mapping, fd: u32, how: How, since: Option<u64>) {
         return;
     }
     let birth = Birth {
-        stack: stack(mapping),
+        stack: stack::here(mapping),
         tid,
         ns: real::now(),
         how,
         forks: 0,
     };
     mapping.open(&GROUND, fd, &birth);
-}
-
-/// The number of the stack that led here.
-#[inline(always)]
-fn stack(mapping: &Mapping) -> u32 {
-    let mut trace = Trace::new();
-    unwind::follow(&mut trace, Registers::here());
-    intern(mapping, &mut trace)
-}
-
-fn intern(mapping: &Mapping, trace: &mut Trace) -> u32 {
-    let languages = Languages::here(trace);
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for address in trace.addresses() {
-        hash = (hash ^ *address as u64)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
-    }
-    hash ^= languages.hash();
-    mapping.stack(&GROUND, hash ^ hash >> 31, |frames| {
-        if !trace.is_whole {
-            mapping.cut_stack();
-        }
-        for address in trace.addresses() {
-            let module = modules::number(mapping, &GROUND, *address);
-            frames.push(match module {
-                Some((module, bias)) => Frame::Native {
-                    module,
-                    offset: address.wrapping_sub(bias) as u64,
-                },
-                None => Frame::Address(*address as u64),
-            });
-        }
-        languages.push(mapping, |frame| frames.push(frame));
-    })
 }
