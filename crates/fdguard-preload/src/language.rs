@@ -98,8 +98,9 @@ fn python() -> Option<&'static Interpreter> {
 }
 
 /// What the calling thread runs in languages of their own.
+#[derive(Clone, Copy)]
 pub(crate) struct Languages<'a> {
-    pub(crate) python: Option<InPython>,
+    pub(crate) python: Option<&'a InPython>,
     pub(crate) java: Option<&'a InJava>,
 }
 
@@ -117,19 +118,19 @@ pub(crate) struct InJava {
 impl Languages<'_> {
     /// Equal for equal stacks; 0 where there is none.
     #[inline]
-    pub(crate) fn hash(&self) -> u64 {
-        let python = self.python.as_ref().map_or(0, |found| found.walked.hash);
+    pub(crate) fn hash(self) -> u64 {
+        let python = self.python.map_or(0, |found| found.walked.hash);
         python ^ self.java.map_or(0, |found| found.walked.hash)
     }
 
     /// Writes the frames. Their text is read now, while the frames live.
-    pub(crate) fn push(&self, mapping: &Mapping, mut push: impl FnMut(Frame)) {
+    pub(crate) fn push(self, mapping: &Mapping, mut push: impl FnMut(Frame)) {
         if let Some(java) = self.java {
             java::render(&java.frames, &java.walked, |file, function, line| {
                 push_text(mapping, Tongue::Java, (file, function, line), &mut push);
             });
         }
-        if let Some(python) = &self.python {
+        if let Some(python) = self.python {
             python.push(mapping, &mut push);
         }
     }
@@ -147,7 +148,8 @@ impl InPython {
         let is_at_loop = native.follow(interpreter.eval);
         let runtime = &interpreter.runtime;
         // A frame is whole when the interpreter calls out; a signal may come at any time.
-        let is_whole = is_at_loop && native.trace.is_generated_sure;
+        let trace = &native.trace;
+        let is_whole = is_at_loop && trace.is_generated_sure && trace.generated.is_none();
         let walked = runtime.glance(DEPTH, is_whole);
         if is_at_loop {
             if walked.is_some_and(|walked| walked.frames > 0 && !walked.is_broken) {

@@ -19,21 +19,22 @@ pub(crate) fn here(mapping: &Mapping) -> u32 {
 fn number(mapping: &Mapping, native: &mut Native) -> u32 {
     let python = InPython::look(native);
     if native.trace.generated.is_some() {
-        return with_java(mapping, &mut native.trace, python);
+        return with_java(mapping, &mut native.trace, python.as_ref());
     }
-    intern(mapping, &native.trace, &Languages { python, java: None })
+    let python = python.as_ref();
+    intern(mapping, &native.trace, Languages { python, java: None })
 }
 
 /// Room for Java's frames is needed only where code was made at run time.
 #[inline(never)]
-fn with_java(mapping: &Mapping, trace: &mut Trace, python: Option<InPython>) -> u32 {
+fn with_java(mapping: &Mapping, trace: &mut Trace, python: Option<&InPython>) -> u32 {
     let java = InJava::here(trace);
     let java = java.as_ref();
-    intern(mapping, trace, &Languages { python, java })
+    intern(mapping, trace, Languages { python, java })
 }
 
 #[inline]
-fn intern(mapping: &Mapping, trace: &Trace, languages: &Languages<'_>) -> u32 {
+fn intern(mapping: &Mapping, trace: &Trace, languages: Languages<'_>) -> u32 {
     let hash = trace.hash() ^ languages.hash();
     mapping.stack(&GROUND, hash ^ hash >> 31, |frames| {
         if !trace.is_whole {

@@ -14,6 +14,8 @@ mod expression;
 mod program;
 mod registers;
 mod rule;
+#[cfg(test)]
+mod tests;
 
 use crate::list::List;
 use crate::memory::Memory;

@@ -2,4 +2,5 @@ mod children;
 mod harmless;
 mod library;
 mod origin;
+mod python;
 mod run;
