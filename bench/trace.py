@@ -35,12 +35,21 @@ def is_there(tool):
     return not words or "/" in words[0] or shutil.which(words[0])
 
 
+def run(words, command, count):
+    """Nanoseconds of the program's turns by its own clock, and of everything, the tool with it."""
+    child = subprocess.Popen([*words, *command, str(count)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    text = child.stderr.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    said = re.search(r"SPENT (\d+)", text)
+    assert said, f"{words}: {text[-500:]}"
+    return int(said[1]), (usage.ru_utime + usage.ru_stime) * 1e9
+
+
 def loop(words, command, count):
-    """Nanoseconds that one turn took the program, and what all took together (with the tool), by the program's own clock."""
-    run = subprocess.run([*words, *command, str(count)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    said = re.search(r"SPENT (\d+)", run.stderr)
-    assert said, f"{words}: {run.stderr[-500:]}"
-    return int(said[1]) / count
+    """Nanoseconds that one turn took the program, and the program with the tool, without their start."""
+    own, everything = run(words, command, count)
+    return own / count, max(0, everything - run(words, command, 1)[1]) / count
 
 
 def turns(title, command, count, tools):
@@ -49,14 +58,20 @@ def turns(title, command, count, tools):
     for number in range(ROUNDS):
         for tool in tools:
             words, shorter = TOOLS[tool]
-            if shorter > 1 and number >= SLOW_ROUNDS:
+            if number >= (ROUNDS if shorter == 1 else SLOW_ROUNDS if shorter < 1000 else 1):
                 continue
-            cost = loop(words, command, max(count // shorter, 20))
-            best[tool] = min(best.get(tool, cost), cost)
-    print(f"\n{title} (least of {ROUNDS} rounds, {SLOW_ROUNDS} of the slow tools; processor time of the program)")
-    for tool, cost in best.items():
-        print(f"  {tool:32} {cost / 1e3:10.2f} µs a turn {cost / best[BASE]:9.2f}")
-    return best
+            costs = loop(words, command, max(count // shorter, 20))
+            best[tool] = tuple(map(min, costs, best.get(tool, costs)))
+    print(f"\n{title} (least of {ROUNDS} rounds, {SLOW_ROUNDS} of the slow tools, 1 of the slowest; processor time)")
+    print(f"  {'':32} {'the program':>15} {'':>9} {'with the tool':>15}")
+    for tool, costs in best.items():
+        row(tool, costs, best[BASE])
+    return {tool: own for tool, (own, _) in best.items()}
+
+
+def row(tool, costs, base):
+    texts = (f"{cost / 1e3:9.2f} µs {cost / alone:9.2f}" for cost, alone in zip(costs, base))
+    print(f"  {tool:32}    {'    '.join(texts)}")
 
 
 def goal(text, value, limit):
@@ -120,17 +135,17 @@ def served(title, command, tools, rounds=None):
 
 
 def bpftrace(name, command, count):
-    """The same loop while bpftrace counts user stacks (by frame pointers: wrong ones) in the kernel."""
+    """The least that a turn cost while bpftrace counted user stacks (by frame pointers: wrong ones) in the kernel."""
     if not shutil.which("bpftrace"):
         print("  SKIPPED: bpftrace is not installed", file=sys.stderr)
         return None
-    probe = subprocess.Popen(["bpftrace", "-e", 'BEGIN { printf("READY\\n"); } ' + PROBE % (name, name)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    probe = subprocess.Popen(["bpftrace", "-e", 'interval:s:1 { printf("READY\\n"); } ' + PROBE % (name, name)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         said = []
         for line in probe.stdout:
             said.append(line)
             if "READY" in line:
-                return min(loop([], command, count) for _ in range(3))
+                return min(run([], command, count)[0] / count for _ in range(3))
         print(f"  SKIPPED: bpftrace: {''.join(said).strip()[-300:]}", file=sys.stderr)
         return None
     finally:
@@ -183,13 +198,13 @@ def main(sections):
         command = [f"{OUT}/loop"]
         cost = turns("C: open and close", command, 300_000, there)
         if "peers" in sections and (kernel := bpftrace("loop", command, 100_000)):
-            print(f"  {'bpftrace ustack':32} {kernel / 1e3:10.2f} µs a turn {kernel / cost[BASE]:9.2f}")
+            row("bpftrace ustack", [kernel], [cost[BASE]])
         goal("C loop", cost["fdguard trace"] / cost[BASE], 1.30)
     if "python" in sections:
         command = [python(), f"{HERE}/trace/loop.py"]
         cost = turns(f"Python {os.path.basename(os.path.dirname(os.path.dirname(command[0])))}: (open or socket) and close", command, 100_000, there)
         if "peers" in sections and (kernel := bpftrace("python3.11", command, 50_000)):
-            print(f"  {'bpftrace ustack':32} {kernel / 1e3:10.2f} µs a turn {kernel / cost[BASE]:9.2f}")
+            row("bpftrace ustack", [kernel], [cost[BASE]])
         goal("Python loop", cost["fdguard trace"] / cost[BASE], 1.25)
     # strace -k would need minutes for a request; valgrind's Python takes seconds to come up and is in the loops.
     quick = [tool for tool in there if tool in fast or tool.startswith("strace") and not tool.endswith("-k")]

@@ -34,6 +34,7 @@ const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 const MADV_DONTDUMP: usize = 16;
 const MADV_WIPEONFORK: usize = 18;
+const NO_SUCH_ADVICE: usize = 0x7fff;
 const MADV_POPULATE_WRITE: usize = 23;
 const RLIMIT_FSIZE: usize = 1;
 const RLIMIT_NOFILE: usize = 7;
@@ -164,9 +165,10 @@ pub(crate) fn populate(start: usize, bytes: usize) -> isize {
 
 /// Has a stretch of our own private memory read as zeros in every copy of it; whether the kernel will.
 pub(crate) fn wipe_on_fork(start: usize, bytes: usize) -> bool {
-    // SAFETY: concerns children only, and callers pass pages of ours that hold nothing else.
-    let done = unsafe { call(MADVISE, [start, bytes, MADV_WIPEONFORK, 0, 0, 0]) };
-    done == 0
+    // SAFETY: concerns children only, and callers pass pages of ours that hold nothing else; no such advice changes nothing.
+    let advise = |advice| unsafe { call(MADVISE, [start, bytes, advice, 0, 0, 0]) };
+    // Emulators that take no advice say yes to all of it.
+    advise(MADV_WIPEONFORK) == 0 && advise(NO_SUCH_ADVICE) != 0
 }
 
 /// Whether [`populate`] is known to this kernel.
