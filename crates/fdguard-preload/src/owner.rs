@@ -15,7 +15,8 @@ const PAGE: usize = 4096;
 #[repr(C, align(4096))]
 pub(crate) struct Page([AtomicU64; PAGE / 8]);
 
-/// Its first word is not 0 while only processes that were noticed can share our memory; 0 again in a copy of it.
+/// Its first word is not 0 while only processes that were noticed can share our memory; 0 again in a copy of it. The hooks make the second
+/// one 1 and the first 0 when some process may run in our memory from then on, unnoticed; a copy has no such company.
 pub(crate) static ALONE: Page = Page([const { AtomicU64::new(0) }; PAGE / 8]);
 
 /// The process that the memory belongs to.
@@ -27,12 +28,8 @@ pub(crate) fn settle(pid: u32) {
     let page = &raw const ALONE as usize;
     // Before Linux 4.14 a copy cannot be told: the kernel is asked each time.
     let is_wiped = sys::wipe_on_fork(page, PAGE);
-    word().store(u64::from(is_wiped), Ordering::Relaxed);
-}
-
-/// Some process may run in our memory from here on, unnoticed: the kernel is asked from now on.
-pub(crate) fn doubt() {
-    word().store(0, Ordering::Relaxed);
+    let is_doubtful = ALONE.0[1].load(Ordering::Relaxed) != 0;
+    word().store(u64::from(is_wiped && !is_doubtful), Ordering::Relaxed);
 }
 
 /// Whether the caller is of the process that owns the memory.
@@ -51,14 +48,21 @@ fn word() -> &'static AtomicU64 {
 mod tests {
     use super::*;
 
+    /// As the hooks do it, which have no stack frame.
+    fn doubt() {
+        ALONE.0[1].store(1, Ordering::Relaxed);
+        word().store(0, Ordering::Relaxed);
+    }
+
     #[test]
     fn in_doubt_the_kernel_decides() {
         settle(sys::process());
         assert!(is_here());
+        assert_eq!(word().load(Ordering::Relaxed), 1, "without asking");
         doubt();
         assert!(is_here());
         settle(sys::process() + 1);
-        doubt();
+        assert_eq!(word().load(Ordering::Relaxed), 0, "a doubt stays");
         assert!(!is_here());
         settle(sys::process());
         assert!(is_here());

@@ -102,6 +102,7 @@ unsafe extern "C" fn syscall() {
         "test esi, {in_our_memory}",
         "jz 2f",
         "4:",
+        "mov qword ptr [rip + {alone} + 8], 1",
         "mov qword ptr [rip + {alone}], 0",
         "2:",
         "mov rax, qword ptr [rip + {real}]",
