@@ -62,7 +62,7 @@ int main(int count, char **words)
     static const int few[] = {SYS_open, SYS_openat, SYS_close, SYS_write, SYS_exit, SYS_exit_group};
     static const int forking[] = {
         SYS_open, SYS_openat, SYS_close, SYS_write, SYS_exit, SYS_exit_group, SYS_getpid, SYS_gettid, SYS_madvise,
-        SYS_rt_sigprocmask, SYS_readlink, SYS_clock_gettime, SYS_clone, SYS_wait4, SYS_set_robust_list, SYS_rseq,
+        SYS_rt_sigprocmask, SYS_readlink, SYS_clock_gettime, SYS_fstat, SYS_sigaltstack, SYS_clone, SYS_wait4, SYS_set_robust_list, SYS_rseq,
     };
     static const int bad[] = {SYS_ptrace};
     const char *how = count > 1 ? words[1] : "";

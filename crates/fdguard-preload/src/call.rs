@@ -7,9 +7,9 @@ use core::ffi::c_int;
 
 use fdguard_wire::{EventRecord, How, Kind, Mapping, Touch};
 
-use crate::record::{self, stack};
+use crate::record;
 use crate::seat::{self, Entered};
-use crate::{errno, real, start, thread};
+use crate::{errno, real, stack, start, thread};
 
 const EBADF: c_int = 9;
 const ENOTSOCK: c_int = 88;
@@ -80,7 +80,7 @@ impl Call {
                 tid: thread::tid(),
                 ns: real::now(),
                 fd,
-                stack: stack(mapping),
+                stack: stack::here(mapping),
                 more: words(bytes),
             };
             record::tell(mapping, &event);

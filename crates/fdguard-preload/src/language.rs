@@ -16,7 +16,7 @@ use crate::java;
 use crate::modules::{self, Module};
 use crate::python::{RawFrame, Refusal, Runtime, Walked};
 use crate::start::GROUND;
-use crate::unwind::Trace;
+use crate::unwind::{self, Extent, Native, Trace};
 
 /// Frames of one stack; what called those is cut.
 const DEPTH: usize = 64;
@@ -37,16 +37,23 @@ unsafe extern "C" {
 }
 
 struct Interpreter {
+    runtime: Runtime,
+    /// The function that runs Python's instructions.
+    eval: Extent,
+}
+
+/// The one of the process.
+struct Known {
     state: AtomicU32,
-    runtime: UnsafeCell<MaybeUninit<Runtime>>,
+    interpreter: UnsafeCell<MaybeUninit<Interpreter>>,
 }
 
 // SAFETY: the cell is written once, by who moved the state from UNKNOWN to SEARCHING, and read only after FOUND.
-unsafe impl Sync for Interpreter {}
+unsafe impl Sync for Known {}
 
-static PYTHON: Interpreter = Interpreter {
+static PYTHON: Known = Known {
     state: AtomicU32::new(UNKNOWN),
-    runtime: UnsafeCell::new(MaybeUninit::uninit()),
+    interpreter: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
 /// Looks for an interpreter among what is loaded. Not from a hook: the loader may lock.
@@ -118,11 +125,13 @@ fn take(search: impl Fn(&CStr) -> *const c_void) {
     }
     // SAFETY: `search` answers like dlsym; an interpreter of the program's own is not unloaded, and for one that was brought
     // `unloading` is called before.
-    let state = match unsafe { Runtime::find(search) } {
+    let state = match unsafe { Runtime::find(&search) } {
         Ok(runtime) => {
-            let cell = PYTHON.runtime.get();
-            // SAFETY: only who made the state SEARCHING comes here, once, and nobody reads before FOUND.
-            unsafe { cell.write(MaybeUninit::new(runtime)) };
+            let eval = search(c"_PyEval_EvalFrameDefault") as usize;
+            let eval = unwind::extent(eval).unwrap_or(Extent::NOWHERE);
+            let cell = PYTHON.interpreter.get();
+            // SAFETY: only who made the state SEARCHING comes here, and nobody reads before FOUND.
+            unsafe { cell.write(MaybeUninit::new(Interpreter { runtime, eval })) };
             FOUND
         }
         // A library may bring it later.
@@ -132,80 +141,90 @@ fn take(search: impl Fn(&CStr) -> *const c_void) {
     PYTHON.state.store(state, Ordering::Release);
 }
 
-fn python() -> Option<&'static Runtime> {
+#[inline]
+fn python() -> Option<&'static Interpreter> {
     if PYTHON.state.load(Ordering::Acquire) != FOUND {
         return None;
     }
-    let cell = PYTHON.runtime.get();
+    let cell = PYTHON.interpreter.get();
     // SAFETY: FOUND is stored after the cell was written, and nothing writes it again.
-    let runtime = unsafe { &*cell };
+    let interpreter = unsafe { &*cell };
     // SAFETY: as above: it is initialised.
-    Some(unsafe { runtime.assume_init_ref() })
+    Some(unsafe { interpreter.assume_init_ref() })
 }
 
-/// What the calling thread runs in languages of their own. Most programs have none, at every call: then no room for
-/// frames is cleared.
-pub(crate) struct Languages {
-    python: Option<InPython>,
-    java: Option<InJava>,
+/// What the calling thread runs in languages of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct Languages<'a> {
+    pub(crate) python: Option<&'a InPython>,
+    pub(crate) java: Option<&'a InJava>,
 }
 
-struct InPython {
-    frames: [RawFrame; DEPTH],
+/// Python's frames are only hashed, and read again when their text is needed: until the hook returns they are the same.
+pub(crate) struct InPython {
     runtime: &'static Runtime,
     walked: Walked,
 }
 
-struct InJava {
+pub(crate) struct InJava {
     frames: [java::RawFrame; DEPTH],
     walked: java::Walked,
 }
 
-impl Languages {
-    /// Looks at the calling thread, whose native stack is this one.
-    #[inline]
-    pub(crate) fn here(trace: &mut Trace) -> Self {
-        Self {
-            python: python().and_then(InPython::here),
-            java: trace.generated.and_then(|_| InJava::here(trace)),
-        }
-    }
-
+impl Languages<'_> {
     /// Equal for equal stacks; 0 where there is none.
-    pub(crate) fn hash(&self) -> u64 {
-        let python = self.python.as_ref().map_or(0, |found| found.walked.hash);
-        python ^ self.java.as_ref().map_or(0, |found| found.walked.hash)
+    #[inline]
+    pub(crate) fn hash(self) -> u64 {
+        let python = self.python.map_or(0, |found| found.walked.hash);
+        python ^ self.java.map_or(0, |found| found.walked.hash)
     }
 
     /// Writes the frames. Their text is read now, while the frames live.
-    pub(crate) fn push(&self, mapping: &Mapping, mut push: impl FnMut(Frame)) {
-        if let Some(java) = &self.java {
+    pub(crate) fn push(self, mapping: &Mapping, mut push: impl FnMut(Frame)) {
+        if let Some(java) = self.java {
             java::render(&java.frames, &java.walked, |file, function, line| {
                 push_text(mapping, Tongue::Java, (file, function, line), &mut push);
             });
         }
-        if let Some(python) = &self.python {
+        if let Some(python) = self.python {
             python.push(mapping, &mut push);
         }
     }
 }
 
 impl InPython {
-    #[inline(never)]
-    fn here(runtime: &'static Runtime) -> Option<Self> {
-        let mut frames = [RawFrame::default(); DEPTH];
-        let walked = runtime.walk(&mut frames)?;
-        Some(Self {
-            frames,
-            runtime,
-            walked,
-        })
+    /// Follows the native stack, and looks at Python's frames. The native one ends where the interpreter called out, when
+    /// Python's go on from there: what lies further out is the interpreter running what they say.
+    #[inline]
+    pub(crate) fn look(native: &mut Native) -> Option<Self> {
+        let Some(interpreter) = python() else {
+            native.follow(Extent::NOWHERE);
+            return None;
+        };
+        let is_at_loop = native.follow(interpreter.eval);
+        let runtime = &interpreter.runtime;
+        // A frame is whole when the interpreter calls out; a signal may come at any time.
+        let trace = &native.trace;
+        let is_whole = is_at_loop && trace.is_generated_sure && trace.generated.is_none();
+        let walked = runtime.glance(DEPTH, is_whole);
+        if is_at_loop {
+            if walked.is_some_and(|walked| walked.frames > 0 && !walked.is_broken) {
+                native.trace.is_whole = true;
+            } else {
+                native.follow(Extent::NOWHERE);
+            }
+        }
+        walked.map(|walked| Self { runtime, walked })
     }
 
     #[inline(never)]
     fn push(&self, mapping: &Mapping, push: &mut impl FnMut(Frame)) {
+        let mut frames = [RawFrame::default(); DEPTH];
+        let Some(walked) = self.runtime.walk(&mut frames) else {
+            return;
+        };
         let mut record = [0; ROOM];
-        let length = self.runtime.render(&self.frames, &self.walked, &mut record);
+        let length = self.runtime.render(&frames, &walked, &mut record);
         let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
         while let Some((frame, after)) = Written::read(rest) {
             let text = (frame.file, frame.function, frame.line);
@@ -216,8 +235,9 @@ impl InPython {
 }
 
 impl InJava {
+    /// Looks at the calling thread, whose native stack is this one.
     #[inline(never)]
-    fn here(trace: &mut Trace) -> Option<Self> {
+    pub(crate) fn here(trace: &mut Trace) -> Option<Self> {
         let mut frames = [java::RawFrame::NONE; DEPTH];
         let walked = java::walk(trace, &mut frames)?;
         Some(Self { frames, walked })

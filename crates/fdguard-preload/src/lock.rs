@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use fdguard_wire::{EventRecord, Kind, Mapping};
 
-use crate::record::{self, stack};
-use crate::{real, sys, thread};
+use crate::record;
+use crate::{real, stack, sys, thread};
 
 /// Descriptors with locks that are remembered; a lock through one more is not seen.
 const LOCKED: usize = 64;
@@ -50,7 +50,7 @@ pub(crate) fn changed(fd: u32, range: Option<[u64; 2]>, is_taken: bool) {
             if !remember(mapping, fd, turn) {
                 return;
             }
-            event.stack = stack(mapping);
+            event.stack = stack::here(mapping);
         }
         record::tell(mapping, &event);
     });

@@ -19,13 +19,22 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Nothing of it.
+    pub(crate) const NONE: Self = Self {
+        low: 0,
+        high: 0,
+        page: 0,
+    };
+
     /// For a thread whose stack pointer is here.
+    #[inline]
     pub(crate) fn at(sp: usize) -> Self {
         let (low, high) = own_stack(sp);
         Self { low, high, page: 0 }
     }
 
     /// The word at an address, when it can be read.
+    #[inline]
     pub(crate) fn word(&mut self, address: usize) -> Option<usize> {
         if address & 7 != 0 {
             return None;
@@ -39,6 +48,8 @@ impl Memory {
         Some(unsafe { (address as *const usize).read_volatile() })
     }
 
+    #[cold]
+    #[inline(never)]
     fn is_tried(&mut self, address: usize) -> bool {
         let page = address & !(PAGE - 1);
         if page == self.page {
@@ -53,12 +64,19 @@ impl Memory {
 }
 
 /// The readable part of the thread's own stack around `sp`; nothing when it runs on another one.
+#[inline]
 fn own_stack(sp: usize) -> (usize, usize) {
     let start = sp & !(PAGE - 1);
     let (low, top) = thread::stack();
     if top != 0 && start >= low && start < top {
         return (low, top);
     }
+    find_stack(start, low, top)
+}
+
+#[cold]
+#[inline(never)]
+fn find_stack(start: usize, low: usize, top: usize) -> (usize, usize) {
     if top != 0 && start < low && is_whole(start, low) {
         thread::know_stack(start, top);
         return (start, top);

@@ -89,6 +89,12 @@ pub(crate) fn find(address: usize) -> Option<Module> {
     })
 }
 
+/// Whether two addresses are known to be in one module.
+pub(crate) fn is_one(a: usize, b: usize) -> bool {
+    let module = find(a);
+    module.is_some_and(|module| (module.start..module.end).contains(&b))
+}
+
 /// Remembers where our own code is.
 pub(crate) fn find_own() {
     if let Some(own) = find(find_own as fn() as usize) {

@@ -2,12 +2,10 @@
 
 use core::ffi::c_int;
 
-use fdguard_wire::{Birth, Death, End, EventRecord, Frame, How, Kind, Mapping};
+use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping};
 
-use crate::language::Languages;
 use crate::start::{self, GROUND};
-use crate::unwind::{Registers, Trace};
-use crate::{errno, lock, modules, real, room, seat, thread, told, unwind};
+use crate::{errno, lock, real, seat, stack, thread, told};
 
 const ENFILE: c_int = 23;
 const EMFILE: c_int = 24;
@@ -62,7 +60,7 @@ fn refused(how: How) {
     with(|mapping| {
         let mut event = event(Kind::Refused, 0, how as u8);
         event.errno = u16::try_from(error).unwrap_or(0);
-        event.stack = stack(mapping);
+        event.stack = stack::here(mapping);
         tell(mapping, &event);
     });
 }
@@ -71,7 +69,7 @@ fn refused(how: How) {
 pub(crate) fn selected(numbers: u32) {
     with(|mapping| {
         let mut event = event(Kind::Select, numbers, 0);
-        event.stack = stack(mapping);
+        event.stack = stack::here(mapping);
         tell(mapping, &event);
     });
 }
@@ -161,7 +159,7 @@ fn end(fd: c_int, ending: Ending, result: c_int, how: End) {
             tid: thread::tid(),
             ns: ending.ns,
             fd: number,
-            stack: stack(mapping),
+            stack: stack::here(mapping),
             more: [0; 2],
         };
         mapping.tell(&GROUND, ticket, &record);
@@ -173,7 +171,7 @@ pub(crate) fn range_ending(first: u32, last: u32) {
     with(|mapping| {
         let mut event = event(Kind::EndRange, first, 0);
         event.more = [u64::from(last), 0];
-        event.stack = stack(mapping);
+        event.stack = stack::here(mapping);
         tell(mapping, &event);
         let numbers = mapping.numbers();
         for fd in first..=last {
@@ -218,7 +216,7 @@ fn open(mapping: &Mapping, fd: u32, (how, more): (How, u64), since: Option<u64>)
         return;
     }
     let birth = Birth {
-        stack: stack(mapping),
+        stack: stack::here(mapping),
         tid,
         ns: real::now(),
         how,
@@ -236,48 +234,4 @@ fn open(mapping: &Mapping, fd: u32, (how, more): (How, u64), since: Option<u64>)
         more: [more, 0],
     };
     tell(mapping, &event);
-}
-
-/// The number of the stack that led here.
-#[inline(always)]
-pub(crate) fn stack(mapping: &Mapping) -> u32 {
-    if !room::is_enough() {
-        mapping.cut_stack();
-        return 0;
-    }
-    taken(mapping)
-}
-
-#[inline(never)]
-fn taken(mapping: &Mapping) -> u32 {
-    let mut trace = Trace::new();
-    unwind::follow(&mut trace, Registers::here());
-    intern(mapping, &mut trace)
-}
-
-fn intern(mapping: &Mapping, trace: &mut Trace) -> u32 {
-    let languages = Languages::here(trace);
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for address in trace.addresses() {
-        hash = (hash ^ *address as u64)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
-    }
-    hash ^= languages.hash();
-    mapping.stack(&GROUND, hash ^ hash >> 31, |frames| {
-        if !trace.is_whole {
-            mapping.cut_stack();
-        }
-        for address in trace.addresses() {
-            let module = modules::number(mapping, &GROUND, *address);
-            frames.push(match module {
-                Some((module, bias)) => Frame::Native {
-                    module,
-                    offset: address.wrapping_sub(bias) as u64,
-                },
-                None => Frame::Address(*address as u64),
-            });
-        }
-        languages.push(mapping, |frame| frames.push(frame));
-    })
 }

@@ -12,7 +12,7 @@ use fdguard_wire::Mapping;
 
 use crate::ground::Ground;
 use crate::real::Real;
-use crate::{errno, java, language, lock, modules, seat, sys, thread};
+use crate::{errno, java, language, lock, modules, owner, seat, sys, thread};
 
 /// The folder for the mappings; nothing is recorded without it.
 const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
@@ -21,8 +21,6 @@ const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
 pub(crate) static GROUND: Ground = Ground::new();
 
 static MAPPING: AtomicPtr<Mapping> = AtomicPtr::new(core::ptr::null_mut());
-/// The process that the mapping belongs to.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Whether somebody has begun to make the first one.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
@@ -37,22 +35,32 @@ static AT_FORK: Real<unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void
 
 /// The mapping, when the caller belongs to its process. A child of `vfork` runs in our memory, and a child that was
 /// made past the C library has a copy of it: what they do happens to another table.
+#[inline]
 pub(crate) fn mapping() -> Option<&'static Mapping> {
-    if BEGUN.load(Ordering::Relaxed) == 0 {
-        start();
-    }
-    let Some(mapping) = current() else {
-        lose_in_silence();
-        return None;
-    };
-    if sys::process() != PROCESS.load(Ordering::Relaxed) {
+    let mapping = current().or_else(first)?;
+    if !owner::is_here() {
         mapping.foreign_call();
         return None;
     }
     Some(mapping)
 }
 
+/// There is none, or not yet.
+#[cold]
+#[inline(never)]
+fn first() -> Option<&'static Mapping> {
+    if BEGUN.load(Ordering::Relaxed) == 0 {
+        start();
+    }
+    let found = current();
+    if found.is_none() {
+        lose_in_silence();
+    }
+    found
+}
+
 /// The mapping, whoever asks.
+#[inline]
 pub(crate) fn current() -> Option<&'static Mapping> {
     let mapping = MAPPING.load(Ordering::Acquire);
     // SAFETY: null or a mapping of this size, page-aligned, all atomics, zeroed by the kernel. It is unmapped only in a forked
@@ -143,7 +151,7 @@ fn create() -> Option<&'static Mapping> {
     let path = path(&mut buffer, pid, monotonic)?;
     let mapping = sys::new_mapping(path)?;
     GROUND.reset(mapping as usize);
-    PROCESS.store(pid, Ordering::Relaxed);
+    owner::settle(pid);
     MAPPING.store(mapping, Ordering::Release);
     let mapping = current()?;
     mapping.begin(pid, monotonic, wall);

@@ -35,6 +35,8 @@ const O_CLOEXEC: usize = 0o2_000_000;
 const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 const MADV_DONTDUMP: usize = 16;
+const MADV_WIPEONFORK: usize = 18;
+const NO_SUCH_ADVICE: usize = 0x7fff;
 const MADV_POPULATE_WRITE: usize = 23;
 const RLIMIT_FSIZE: usize = 1;
 const RLIMIT_NOFILE: usize = 7;
@@ -161,6 +163,14 @@ fn map(fd: usize, size: usize) -> Option<*mut Mapping> {
 pub(crate) fn populate(start: usize, bytes: usize) -> isize {
     // SAFETY: the kernel touches pages of a mapping as a write would, and changes no contents.
     unsafe { call(MADVISE, [start, bytes, MADV_POPULATE_WRITE, 0, 0, 0]) }
+}
+
+/// Has a stretch of our own private memory read as zeros in every copy of it; whether the kernel will.
+pub(crate) fn wipe_on_fork(start: usize, bytes: usize) -> bool {
+    // SAFETY: concerns children only, and callers pass pages of ours that hold nothing else; no such advice changes nothing.
+    let advise = |advice| unsafe { call(MADVISE, [start, bytes, advice, 0, 0, 0]) };
+    // Emulators that take no advice say yes to all of it.
+    advise(MADV_WIPEONFORK) == 0 && advise(NO_SUCH_ADVICE) != 0
 }
 
 /// Whether [`populate`] is known to this kernel.

@@ -15,11 +15,11 @@ global_asm!(
     ".pushsection .tbss.fdguard_thread,\"awT\",@nobits",
     ".balign 8",
     ".type fdguard_thread,@object",
-    ".size fdguard_thread,32",
+    ".size fdguard_thread,40",
     ".hidden fdguard_thread",
     ".globl fdguard_thread",
     "fdguard_thread:",
-    ".zero 32",
+    ".zero 40",
     ".popsection",
 );
 
@@ -35,7 +35,12 @@ pub(crate) struct Thread {
     pub(crate) top: usize,
     /// Down to here everything below `top` is known to be readable.
     pub(crate) low: usize,
+    /// How many of this thread's calls of `vfork` have not come back to who made them.
+    pub(crate) vforks: usize,
 }
+
+/// Where in the words that count is, for code without a stack frame.
+pub(crate) const VFORKS: usize = core::mem::offset_of!(Thread, vforks);
 
 /// The address of the calling thread's words.
 fn words() -> *mut Thread {
@@ -93,6 +98,17 @@ fn low() -> *mut usize {
     unsafe { &raw mut (*words()).low }
 }
 
+fn waiting() -> *mut usize {
+    // SAFETY: as in `busy`.
+    unsafe { &raw mut (*words()).vforks }
+}
+
+/// How many children may run in this thread's place, because it called `vfork`.
+#[inline]
+pub(crate) fn vforks() -> usize {
+    load(waiting())
+}
+
 /// Enters the recorder at this place of the stack; false when this thread is already in it, further out.
 ///
 /// A handler that left the recorder with `longjmp` left its mark too. It lies below us then, where no caller of ours can
@@ -129,6 +145,7 @@ pub(crate) fn tid() -> u32 {
 pub(crate) fn forget() {
     store(number(), 0);
     store(busy(), 0);
+    store(waiting(), 0);
 }
 
 /// The part of the thread's own stack that is known to be readable.

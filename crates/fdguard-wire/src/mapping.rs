@@ -104,9 +104,10 @@ impl Mapping {
         {
             count(&stack.opened);
         }
-        self.header
-            .numbers
-            .fetch_max(u64::from(fd) + 1, Ordering::Relaxed);
+        let numbers = &self.header.numbers;
+        if numbers.load(Ordering::Relaxed) <= u64::from(fd) {
+            numbers.fetch_max(u64::from(fd) + 1, Ordering::Relaxed);
+        }
     }
 
     /// Writes the end of a descriptor down; gives what ended, when it was known.

@@ -9,6 +9,7 @@ mod control;
 mod descriptor;
 mod each;
 mod file;
+mod fork;
 mod module;
 mod receive;
 mod restrain;
@@ -25,6 +26,7 @@ use each::on_descriptor;
 /// Looks up what must be known before the program begins.
 pub(crate) fn find() {
     syscall::find();
+    fork::find();
 }
 
 const ENOSYS: c_int = 38;

@@ -95,6 +95,18 @@ unsafe extern "C" fn syscall() {
         "lea rax, [rip + {seen}]",
         "bt qword ptr [rax], rdi",
         "jc 3f",
+        // vfork, clone3, and clone in our memory: whoever comes of it runs unnoticed.
+        "cmp rdi, 58",
+        "je 4f",
+        "cmp rdi, 435",
+        "je 4f",
+        "cmp rdi, 56",
+        "jne 2f",
+        "test esi, {in_our_memory}",
+        "jz 2f",
+        "4:",
+        "mov qword ptr [rip + {alone} + 8], 1",
+        "mov qword ptr [rip + {alone}], 0",
         "2:",
         "mov rax, qword ptr [rip + {real}]",
         "test rax, rax",
@@ -106,6 +118,8 @@ unsafe extern "C" fn syscall() {
         seen = sym SEEN,
         real = sym REAL,
         watched = sym watched,
+        alone = sym crate::owner::ALONE,
+        in_our_memory = const super::fork::CLONE_VM,
     );
 }
 

@@ -131,19 +131,51 @@ impl Runtime {
     /// Python: never did, or the interpreter is being shut down.
     pub(crate) fn walk(&self, frames: &mut [RawFrame]) -> Option<Walked> {
         let thread = self.thread()?;
-        let before = self.walked.load(Ordering::Relaxed);
-        if before >= PROVING {
+        if self.walked.load(Ordering::Relaxed) >= PROVING {
             // SAFETY: these are the calling thread's own frames, complete but for the innermost,
             // and the layout has been right so far.
             let direct = unsafe { Direct::trusting() };
             return Some(walk::walk(Probed, direct, &self.layout, thread, frames));
         }
         let walked = walk::walk(Probed, Probed, &self.layout, thread, frames);
+        self.count(&walked);
+        Some(walked)
+    }
+
+    /// The same without keeping the frames: how many there are, up to `depth`, and their hash. `is_whole` when the
+    /// innermost frame is known to be complete: no signal came in between.
+    #[inline]
+    pub(crate) fn glance(&self, depth: usize, is_whole: bool) -> Option<Walked> {
+        let thread = self.thread()?;
+        if self.walked.load(Ordering::Relaxed) < PROVING {
+            return self.prove(thread, depth);
+        }
+        // SAFETY: as in `walk`.
+        let direct = unsafe { Direct::trusting() };
+        let layout = &self.layout;
+        let walked = if is_whole {
+            walk::glance(direct, direct, layout, thread, depth)
+        } else {
+            walk::glance(Probed, direct, layout, thread, depth)
+        };
+        Some(walked)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn prove(&self, thread: u64, depth: usize) -> Option<Walked> {
+        let walked = walk::glance(Probed, Probed, &self.layout, thread, depth);
+        self.count(&walked);
+        Some(walked)
+    }
+
+    /// Counts a walk that went well.
+    fn count(&self, walked: &Walked) {
         if walked.frames > 0 && !walked.is_broken {
+            let before = self.walked.load(Ordering::Relaxed);
             self.walked
                 .store(before.saturating_add(1), Ordering::Relaxed);
         }
-        Some(walked)
     }
 
     /// Writes the record of what [`Self::walk`] found in this same call of the hook, and answers

@@ -64,17 +64,46 @@ pub(super) fn walk<C: Memory, M: Memory>(
     thread: u64,
     frames: &mut [RawFrame],
 ) -> Walked {
+    let depth = frames.len();
+    let mut places = frames.iter_mut();
+    follow(careful, memory, layout, thread, depth, |frame| {
+        if let Some(place) = places.next() {
+            *place = *frame;
+        }
+    })
+}
+
+/// The same without keeping them.
+#[inline]
+pub(super) fn glance<C: Memory, M: Memory>(
+    careful: C,
+    memory: M,
+    layout: &Layout,
+    thread: u64,
+    depth: usize,
+) -> Walked {
+    follow(careful, memory, layout, thread, depth, |_| {})
+}
+
+#[inline]
+fn follow<C: Memory, M: Memory>(
+    careful: C,
+    memory: M,
+    layout: &Layout,
+    thread: u64,
+    depth: usize,
+    mut take: impl FnMut(&RawFrame),
+) -> Walked {
     let mut walked = Walked::default();
     let Some(mut next) = innermost(memory, layout, thread) else {
         walked.is_broken = true;
         return walked;
     };
-    let mut places = frames.iter_mut();
-    let mut place = places.next();
-    let mut steps = place
-        .as_ref()
-        .map_or(0, |_| places.len().saturating_add(2))
-        .saturating_mul(STEPS_PER_FRAME);
+    let mut steps = if depth == 0 {
+        0
+    } else {
+        depth.saturating_add(1).saturating_mul(STEPS_PER_FRAME)
+    };
     let mut hash = Hash::new();
     while next != 0 {
         let step = if walked.frames == 0 {
@@ -87,14 +116,13 @@ pub(super) fn walk<C: Memory, M: Memory>(
             break;
         };
         if let Some(frame) = step.frame {
-            let Some(here) = place else {
+            if walked.frames == depth {
                 walked.is_truncated = true;
                 break;
-            };
+            }
             hash.add(&frame);
-            *here = frame;
+            take(&frame);
             walked.frames = walked.frames.saturating_add(1);
-            place = places.next();
         }
         if steps == 0 {
             walked.is_broken = true;

@@ -6,16 +6,11 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::Step;
-use super::registers::{RETURN, Registers};
+use super::registers::{GONE, KEPT, RETURN, Registers, SAME, from, place};
 use super::rule::{Cfa, Place, Rules};
 use crate::memory::Memory;
 
 const ENTRIES: usize = 2048;
-/// The registers that a function may keep for its caller, and the return address.
-const KEPT: [u8; 7] = [3, 6, 12, 13, 14, 15, RETURN];
-/// "Not changed" and "gone", beside offsets in words.
-const SAME: i8 = i8::MAX;
-const GONE: i8 = i8::MAX - 1;
 
 #[repr(align(32))]
 struct Entry {
@@ -62,30 +57,22 @@ pub(crate) fn step(address: usize, registers: &mut Registers, memory: &mut Memor
     Some(apply(cfa, kept, registers, memory).unwrap_or(Step::Lost))
 }
 
+#[inline]
 fn apply(cfa: u64, kept: u64, registers: &mut Registers, memory: &mut Memory) -> Option<Step> {
-    let base = registers.get((cfa >> 32 & 0xff) as u8)?;
+    let base = registers.look((cfa >> 32 & 0xff) as u8, memory)?;
     let frame = base.wrapping_add_signed(cfa as u32 as i32 as isize);
-    let at = |words: i8| frame.wrapping_add_signed(isize::from(words) * 8);
-    let [places @ .., pc, _] = kept.to_ne_bytes().map(|byte| i8::from_ne_bytes([byte]));
-    let pc = match pc {
+    let pc = match place(kept, KEPT.len()) {
         GONE => return Some(Step::Outermost),
         SAME => return None,
-        words => memory.word(at(words))?,
+        words => memory.word(from(frame, words))?,
     };
     if frame <= registers.sp() {
         return None;
     }
-    for (column, place) in KEPT.into_iter().zip(places) {
-        match place {
-            SAME => {}
-            GONE => registers.put(column, None),
-            words => registers.put(column, memory.word(at(words))),
-        }
-    }
     if pc < 4096 {
         return Some(Step::Outermost);
     }
-    registers.leave(frame, pc);
+    registers.note(memory, frame, kept, pc);
     Some(Step::Next { is_signal: false })
 }
 
@@ -110,7 +97,7 @@ fn packed(rules: &Rules) -> Option<(u64, u64)> {
     };
     let offset = u64::from(i32::try_from(offset).ok()?.cast_unsigned());
     let mut kept = [0; 8];
-    for (byte, column) in kept.iter_mut().zip(KEPT) {
+    for (byte, column) in kept.iter_mut().zip(KEPT.into_iter().chain([RETURN])) {
         let place = match rules.place(column) {
             Place::Same => SAME,
             Place::Undefined => GONE,

@@ -25,6 +25,15 @@ pub(crate) fn find(module: &Module, address: usize) -> Option<Entry> {
     (entry.start..end).contains(&address).then_some(entry)
 }
 
+/// The first address of the function around an address, and the one behind its last.
+pub(crate) fn extent(module: &Module, address: usize) -> Option<(usize, usize)> {
+    let at = search(module, address)?;
+    let (entry, end) = read(module, at)?;
+    (entry.start..end)
+        .contains(&address)
+        .then_some((entry.start, end))
+}
+
 /// The binary search table of `.eh_frame_hdr`: pairs of a function's first address and its entry.
 fn search(module: &Module, address: usize) -> Option<usize> {
     const SORTED_PAIRS: u8 = 0x3b;

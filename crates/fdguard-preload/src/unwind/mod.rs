@@ -14,12 +14,14 @@ mod expression;
 mod program;
 mod registers;
 mod rule;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use cache::forget;
-pub(crate) use registers::Registers;
-
+use crate::list::List;
 use crate::memory::Memory;
 use crate::{java, language, modules};
+pub(crate) use cache::forget;
+use registers::Registers;
 use rule::{Cfa, Place, Rules};
 
 /// Frames that are followed.
@@ -28,9 +30,9 @@ pub(crate) const DEPTH: usize = 64;
 /// The stack as addresses of calls, innermost first.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    addresses: [usize; DEPTH],
-    used: usize,
-    /// Whether it went to the outermost frame.
+    addresses: List<usize, DEPTH>,
+    hash: u64,
+    /// Whether it went to the outermost frame, or as far as it was meant to.
     pub(crate) is_whole: bool,
     /// Which is the first in code that no file has: made at run time.
     pub(crate) generated: Option<usize>,
@@ -40,10 +42,11 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// Nothing followed yet.
-    pub(crate) fn new() -> Self {
+    #[inline(always)]
+    const fn new() -> Self {
         Self {
-            addresses: [0; DEPTH],
-            used: 0,
+            addresses: List::new(),
+            hash: SEED,
             is_whole: false,
             generated: None,
             is_generated_sure: true,
@@ -52,19 +55,26 @@ impl Trace {
 
     /// The addresses: each lies inside of the call instruction, so that it names the right line.
     pub(crate) fn addresses(&self) -> &[usize] {
-        self.addresses.get(..self.used).unwrap_or_default()
+        self.addresses.items()
+    }
+
+    /// Equal for equal addresses.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// Leaves out what called the first `frames`, on purpose.
     pub(crate) fn cut(&mut self, frames: usize) {
-        self.used = self.used.min(frames);
+        self.addresses.truncate(frames);
+        let addresses = self.addresses.items().iter();
+        self.hash = addresses.fold(SEED, |hash, address| mixed(hash, *address));
         self.is_whole = true;
     }
 
     /// The last address is in generated code.
     fn is_in_generated(&mut self) {
         if self.generated.is_none() {
-            self.generated = self.used.checked_sub(1);
+            self.generated = self.addresses.len().checked_sub(1);
         }
     }
 
@@ -75,40 +85,136 @@ impl Trace {
         }
     }
 
+    #[inline]
     fn push(&mut self, address: usize) -> bool {
-        let Some(place) = self.addresses.get_mut(self.used) else {
-            return false;
-        };
-        *place = address;
-        self.used += 1;
-        true
+        self.hash = mixed(self.hash, address);
+        self.addresses.push(address)
     }
 }
 
-/// Follows the stack from these registers outward. Frames of our own are left out.
-pub(crate) fn follow(trace: &mut Trace, mut registers: Registers) {
-    let mut memory = Memory::at(registers.sp());
-    // The first address is where we are; the others are where calls return to, behind the call.
-    let mut is_exact = true;
-    loop {
-        let address = registers.pc().wrapping_sub(usize::from(!is_exact));
-        let is_ours = trace.used == 0 && modules::is_own(address);
-        if !is_ours && !trace.push(address) {
-            return;
+const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+#[inline]
+fn mixed(hash: u64, address: usize) -> u64 {
+    (hash ^ address as u64)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
+}
+
+/// The addresses of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    start: usize,
+    length: usize,
+}
+
+impl Extent {
+    /// That of no function.
+    pub(crate) const NOWHERE: Self = Self {
+        start: 0,
+        length: 0,
+    };
+
+    #[inline]
+    fn contains(self, address: usize) -> bool {
+        address.wrapping_sub(self.start) < self.length
+    }
+}
+
+/// The function around an address, by the unwind tables.
+pub(crate) fn extent(address: usize) -> Option<Extent> {
+    let module = modules::find(address)?;
+    entry::extent(&module, address).map(|(start, end)| Extent {
+        start,
+        length: end.saturating_sub(start),
+    })
+}
+
+/// The native stack of the calling thread, as far as it was followed.
+#[derive(Debug)]
+pub(crate) struct Native {
+    pub(crate) trace: Trace,
+    registers: Registers,
+    memory: Memory,
+    /// Whether the program counter is where the code is, and not where a call returns to, behind the call.
+    is_exact: bool,
+}
+
+impl Native {
+    /// Nothing followed yet.
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        Self {
+            trace: Trace::new(),
+            registers: Registers::new(),
+            memory: Memory::NONE,
+            is_exact: true,
         }
-        match step(trace, &mut registers, &mut memory, address) {
-            Step::Next { is_signal } => {
-                is_exact = is_signal;
-                if is_signal {
-                    trace.doubt();
+    }
+
+    /// Begins in the calling function, here and now.
+    #[inline(always)]
+    pub(crate) fn begin_here(&mut self) {
+        self.registers.take_here();
+    }
+
+    /// Follows it outward, up to the first frame of the function `until`, if there is one; whether there was. Goes on from there
+    /// when it is called again. Frames of our own are left out.
+    pub(crate) fn follow(&mut self, until: Extent) -> bool {
+        self.memory = Memory::at(self.registers.sp());
+        loop {
+            let address = self
+                .registers
+                .pc()
+                .wrapping_sub(usize::from(!self.is_exact));
+            if until.contains(address) {
+                return true;
+            }
+            let is_ours = self.trace.addresses.len() == 0 && modules::is_own(address);
+            if !is_ours && !self.trace.push(address) {
+                return false;
+            }
+            match self.step(address) {
+                Step::Next { is_signal } => {
+                    self.is_exact = is_signal;
+                    if is_signal {
+                        self.trace.doubt();
+                    }
                 }
+                Step::Outermost => {
+                    self.trace.is_whole = true;
+                    return false;
+                }
+                Step::Lost => return false,
             }
-            Step::Outermost => {
-                trace.is_whole = true;
-                return;
-            }
-            Step::Lost => return,
         }
+    }
+
+    #[inline]
+    fn step(&mut self, address: usize) -> Step {
+        let step = cache::step(address, &mut self.registers, &mut self.memory);
+        step.unwrap_or_else(|| self.step_by_tables(address))
+    }
+
+    #[inline(never)]
+    fn step_by_tables(&mut self, address: usize) -> Step {
+        let (registers, memory) = (&mut self.registers, &mut self.memory);
+        registers.settle(memory);
+        let Some(module) = modules::find(address) else {
+            self.trace.is_in_generated();
+            if java::is_found() {
+                // Its machine knows what called that; frame pointers are mostly not kept.
+                return Step::Lost;
+            }
+            return by_frame_pointer(registers, memory);
+        };
+        language::meet(&module);
+        let Some(rules) = program::rules(&module, address) else {
+            self.trace.doubt();
+            return by_frame_pointer(registers, memory);
+        };
+        cache::store(address, &rules);
+        apply(registers, memory, &rules)
     }
 }
 
@@ -118,27 +224,6 @@ enum Step {
     Next { is_signal: bool },
     Outermost,
     Lost,
-}
-
-fn step(trace: &mut Trace, registers: &mut Registers, memory: &mut Memory, address: usize) -> Step {
-    if let Some(step) = cache::step(address, registers, memory) {
-        return step;
-    }
-    let Some(module) = modules::find(address) else {
-        trace.is_in_generated();
-        if java::is_found() {
-            // Its machine knows what called that; frame pointers are mostly not kept.
-            return Step::Lost;
-        }
-        return by_frame_pointer(registers, memory);
-    };
-    language::meet(&module);
-    let Some(rules) = program::rules(&module, address) else {
-        trace.doubt();
-        return by_frame_pointer(registers, memory);
-    };
-    cache::store(address, &rules);
-    apply(registers, memory, &rules)
 }
 
 /// Code without tables, as a compiler at run time makes it, often keeps frame pointers.

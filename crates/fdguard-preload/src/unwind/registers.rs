@@ -4,6 +4,9 @@
 
 use core::arch::asm;
 
+use crate::list::List;
+use crate::memory::Memory;
+
 /// The frame pointer's number.
 pub(crate) const FRAME: u8 = 6;
 /// The stack pointer's number.
@@ -13,19 +16,41 @@ pub(crate) const RETURN: u8 = 16;
 /// How many there are.
 pub(crate) const COLUMNS: usize = 17;
 
+/// The registers that a function may keep for its caller.
+pub(crate) const KEPT: [u8; 6] = [3, 6, 12, 13, 14, 15];
+/// Of one of them: not changed, and gone; beside offsets in words.
+pub(crate) const SAME: i8 = i8::MAX;
+pub(crate) const GONE: i8 = i8::MAX - 1;
+/// Frames that were left since the registers were last read back.
+const LEFT: usize = 32;
+
 /// The registers of a frame.
+///
+/// Most frames are left with nothing but the stack pointer. What else they kept for their callers is only noted, and read when a frame
+/// asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
     values: [usize; COLUMNS],
     /// A bit for each that is known.
     known: u32,
+    /// The frames that were left since: where each began, and where from there it kept the registers, a byte each.
+    left: List<(usize, u64), LEFT>,
 }
 
 impl Registers {
+    /// None is known.
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        Self {
+            values: [0; COLUMNS],
+            known: 0,
+            left: List::new(),
+        }
+    }
+
     /// Those of the calling function, here and now.
     #[inline(always)]
-    pub(crate) fn here() -> Self {
-        let mut values = [0; COLUMNS];
+    pub(crate) fn take_here(&mut self) {
         // SAFETY: writes eight words into the array, at the places of the registers' numbers, and changes rax only.
         unsafe {
             asm!(
@@ -38,13 +63,60 @@ impl Registers {
                 "mov [rdi + 104], r13",
                 "mov [rdi + 112], r14",
                 "mov [rdi + 120], r15",
-                in("rdi") values.as_mut_ptr(),
+                in("rdi") self.values.as_mut_ptr(),
                 out("rax") _,
                 options(nostack),
             );
         }
-        let known = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16;
-        Self { values, known }
+        self.known = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16;
+    }
+
+    /// Leaves a frame that began at `frame` and kept registers from there, to the place that its call returns to.
+    #[inline]
+    pub(crate) fn note(&mut self, memory: &mut Memory, frame: usize, kept: u64, pc: usize) {
+        if !self.left.push((frame, kept)) {
+            self.settle(memory);
+            self.left.push((frame, kept));
+        }
+        self.values[STACK as usize] = frame;
+        self.values[RETURN as usize] = pc;
+    }
+
+    /// One of them, looked for in the frames that were left.
+    #[inline]
+    pub(crate) fn look(&self, column: u8, memory: &mut Memory) -> Option<usize> {
+        if column == STACK {
+            return Some(self.sp());
+        }
+        self.look_back(column, memory)
+    }
+
+    #[inline(never)]
+    fn look_back(&self, column: u8, memory: &mut Memory) -> Option<usize> {
+        let index = KEPT.into_iter().position(|kept| kept == column);
+        if let Some(index) = index {
+            for (frame, kept) in self.left.items().iter().rev() {
+                match place(*kept, index) {
+                    SAME => {}
+                    GONE => return None,
+                    words => return memory.word(from(*frame, words)),
+                }
+            }
+        }
+        self.get(column)
+    }
+
+    /// Reads back all that the frames left kept.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self, memory: &mut Memory) {
+        if self.left.len() == 0 {
+            return;
+        }
+        for column in KEPT {
+            let value = self.look_back(column, memory);
+            self.put(column, value);
+        }
+        self.left.truncate(0);
     }
 
     /// One of them, when it is known.
@@ -70,10 +142,12 @@ impl Registers {
         }
     }
 
+    #[inline]
     pub(crate) fn sp(&self) -> usize {
         self.values[STACK as usize]
     }
 
+    #[inline]
     pub(crate) fn pc(&self) -> usize {
         self.values[RETURN as usize]
     }
@@ -90,5 +164,53 @@ impl Registers {
     pub(crate) fn leave(&mut self, sp: usize, pc: usize) {
         self.put(STACK, Some(sp));
         self.put(RETURN, Some(pc));
+    }
+}
+
+/// One byte of those that say where a frame kept registers.
+#[inline]
+pub(crate) fn place(kept: u64, index: usize) -> i8 {
+    i8::from_ne_bytes([((kept >> ((index * 8) & 63)) & 0xff) as u8])
+}
+
+/// So many words from the beginning of a frame.
+#[inline]
+pub(crate) fn from(frame: usize, words: i8) -> usize {
+    frame.wrapping_add_signed(isize::from(words) * 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a frame kept the first two; the others are as they were.
+    fn kept(first: i8, second: i8) -> u64 {
+        let bytes = [first, second, SAME, SAME, SAME, SAME, SAME, SAME];
+        u64::from_ne_bytes(bytes.map(|place| place.to_ne_bytes()[0]))
+    }
+
+    #[test]
+    fn what_frames_kept_is_found_however_far_back() {
+        let words: [usize; 8] = core::array::from_fn(|index| index + 100);
+        let base = words.as_ptr() as usize;
+        let mut registers = Registers::new();
+        registers.take_here();
+        registers.put(12, Some(12));
+        let mut memory = Memory::at(registers.sp());
+        registers.note(&mut memory, base + 16, kept(-1, SAME), 5000);
+        registers.note(&mut memory, base + 48, kept(SAME, -2), 5001);
+        for _ in 0..3 * LEFT {
+            registers.note(&mut memory, base + 64, kept(SAME, SAME), 5002);
+        }
+        assert_eq!(registers.look(3, &mut memory), Some(101));
+        assert_eq!(registers.look(6, &mut memory), Some(104));
+        assert_eq!(registers.look(12, &mut memory), Some(12));
+        assert_eq!(registers.look(10, &mut memory), None);
+        assert_eq!(registers.look(STACK, &mut memory), Some(base + 64));
+        registers.note(&mut memory, base + 64, kept(GONE, SAME), 5003);
+        assert_eq!(registers.look(3, &mut memory), None);
+        registers.settle(&mut memory);
+        assert_eq!((registers.get(3), registers.get(6)), (None, Some(104)));
+        assert_eq!(registers.pc(), 5003);
     }
 }

@@ -30,6 +30,7 @@ const WEAK: &[&str] = &[
 
 /// Every name that it stands before.
 const EXPORTS: &[&str] = &[
+    "__clone",
     "__fdelt_chk",
     "__mq_open_2",
     "__open64_2",
@@ -43,9 +44,11 @@ const EXPORTS: &[&str] = &[
     "__read_chk",
     "__recv_chk",
     "__recvfrom_chk",
+    "__vfork",
     "accept",
     "accept4",
     "access",
+    "clone",
     "close",
     "close_range",
     "closedir",
@@ -135,6 +138,7 @@ const EXPORTS: &[&str] = &[
     "timerfd_create",
     "tmpfile",
     "tmpfile64",
+    "vfork",
     "write",
     "writev",
 ];

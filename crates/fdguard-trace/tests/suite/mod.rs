@@ -1,6 +1,8 @@
+mod children;
 mod harmless;
 mod library;
 mod native;
 mod origin;
+mod python;
 mod restrained;
 mod run;

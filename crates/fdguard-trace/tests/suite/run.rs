@@ -52,11 +52,17 @@ impl Run {
     }
 }
 
+/// The victim that makes processes, likewise.
+pub(crate) fn children() -> PathBuf {
+    let flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"];
+    testkit::c_variant("children", "O2", &flags).expect("a victim that compiles")
+}
+
 /// The command with its output in a file, through a shell that becomes it.
-fn shell(mode: &str, redirection: &str, file: &Path) -> Vec<OsString> {
+fn shell(program: PathBuf, mode: &str, redirection: &str, file: &Path) -> Vec<OsString> {
     let script = format!("exec \"$0\" {mode} {redirection}");
     let mut words: Vec<OsString> = ["sh", "-c", &script].map(OsString::from).to_vec();
-    words.push(victim().into());
+    words.push(program.into());
     words.push(file.into());
     words
 }
@@ -71,7 +77,11 @@ fn shell_of(words: &[OsString], file: &Path) -> Vec<OsString> {
 }
 
 pub(crate) fn alone(mode: &str, redirection: &str) -> Outcome {
-    alone_in(|file| shell(mode, redirection, file))
+    alone_of(victim(), mode, redirection)
+}
+
+pub(crate) fn alone_of(program: PathBuf, mode: &str, redirection: &str) -> Outcome {
+    alone_in(|file| shell(program, mode, redirection, file))
 }
 
 pub(crate) fn alone_words(words: &[OsString]) -> Outcome {
@@ -90,7 +100,11 @@ fn alone_in(words: impl FnOnce(&Path) -> Vec<OsString>) -> Outcome {
 }
 
 pub(crate) fn traced(mode: &str, redirection: &str) -> Run {
-    traced_in(|file| shell(mode, redirection, file))
+    traced_of(victim(), mode, redirection)
+}
+
+pub(crate) fn traced_of(program: PathBuf, mode: &str, redirection: &str) -> Run {
+    traced_in(|file| shell(program, mode, redirection, file))
 }
 
 pub(crate) fn traced_words(words: &[OsString]) -> Run {

@@ -1,0 +1,70 @@
+//! Whether the calling code belongs to the process that the mapping is of, mostly without asking the kernel.
+//!
+//! A process with our code but not our table comes about in two ways. It may have a *copy* of our memory (a fork past the C
+//! library): a page that the kernel wipes in such a child tells it. Or it may run in our *own* memory (`vfork`,
+//! `clone` with `CLONE_VM`): nothing in memory can tell it, so each way to make one is noticed beforehand by
+//! `hook/fork.rs`. Where either leaves a doubt the kernel is asked, at every call.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::{sys, thread};
+
+const PAGE: usize = 4096;
+
+/// A page of its own.
+#[repr(C, align(4096))]
+pub(crate) struct Page([AtomicU64; PAGE / 8]);
+
+/// Its first word is not 0 while only processes that were noticed can share our memory; 0 again in a copy of it. The hooks make the second
+/// one 1 and the first 0 when some process may run in our memory from then on, unnoticed; a copy has no such company.
+pub(crate) static ALONE: Page = Page([const { AtomicU64::new(0) }; PAGE / 8]);
+
+/// The process that the memory belongs to.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// This process is the owner from here on. Called before the program runs, and in a forked child, which has one thread.
+pub(crate) fn settle(pid: u32) {
+    PROCESS.store(pid, Ordering::Relaxed);
+    let page = &raw const ALONE as usize;
+    // Before Linux 4.14 a copy cannot be told: the kernel is asked each time.
+    let is_wiped = sys::wipe_on_fork(page, PAGE);
+    let is_doubtful = ALONE.0[1].load(Ordering::Relaxed) != 0;
+    word().store(u64::from(is_wiped && !is_doubtful), Ordering::Relaxed);
+}
+
+/// Whether the caller is of the process that owns the memory.
+#[inline]
+pub(crate) fn is_here() -> bool {
+    let is_alone = word().load(Ordering::Relaxed) != 0 && thread::vforks() == 0;
+    is_alone || sys::process() == PROCESS.load(Ordering::Relaxed)
+}
+
+#[inline]
+fn word() -> &'static AtomicU64 {
+    &ALONE.0[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the hooks do it, which have no stack frame.
+    fn doubt() {
+        ALONE.0[1].store(1, Ordering::Relaxed);
+        word().store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn in_doubt_the_kernel_decides() {
+        settle(sys::process());
+        assert!(is_here());
+        assert_eq!(word().load(Ordering::Relaxed), 1, "without asking");
+        doubt();
+        assert!(is_here());
+        settle(sys::process() + 1);
+        assert_eq!(word().load(Ordering::Relaxed), 0, "a doubt stays");
+        assert!(!is_here());
+        settle(sys::process());
+        assert!(is_here());
+    }
+}

@@ -1,0 +1,65 @@
+//! The number of the stack that leads to a hook: the native frames, then those of languages.
+
+use fdguard_wire::{Frame, Mapping};
+
+use crate::language::{InJava, InPython, Languages};
+use crate::start::GROUND;
+use crate::unwind::{Native, Trace};
+use crate::{modules, room};
+
+/// The number of the stack that led here; 0 where there is too little of it to look at it.
+#[inline]
+pub(crate) fn here(mapping: &Mapping) -> u32 {
+    if !room::is_enough() {
+        mapping.cut_stack();
+        return 0;
+    }
+    taken(mapping)
+}
+
+/// Not part of its caller: all the room is on the stack from here on.
+#[inline(never)]
+fn taken(mapping: &Mapping) -> u32 {
+    let mut native = Native::new();
+    native.begin_here();
+    number(mapping, &mut native)
+}
+
+#[inline(never)]
+fn number(mapping: &Mapping, native: &mut Native) -> u32 {
+    let python = InPython::look(native);
+    if native.trace.generated.is_some() {
+        return with_java(mapping, &mut native.trace, python.as_ref());
+    }
+    let python = python.as_ref();
+    intern(mapping, &native.trace, Languages { python, java: None })
+}
+
+/// Room for Java's frames is needed only where code was made at run time.
+#[inline(never)]
+fn with_java(mapping: &Mapping, trace: &mut Trace, python: Option<&InPython>) -> u32 {
+    let java = InJava::here(trace);
+    let java = java.as_ref();
+    intern(mapping, trace, Languages { python, java })
+}
+
+#[inline]
+fn intern(mapping: &Mapping, trace: &Trace, languages: Languages<'_>) -> u32 {
+    let hash = trace.hash() ^ languages.hash();
+    mapping.stack(&GROUND, hash ^ hash >> 31, |frames| {
+        if !trace.is_whole {
+            mapping.cut_stack();
+        }
+        for address in trace.addresses() {
+            let module = modules::number(mapping, &GROUND, *address);
+            frames.push(match module {
+                Some((module, bias)) => Frame::Native {
+                    module,
+                    offset: address.wrapping_sub(bias) as u64,
+                },
+                None => Frame::Address(*address as u64),
+            });
+        }
+        languages.push(mapping, |frame| frames.push(frame));
+    })
+}
