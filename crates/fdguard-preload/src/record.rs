@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping};
 
 use crate::start::{self, GROUND};
-use crate::{errno, lock, real, seat, stack, thread, told};
+use crate::{closing, errno, lock, real, seat, stack, thread, told};
 
 const ENFILE: c_int = 23;
 const EMFILE: c_int = 24;
@@ -159,7 +159,7 @@ fn end(fd: c_int, ending: Ending, result: c_int, how: End) {
             tid: thread::tid(),
             ns: ending.ns,
             fd: number,
-            stack: stack::here(mapping),
+            stack: closing::take(number).unwrap_or_else(|| stack::here(mapping)),
             more: [0; 2],
         };
         mapping.tell(&GROUND, ticket, &record);

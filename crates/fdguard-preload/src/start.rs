@@ -12,7 +12,7 @@ use fdguard_wire::Mapping;
 
 use crate::ground::Ground;
 use crate::real::Real;
-use crate::{errno, java, language, lock, modules, owner, seat, sys, thread};
+use crate::{closing, errno, java, language, lock, modules, owner, seat, sys, thread};
 
 /// The folder for the mappings; nothing is recorded without it.
 const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
@@ -164,6 +164,7 @@ unsafe extern "C" fn forked() {
     thread::forget();
     seat::forget();
     lock::forget();
+    closing::forget();
     java::forget();
     let old = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
     SILENT.store(core::ptr::null_mut(), Ordering::Release);

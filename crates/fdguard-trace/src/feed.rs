@@ -8,7 +8,7 @@ use fdguard_wire::{End, EventRecord, How, Kind, Touch};
 
 /// Who was inside a call when its number was closed tells where it was when it comes out; so many nanoseconds are
 /// waited for that.
-const PATIENCE: u64 = 1_000_000_000;
+const PATIENCE: u64 = 5_000_000_000;
 /// So many events are held back for it at most.
 const MOST_HELD: usize = 1 << 16;
 

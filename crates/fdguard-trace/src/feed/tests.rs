@@ -72,7 +72,7 @@ fn a_close_under_a_call_waits_for_who_is_inside_to_tell_where_it_is() {
 }
 
 #[test]
-fn who_never_comes_out_is_not_waited_for_longer_than_a_second() {
+fn who_never_comes_out_is_not_waited_for_without_end() {
     for (now, is_end) in [(1001 + PATIENCE, false), (1001, true)] {
         let mut feed = Feed::new(PROCESS);
         let inside = record(Kind::Inside, 9, 5, Touch::Recv as u8);

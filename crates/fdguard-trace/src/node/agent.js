@@ -194,6 +194,13 @@
         });
       });
     }
+    // Closes happen later or on another thread, too.
+    for (const name of ['closeSync', 'close']) {
+      patch(fs, name, (original) => function (...args) {
+        if (typeof args[0] === 'number') quietly(() => tell(`closing ${args[0]}`, requester()));
+        return Reflect.apply(original, this, args);
+      });
+    }
     // A stream opens its file in the next tick.
     rememberResult(fs, 'createReadStream');
     rememberResult(fs, 'createWriteStream');

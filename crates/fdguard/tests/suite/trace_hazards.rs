@@ -220,3 +220,45 @@ fn hazards_come_first_for_people() {
     let used = format!("{SOURCE}:{}", line("USED"));
     assert!(said.stderr.contains(&used), "{}", said.stderr);
 }
+
+/// Line of this mark in a script.
+fn mark(script: &str, name: &str) -> u64 {
+    let wanted = format!("// {name}");
+    script
+        .lines()
+        .position(|line| line.ends_with(&wanted))
+        .unwrap() as u64
+        + 1
+}
+
+#[test]
+fn r21_a_double_close_in_javascript_names_both_lines_that_asked() {
+    const SCRIPT: &str = "const fs = require('fs');
+const fd = fs.openSync(__filename); // OPENED
+fs.closeSync(fd); // FIRST
+fs.close(fd, (error) => console.log(error.code)); // SECOND
+";
+    for node in testkit::runtimes("node", &[18, 20, 22]) {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, script) = (
+            folder.path().join("trace.json"),
+            folder.path().join("twice.js"),
+        );
+        std::fs::write(&script, SCRIPT).unwrap();
+        let mut command = fdguard();
+        command.args(["trace", "--json", "-o"]).arg(&file).arg("--");
+        command
+            .arg(&node.path)
+            .arg(&script)
+            .env_remove("NODE_OPTIONS");
+        let said = Said::of(command.output().unwrap());
+        assert_eq!((said.code, said.text()), (1, "EBADF\n"), "{}", said.stderr);
+        let found: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let hazard = &found["hazards"][0];
+        let line = |party: &str| hazard[party]["culprit"]["line"].as_u64();
+        assert_eq!(hazard["rule"], "double-close", "Node {}", node.version);
+        let lines = ["opener", "closer", "user"].map(line);
+        let expected = ["OPENED", "SECOND", "FIRST"].map(|name| Some(mark(SCRIPT, name)));
+        assert_eq!(lines, expected, "Node {}: {hazard:#}", node.version);
+    }
+}

@@ -33,11 +33,12 @@ pub fn subject(hazard: &Hazard, comm: Option<&str>) -> String {
     sanitize_str(&text).into_owned()
 }
 
-/// Who took part, in the order of events, each under what they did.
+/// Who took part, each under what they did.
 #[must_use]
 pub fn parties(hazard: &Hazard) -> Vec<(&'static str, &Party)> {
     let used = match hazard.rule.as_str() {
-        "double-close" | "close-retry" => "closed again by",
+        "double-close" => "also closed by",
+        "close-retry" => "closed again by",
         _ => "used by",
     };
     let all = [
@@ -156,7 +157,7 @@ mod tests {
              \x20 9 was closed twice, and the second close hit <script>\\u{1b}[2J\n\
              \x20 opened by               run.py:23 begin (thread 12)\n\
              \x20 closed by               run.py:51 interrupt (thread 123)\n\
-             \x20 closed again by         run.py:60 finish (thread 12)\n\
+             \x20 also closed by          run.py:60 finish (thread 12)\n\
              \x20 hit what was opened by  run.py:70 connect (thread 14)\n\
              \x20 stack of the one at fault, who closed:\n\
              \x20     run.py:51 interrupt\n\
