@@ -50,6 +50,7 @@ pub mod summary;
 #[cfg(test)]
 mod testing;
 pub mod text;
+pub mod through;
 pub mod timeline;
 pub mod wall;
 pub mod watch;

@@ -88,6 +88,9 @@ pub struct Origin {
     /// Where that line is also used well: the innermost caller that tells these from the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telling: Option<Culprit>,
+    /// The packages that the line went through to open them, its own dependency first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub through: Vec<String>,
     /// All of the stack, the innermost frame first.
     pub stack: Stack,
     /// The thread that opened the oldest which is still open.
@@ -118,6 +121,7 @@ mod tests {
         let origin = Origin {
             culprit: Some(Culprit::from(&frame)),
             telling: None,
+            through: Vec::new(),
             stack: vec![frame],
             thread: Some(12),
             live: 2,

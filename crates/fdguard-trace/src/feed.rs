@@ -57,16 +57,18 @@ impl Feed {
         number: &mut dyn FnMut(u32) -> StackId,
     ) -> Option<Event> {
         loop {
-            let first = *self.held.front()?;
-            let mut record = first;
-            if first.kind == Kind::Inside {
-                let is_over = is_end
-                    || now.saturating_sub(first.ns) > PATIENCE
-                    || self.held.len() > MOST_HELD;
-                match self.place_of(&first) {
-                    Some(stack) => record.stack = stack,
-                    None if is_over => {}
-                    None => return None,
+            let mut record = *self.held.front()?;
+            if record.kind == Kind::Inside {
+                let is_late = now.saturating_sub(record.ns) > PATIENCE;
+                let is_over = is_end || is_late || self.held.len() > MOST_HELD;
+                let out = self.out_of(&record);
+                if out.is_none() && !is_over {
+                    return None;
+                }
+                record.stack = out.map_or(0, |out| out.stack);
+                if is_done(&record, out) && !is_late {
+                    self.held.pop_front();
+                    continue;
                 }
             }
             self.held.pop_front();
@@ -82,13 +84,13 @@ impl Feed {
         }
     }
 
-    /// Where the thread was that is inside: it says so when it comes out.
-    fn place_of(&self, inside: &EventRecord) -> Option<u32> {
+    /// What the thread that is inside says when it comes out.
+    fn out_of(&self, inside: &EventRecord) -> Option<EventRecord> {
         let is_it = |event: &&EventRecord| {
             let is_torn = event.kind == Kind::Use && event.code & Touch::TORN != 0;
             is_torn && event.tid == inside.tid && event.fd == inside.fd
         };
-        self.held.iter().find(is_it).map(|event| event.stack)
+        self.held.iter().find(is_it).copied()
     }
 
     fn what(&mut self, record: &EventRecord) -> Option<What> {
@@ -200,6 +202,12 @@ impl Feed {
             How::Unknown | How::MqOpen | How::Received | How::Syscall => return None,
         })
     }
+}
+
+/// Whether the call was over but for its return: what it wrote is often the very message on which the other thread closes.
+fn is_done(inside: &EventRecord, out: Option<EventRecord>) -> bool {
+    let writes = matches!(Touch::of(inside.code), Touch::Write | Touch::Send);
+    writes && out.is_none_or(|out| out.errno == 0)
 }
 
 fn socket(domain: u64, kind: u64) -> Option<Class> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fdguard_core::blame::telling_frame;
 use fdguard_core::origin::{Culprit, Origin, Stack};
+use fdguard_core::through::through;
 
 use crate::symbol::Symbols;
 use crate::table::{Descriptor, Table, Tables};
@@ -177,6 +178,7 @@ impl Site {
         Origin {
             culprit: self.culprit.clone(),
             telling: self.telling.clone(),
+            through: through(&self.stack),
             stack: self.stack.clone(),
             thread: oldest.map(|open| open.descriptor.tid),
             live: self.open.len() as u64,

@@ -217,6 +217,9 @@ impl Window<'_> {
         if !self.is_spread(&envelope, from) || !self.goes_on(&envelope, from) {
             return None;
         }
+        if self.is_full(&envelope, from) {
+            return None;
+        }
         Some(Assessment {
             verdict: Verdict::Leaking,
             shape: Shape::Drip,
@@ -269,6 +272,13 @@ impl Window<'_> {
             }
         };
         young_goes_on && !arrivals.have_stopped()
+    }
+
+    /// Whether each new one is paid for by one that is closed, as in a cache that is full: what it holds still grows older, and more
+    /// of it is old, but it holds no more.
+    fn is_full(&self, deciding: &Envelope<'_>, from: usize) -> bool {
+        let total = Envelope::of(self.times, &self.all, from);
+        2 * deciding.died > deciding.rise() && total.quarters()[3] == 0
     }
 
     /// Whether the count itself goes up, clearly and until now, without proof that what is opened stays.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::event::{StackId, Tid};
 use crate::origin::{Culprit, Origin, Stack};
+use crate::through::through;
 
 /// So many places are told apart in one table. Those with nothing open are forgotten first.
 const MOST_PLACES: usize = 65_536;
@@ -79,6 +80,7 @@ impl Tally {
         Origin {
             culprit: Culprit::of(&stack),
             telling: None,
+            through: through(&stack),
             stack,
             thread: self.thread,
             live: self.live,

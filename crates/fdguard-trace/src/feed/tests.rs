@@ -97,3 +97,29 @@ fn the_header_of_a_record_keeps_its_zeros() {
         .collect();
     assert_eq!(bytes, [vec![23, 3, 3, 0, 0], vec![]]);
 }
+
+#[test]
+fn a_write_that_succeeds_is_what_the_other_thread_waited_for_before_it_closed() {
+    let inside = record(Kind::Inside, 9, 5, Touch::Send as u8);
+    let mut out = record(Kind::Use, 9, 5, Touch::Send as u8 | Touch::TORN);
+    out.stack = 33;
+    let told = |errno: u16| {
+        let mut feed = Feed::new(PROCESS);
+        feed.take([
+            inside,
+            record(Kind::End, 1, 5, 0),
+            EventRecord { errno, ..out },
+        ]);
+        let events = drain(&mut feed, 2000, false);
+        matches!(events[0].what, What::Enter { .. })
+    };
+    assert!(!told(0), "its message is why the number was closed");
+    assert!(told(32), "it was cut off");
+    let mut feed = Feed::new(PROCESS);
+    feed.take([inside, record(Kind::End, 1, 5, 0)]);
+    assert_eq!(
+        drain(&mut feed, 1001 + PATIENCE, false).len(),
+        2,
+        "it is stuck"
+    );
+}

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use fdguard_core::through::through;
+
 use super::joined::{Joined, Origins};
 use super::seen::{holder, seen};
 use crate::report::diagnosis;
@@ -75,9 +77,14 @@ fn write_place(out: &mut dyn Write, place: &Place<'_>) -> anyhow::Result<()> {
     let rate = place.per_second.map(|rate| format!("+{rate:.1}/s, "));
     let oldest = place.oldest.map(diagnosis::duration);
     let oldest = oldest.map(|age| format!(", oldest {age}"));
+    let through = through(place.stack).join(" → ");
+    let through = match through.is_empty() {
+        true => String::new(),
+        false => format!(" … {}", sanitize_str(&through)),
+    };
     writeln!(
         out,
-        "  {}{HEADING}{} live{HEADING:#} of {}{}: {HEADING}{}{HEADING:#} ({}{})",
+        "  {}{HEADING}{} live{HEADING:#} of {}{}: {HEADING}{}{HEADING:#}{through} ({}{})",
         rate.unwrap_or_default(),
         place.live,
         place.opened,

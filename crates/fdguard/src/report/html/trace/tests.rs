@@ -33,6 +33,7 @@ fn made() -> Made {
         next_step: "close them".to_owned(),
         origin: Some(Origin {
             telling: None,
+            through: Vec::new(),
             culprit: Some(Culprit::from(&inner)),
             stack: vec![inner],
             thread: Some(7),
