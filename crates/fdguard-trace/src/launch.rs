@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use crate::folder::Folder;
 use crate::table::{Table, Tables};
@@ -14,7 +15,32 @@ use crate::{Blind, Error, Program};
 /// How to trace.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct Options {}
+pub struct Options {
+    /// Keep the tables of processes that ended with something of their own open.
+    pub keep_ended: bool,
+    /// Give the program a group of its own, no input, and pipes for its output: see [`Traced::take_output`].
+    pub as_server: bool,
+}
+
+impl Options {
+    /// To judge what each process left open at its end.
+    #[must_use]
+    pub fn keeping_ended(self) -> Self {
+        Self {
+            keep_ended: true,
+            ..self
+        }
+    }
+
+    /// To start, drive and end a server.
+    #[must_use]
+    pub fn as_server(self) -> Self {
+        Self {
+            as_server: true,
+            ..self
+        }
+    }
+}
 
 /// A program that was launched under the tracer.
 #[derive(Debug)]
@@ -26,11 +52,12 @@ pub struct Traced {
     became: Option<Blind>,
     /// Tables of programs that became others.
     outlived: BTreeSet<(u32, u64)>,
+    options: Options,
 }
 
 impl Traced {
     /// Starts the program, the first word of `command`. Its input, output and terminal are ours.
-    pub fn launch(command: &[OsString], _: Options) -> Result<Self, Error> {
+    pub fn launch(command: &[OsString], options: Options) -> Result<Self, Error> {
         let Some((name, arguments)) = command.split_first() else {
             return Err(Error::NotFound {
                 program: String::new(),
@@ -51,6 +78,10 @@ impl Traced {
                 start.env("NODE_OPTIONS", options);
             }
         }
+        if options.as_server {
+            start.process_group(0).stdin(Stdio::null());
+            start.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
         let child = start.spawn().map_err(|source| {
             let program = name.display().to_string();
             match source.kind() {
@@ -64,6 +95,7 @@ impl Traced {
             blind: program.blind,
             became: None,
             outlived: BTreeSet::new(),
+            options,
         })
     }
 
@@ -111,8 +143,17 @@ impl Traced {
             }
         }
         tables.outlive(&self.outlived);
-        tables.tidy(|pid| pid == own || is_alive(pid));
+        let keep_ended = self.options.keep_ended;
+        tables.tidy(|table| {
+            let holds = keep_ended && table.open.values().any(|one| one.forks == 0);
+            holds || table.pid == own || is_alive(table.pid)
+        });
         Ok(tables)
+    }
+
+    /// Its standard output and standard error, where it was started as a server; once.
+    pub fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
+        self.child.stdout.take().zip(self.child.stderr.take())
     }
 
     /// Waits for its end.

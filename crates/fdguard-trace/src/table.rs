@@ -103,6 +103,13 @@ impl Tables {
         })
     }
 
+    /// The latest table of each process that is not another program by now.
+    pub fn latest(&self) -> impl Iterator<Item = &Table> {
+        let mut pids: Vec<u32> = self.tables.keys().map(|key| key.0).collect();
+        pids.dedup();
+        pids.into_iter().filter_map(|pid| self.of(pid))
+    }
+
     /// The latest table of a process: since its last exec. None when what it is now did not write one.
     #[must_use]
     pub fn of(&self, pid: u32) -> Option<&Table> {
@@ -140,14 +147,14 @@ impl Tables {
         self.outlived = keys.clone();
     }
 
-    /// Removes the files of tables that are older than the latest of a process, or whose process is gone and that `keep` does
+    /// Removes the files of tables that are older than the latest of a process, or that `keep` does
     /// not want.
-    pub(crate) fn tidy(&mut self, keep: impl Fn(u32) -> bool) {
+    pub(crate) fn tidy(&mut self, keep: impl Fn(&Table) -> bool) {
         let latest: HashMap<u32, u64> = self.tables.keys().copied().collect();
         let parents: Vec<(u32, u64)> = self.iter().filter_map(|table| table.parent).collect();
         self.tables.retain(|key, table| {
             let is_latest = latest.get(&key.0) == Some(&key.1);
-            let is_wanted = (is_latest && keep(key.0)) || parents.contains(key);
+            let is_wanted = (is_latest && keep(table)) || parents.contains(key);
             if !is_wanted {
                 // It is only memory; the folder goes at the end.
                 drop(std::fs::remove_file(&table.file));
