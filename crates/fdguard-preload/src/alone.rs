@@ -27,3 +27,9 @@ extern "C" fn start() {
     crate::hook::find();
     crate::start::start();
 }
+
+/// The loader calls it when the program ended by `exit`, after what the program wanted to do then.
+// SAFETY: an entry of this section is a function without arguments.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = crate::farewell::tell;

@@ -24,6 +24,7 @@ compile_error!("the injected library knows Linux on x86_64 only");
 #[cfg(fdguard_injected)]
 mod alone;
 mod errno;
+mod farewell;
 mod ground;
 mod hook;
 mod java;

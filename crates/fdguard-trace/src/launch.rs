@@ -52,6 +52,8 @@ pub struct Traced {
     became: Option<Blind>,
     /// Tables of programs that became others.
     outlived: BTreeSet<(u32, u64)>,
+    /// Processes whose table was read, also those that were forgotten since.
+    told: BTreeSet<u32>,
     options: Options,
 }
 
@@ -73,6 +75,9 @@ impl Traced {
         if let Some(folder) = &folder {
             start.env("FDGUARD_TRACE_DIR", folder.path());
             start.env("LD_PRELOAD", preloads(&folder.library()));
+            if options.keep_ended {
+                start.env("FDGUARD_FAREWELL", "1");
+            }
             let before = std::env::var_os("NODE_OPTIONS").unwrap_or_default();
             if let Some(options) = node_options(&before, arguments, &folder.node_agent()) {
                 start.env("NODE_OPTIONS", options);
@@ -95,6 +100,7 @@ impl Traced {
             blind: program.blind,
             became: None,
             outlived: BTreeSet::new(),
+            told: BTreeSet::new(),
             options,
         })
     }
@@ -133,6 +139,8 @@ impl Traced {
         let own = self.pid();
         let mut pids: Vec<u32> = tables.iter().map(|table| table.pid).collect();
         pids.dedup();
+        self.told
+            .extend(pids.iter().filter(|pid| tables.of(**pid).is_some()));
         for pid in pids {
             let Some(table) = tables.of(pid).filter(|table| is_another(table)) else {
                 continue;
@@ -149,6 +157,12 @@ impl Traced {
             holds || table.pid == own || is_alive(table.pid)
         });
         Ok(tables)
+    }
+
+    /// Whether this process ever wrote a table that was read by [`Traced::tables_of_living`].
+    #[must_use]
+    pub fn has_told(&self, pid: u32) -> bool {
+        self.told.contains(&pid)
     }
 
     /// Its standard output and standard error, where it was started as a server; once.

@@ -158,6 +158,7 @@ impl Tables {
             if !is_wanted {
                 // It is only memory; the folder goes at the end.
                 drop(std::fs::remove_file(&table.file));
+                drop(std::fs::remove_file(table.file.with_extension("left")));
             }
             is_wanted
         });
@@ -165,6 +166,19 @@ impl Tables {
 }
 
 impl Table {
+    /// What its open descriptors are called, if it ended by itself and was asked for that; see `fdguard-preload`'s farewell.
+    #[must_use]
+    pub fn farewell(&self) -> Option<BTreeMap<u32, Vec<u8>>> {
+        let bytes = std::fs::read(self.file.with_extension("left")).ok()?;
+        let lines = bytes.split(|byte| *byte == 0);
+        let parsed = lines.filter_map(|line| {
+            let blank = line.iter().position(|byte| *byte == b' ')?;
+            let fd = std::str::from_utf8(&line[..blank]).ok()?.parse().ok()?;
+            Some((fd, line[blank + 1..].to_vec()))
+        });
+        Some(parsed.collect())
+    }
+
     /// Its name in the folder.
     pub(crate) fn name(&self) -> &OsStr {
         self.file.file_name().unwrap_or_default()

@@ -84,9 +84,10 @@ pub fn judge(survivors: &[u64]) -> Outcome {
         };
     }
     let share = as_f64(second.len() as u64) / as_f64(counted.len() as u64);
-    let fades = at_most(late, early + late, share) < FADING || is_silent(counted.iter().rev());
+    let fades =
+        at_most(late, early + late, share) < FADING || is_silent(counted.iter().rev().copied());
     // What is only young was replaced each time before it could grow old.
-    let is_replaced = early == 0 || is_silent(counted.iter());
+    let is_replaced = early == 0 || is_silent(counted.iter().copied());
     if is_replaced || fades || rate.hits < LEAST_HITS || rate.low <= 0.0 {
         return Outcome::Undecided(rate);
     }
@@ -94,9 +95,9 @@ pub fn judge(survivors: &[u64]) -> Outcome {
 }
 
 /// Whether the cycles at this end left nothing for longer than chance has it, by how often the others did.
-fn is_silent<'a>(cycles: impl ExactSizeIterator<Item = &'a u64>) -> bool {
-    let all = cycles.len();
-    let counts: Vec<u64> = cycles.copied().collect();
+fn is_silent(cycles: impl Iterator<Item = u64>) -> bool {
+    let counts: Vec<u64> = cycles.collect();
+    let all = counts.len();
     let silent = counts.iter().take_while(|count| **count == 0).count();
     // One more than there were: a single cycle without proves nothing.
     let share = as_f64(hits(&counts)) / as_f64((all - silent + 1) as u64);

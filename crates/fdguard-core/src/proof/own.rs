@@ -1,7 +1,7 @@
 //! Whether the program's authors had a hand in an opening, or only its runtime.
 
 use crate::blame;
-use crate::origin::{Frame, Language};
+use crate::origin::{Culprit, Frame, Language};
 
 /// Where programs are that came with the system: what they hold at their end is not for the user to repair.
 const INSTALLED: &[&str] = &[
@@ -30,6 +30,21 @@ pub fn is_programs(stack: &[Frame]) -> bool {
         }
     }
     false
+}
+
+/// The line to blame: the innermost of the program's own, and of a program without names its file.
+#[must_use]
+pub fn culprit(stack: &[Frame]) -> Option<Culprit> {
+    let blamed = blame::culprit(stack)?;
+    if blame::is_own(blamed) {
+        return Some(blamed.into());
+    }
+    let nameless = stack.iter().find(|frame| is_written_here(frame));
+    let blamed = nameless.map(|frame| Culprit {
+        file: frame.module.clone(),
+        ..Culprit::from(frame)
+    });
+    blamed.or_else(|| Culprit::of(stack))
 }
 
 fn is_loader(frame: &Frame) -> bool {
@@ -63,7 +78,7 @@ fn is_written_here(frame: &Frame) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_programs;
+    use super::{culprit, is_programs};
     use crate::origin::{Frame, Language};
 
     fn native(module: &str, function: Option<&str>, file: Option<&str>) -> Frame {
@@ -92,6 +107,20 @@ mod tests {
         assert!(is_programs(&[libc.clone(), full]));
         assert!(!is_programs(&[libc]));
         assert!(!is_programs(&[]));
+    }
+
+    #[test]
+    fn a_program_without_names_is_blamed_and_not_the_library_that_called_it() {
+        let bare = native("/home/me/build/server", None, None);
+        let start = native(
+            "/lib/libc.so.6",
+            Some("__libc_start_main"),
+            Some("./csu/x.c"),
+        );
+        let blamed = culprit(&[bare, start.clone()]).unwrap();
+        assert_eq!(blamed.file, Some("/home/me/build/server".into()));
+        let line = native("/home/me/build/server", Some("main"), Some("/src/main.c"));
+        assert_eq!(culprit(&[line, start]).unwrap().line, Some(7));
     }
 
     #[test]

@@ -9,10 +9,13 @@ use crate::origin::{Culprit, Origin};
 /// `main.c:23 begin`, or as much of it as is known.
 #[must_use]
 pub fn place(culprit: &Culprit) -> String {
-    let function = culprit.function.as_deref().unwrap_or("?");
-    match (&culprit.file, culprit.line) {
-        (Some(file), Some(line)) => format!("{}:{line} {function}", base_name(file)),
-        _ => function.to_owned(),
+    let function = culprit.function.as_deref();
+    match (&culprit.file, culprit.line, function) {
+        (Some(file), Some(line), _) => {
+            format!("{}:{line} {}", base_name(file), function.unwrap_or("?"))
+        }
+        (Some(file), None, None) => format!("{} (no debug information)", base_name(file)),
+        _ => function.unwrap_or("?").to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@
 mod ask;
 mod close;
 mod descriptor;
+mod end;
 mod file;
 mod module;
 mod receive;

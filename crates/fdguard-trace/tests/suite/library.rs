@@ -29,11 +29,13 @@ const WEAK: &[&str] = &[
 
 /// Every name that it stands before.
 const EXPORTS: &[&str] = &[
+    "_Exit",
     "__mq_open_2",
     "__open64_2",
     "__open_2",
     "__openat64_2",
     "__openat_2",
+    "_exit",
     "accept",
     "accept4",
     "access",

@@ -1,6 +1,6 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
-mod joined;
+pub(super) mod joined;
 mod text;
 
 use std::io::Write as _;
@@ -29,11 +29,11 @@ use crate::watching::{Live, Plan};
 use joined::Joined;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
-const FAILED: u8 = 125;
-const NOT_RUNNABLE: u8 = 126;
-const NOT_FOUND: u8 = 127;
+pub(super) const FAILED: u8 = 125;
+pub(super) const NOT_RUNNABLE: u8 = 126;
+pub(super) const NOT_FOUND: u8 = 127;
 /// What a signal adds to its number.
-const SIGNALLED: u8 = 128;
+pub(super) const SIGNALLED: u8 = 128;
 
 /// How long to wait at most before looking whether the program ended.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -67,7 +67,8 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
         signal_hook::flag::register(signal, Arc::clone(&passed_on))?;
     }
     let mut traced = Traced::launch(&args.command, Options::default())?;
-    let watched = watch(args, &probe, &mut traced, &passed_on)?;
+    let pace = (args.every, args.length);
+    let watched = watch(pace, &probe, &mut traced, &passed_on)?;
     let status = traced.wait()?;
     let joined = Joined::of(&watched, &traced, &args.command, &settings)?;
     write(args, &joined, stream)?;
@@ -80,20 +81,21 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
 }
 
 /// What was seen while the program ran.
-struct Watched<'p> {
+pub(super) struct Watched<'p> {
     /// When the program was started.
-    began: Timestamp,
-    live: Option<Live<'p>>,
+    pub(super) began: Timestamp,
+    pub(super) live: Option<Live<'p>>,
     /// The tables at the last look.
-    tables: Tables,
+    pub(super) tables: Tables,
     /// What is older, by the monotonic clock, was seen by that look if it was open.
-    looked: u64,
+    pub(super) looked: u64,
     /// Whether we ended the program.
-    was_ended: bool,
+    pub(super) was_ended: bool,
 }
 
-fn watch<'p>(
-    args: &TraceArgs,
+/// Watches the program until it ends, or as long as the pace says: the time between two looks, and of all.
+pub(super) fn watch<'p>(
+    (every, length): (Duration, Option<Duration>),
     probe: &'p Probe,
     traced: &mut Traced,
     passed_on: &AtomicBool,
@@ -102,9 +104,9 @@ fn watch<'p>(
         pids: vec![traced.pid()],
         name: None,
         tree: true,
-        every: args.every,
+        every,
         jitter: Duration::ZERO,
-        length: args.length,
+        length,
     };
     let mut watched = Watched {
         began: Timestamp::now(),

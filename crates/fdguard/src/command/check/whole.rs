@@ -1,0 +1,107 @@
+//! A program that is run to its end under the tracer.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use fdguard_core::rule::Settings;
+use fdguard_core::watch::Watch;
+use fdguard_probe::Probe;
+use fdguard_trace::{Options, Traced};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGHUP, SIGTERM};
+
+use super::ended::{self, Ending};
+use super::family::Family;
+use super::proof::{self, Evidence, Proof};
+use super::{code_of, proof::fails};
+use crate::cli::CheckArgs;
+use crate::command::trace::{self, joined::Joined};
+use crate::watching::Live;
+
+/// Runs it and judges what it left.
+pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof> {
+    let probe = Probe::new()?;
+    let passed_on = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&passed_on))?;
+    }
+    let mut family = Family::begin()?;
+    let options = Options::default().keeping_ended();
+    let mut traced = limited(args.limit, || Ok(Traced::launch(&args.command, options)?))?;
+    family.follow(traced.pid())?;
+    let pace = (args.every, args.length);
+    let watched = trace::watch(pace, &probe, &mut traced, &passed_on)?;
+    let status = traced.wait()?;
+    let leave = &args.leave;
+    let processes = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
+    let joined = Joined::of(&watched, &traced, &args.command, settings)?;
+    let mut diagnosis = joined.diagnosis;
+    let watch = watched.live.as_ref().map(Live::watch);
+    let grown: Vec<_> = diagnosis
+        .findings
+        .iter()
+        .filter(|one| fails(one))
+        .cloned()
+        .collect();
+    let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
+    let tables = traced.tables()?;
+    let root = diagnosis.process.clone();
+    let remains = ended::remains(&Ending {
+        watch,
+        looked: watched.looked,
+        tables: &tables,
+        root: (traced.pid(), status.signal().is_some() || watched.was_ended),
+        cut_off: &cut_off,
+        grown: &grown,
+        strict: leave.strict,
+        comm: &|pid| {
+            if pid == root.pid {
+                root.comm.clone()
+            } else {
+                family.comm(pid)
+            }
+        },
+    });
+    let is_untold = tables.of(traced.pid()).is_none();
+    let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
+    if blind {
+        diagnosis.gaps.push(proof::too_short());
+    }
+    let own = code_of(status);
+    let evidence = Evidence {
+        diagnosis,
+        remains,
+        processes,
+        status: Some(if watched.was_ended { 0 } else { own }),
+        exercise: None,
+        blind,
+    };
+    Ok(Proof::of(evidence, &leave.allow, settings))
+}
+
+fn has_history(watch: &Watch, pid: u32) -> bool {
+    let mut subjects = watch.subjects();
+    subjects.any(|one| one.process.pid == pid && ended::has_history(one))
+}
+
+/// Does this with another soft limit of descriptors, which a program that is started meanwhile inherits.
+pub(super) fn limited<T>(
+    limit: Option<u64>,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let Some(limit) = limit else {
+        return work();
+    };
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(limit),
+            maximum: before.maximum,
+        },
+    )?;
+    let done = work();
+    setrlimit(Resource::Nofile, before)?;
+    done
+}
