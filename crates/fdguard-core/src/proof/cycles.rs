@@ -77,7 +77,8 @@ pub fn judge(survivors: &[u64]) -> Outcome {
         // A leak as frequent as in the first half would have to be silent for all of the second by chance.
         let share = as_f64(early) / as_f64(first.len() as u64);
         let silent = (1.0 - share).max(0.0).powf(as_f64(second.len() as u64));
-        return if silent < MISSED {
+        let has_stopped = rate.hits >= 3 && is_silent(counted.iter().rev().copied());
+        return if silent < MISSED || has_stopped {
             Outcome::Bounded(rate)
         } else {
             Outcome::Undecided(rate)
@@ -209,6 +210,13 @@ mod tests {
             "{:?}",
             judge(&pool)
         );
+    }
+
+    #[test]
+    fn a_cache_that_was_full_after_three_cycles_is_bounded_and_one_leak_of_a_rare_kind_is_not() {
+        let first = |hits: usize| (0..30).map(|at| u64::from(at < hits)).collect::<Vec<u64>>();
+        assert!(matches!(judge(&first(3)), Outcome::Bounded(_)));
+        assert!(matches!(judge(&first(1)), Outcome::Undecided(_)));
     }
 
     #[test]

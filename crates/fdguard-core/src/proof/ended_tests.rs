@@ -151,3 +151,41 @@ fn one_place_may_leave_several_classes() {
     let classes: Vec<_> = remains.iter().map(|one| one.class.clone()).collect();
     assert_eq!(classes, [Some(Class::Regular), Some(Class::Timerfd)]);
 }
+
+#[test]
+fn r15_what_the_line_itself_shows_to_be_a_cache_is_no_leak_whatever_it_looked_like_from_outside() {
+    let long = Life {
+        has_history: true,
+        ..life(21.0)
+    };
+    let grown = |age: f64| Left {
+        grew: true,
+        ..left(age)
+    };
+    let ages = |step: f64| {
+        (1..=200)
+            .map(|n| grown(f64::from(n) * step))
+            .collect::<Vec<_>>()
+    };
+    // The last 200 of 420.
+    assert_eq!(judged(&long, &place(420, 220, ages(0.05))), Judged::Rolling);
+    // As many, from all over its life.
+    assert_eq!(judged(&long, &place(420, 220, ages(0.1))), Judged::Grew);
+    assert_eq!(judged(&long, &place(200, 0, ages(0.05))), Judged::Grew);
+}
+
+#[test]
+fn a_thread_that_a_busy_machine_held_up_passes_and_one_that_forgot_does_not() {
+    let by_thread = |age: f64| Left {
+        by_main: false,
+        ..left(age)
+    };
+    assert_eq!(
+        judged(&life(2.0), &place(7, 6, vec![by_thread(0.2)])),
+        Judged::InFlight
+    );
+    assert_eq!(
+        judged(&life(2.0), &place(7, 6, vec![by_thread(1.5)])),
+        Judged::Strayed
+    );
+}

@@ -11,6 +11,9 @@ use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
 mod ceilings;
+mod check;
+mod check_exercise;
+mod check_reports;
 mod contract;
 mod diagnosis;
 mod difference;

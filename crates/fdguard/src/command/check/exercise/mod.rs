@@ -1,17 +1,455 @@
-//! placeholder
-use fdguard_core::rule::Settings;
-use serde::Serialize;
+//! A server that is exercised: the same work again and again, and what each cycle of it leaves open.
 
-use super::proof::Proof;
-use crate::cli::CheckArgs;
+mod cycle;
+mod judged;
+mod ready;
+mod server;
+mod survey;
+mod tee;
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fdguard_core::Gap;
+use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
+use fdguard_core::judge::Verdict;
+use fdguard_core::proof::{Judged, Remains};
+use fdguard_core::rule::Settings;
+use fdguard_probe::Probe;
+use fdguard_trace::Symbols;
+use jiff::Timestamp;
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use self::server::{Launched, Server};
+use self::survey::Survey;
+use super::proof::{Evidence, Proof};
+use crate::cli::{CheckArgs, Ready};
+use crate::command::trace::SIGNALLED;
+use crate::command::trace::joined::monotonic;
+use crate::exit::Hinted;
+use crate::terminal::sanitize_bytes;
+
+/// So many times the cycles that were asked for are run where fewer do not decide.
+const MOST: u32 = 4;
+/// While the server lets go of what it used it is looked at so often, so many times at most; so many looks alike are enough.
+const SETTLE_EVERY: Duration = Duration::from_millis(50);
+const SETTLE_LOOKS: u32 = 40;
+const SETTLED: u32 = 4;
+/// How long after a failed exercise a server may take to be seen dead.
+const DYING: Duration = Duration::from_millis(300);
 
 /// How a server was exercised.
 #[derive(Debug, Serialize)]
 pub(super) struct Exercised {
+    /// Cycles that count.
     pub(super) cycles: u32,
+    /// Cycles that were asked for: more were run where those did not decide.
+    pub(super) asked: u32,
+    /// Cycles before them.
+    pub(super) warmup: u32,
+    /// Commands at the same time.
     pub(super) concurrency: u32,
+    /// Whether some origin was not decided in the end.
+    pub(super) undecided: bool,
 }
 
-pub(super) fn run(_: &CheckArgs, _: &str, _: &Settings) -> anyhow::Result<Proof> {
-    anyhow::bail!("not yet")
+/// A signal that came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    /// Begins to listen.
+    fn listen() -> anyhow::Result<Self> {
+        let stop = Self::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let number = usize::try_from(signal).unwrap_or(0);
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop.0), number)?;
+        }
+        Ok(stop)
+    }
+
+    /// An error once a signal came.
+    fn check(&self) -> anyhow::Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            signal => Err(Hinted {
+                message: format!("stopped by signal {signal}"),
+                hint: String::new(),
+                code: SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
+            }
+            .into()),
+        }
+    }
+}
+
+/// Runs the exercise and judges what it left.
+pub(super) fn run(args: &CheckArgs, command: &str, settings: &Settings) -> anyhow::Result<Proof> {
+    let began = Timestamp::now();
+    let probe = Probe::new()?;
+    let stop = Stop::listen()?;
+    let plan = &args.exercise;
+    let mut server = match plan.pid {
+        Some(pid) => Server::Attached(pid),
+        None => Server::Launched(Box::new(Launched::start(
+            &args.command,
+            args.limit,
+            plan.ready.as_ref(),
+        )?)),
+    };
+    let mut bench = Bench {
+        args,
+        command,
+        stop: &stop,
+        begins: Vec::new(),
+        symbols: Symbols::new(),
+    };
+    let mut survey = bench.wait_until_ready(&probe, &mut server)?;
+    for _ in 0..plan.warmup {
+        bench.cycle(&mut server, 0)?;
+    }
+    bench.look(&mut survey, &mut server, 0)?;
+    let baseline = survey.count();
+    let (remains, undecided) = bench.measure(&mut survey, &mut server)?;
+    let mut diagnosis = diagnosis(&bench, &survey, &server, began)?;
+    diagnosis.baseline = Some(baseline);
+    diagnosis.verdict = verdict(&remains);
+    let mut processes = Vec::new();
+    if let Some(launched) = server.launched() {
+        launched.end()?;
+        processes = launched.left(&args.leave);
+    }
+    diagnosis.ended_at = Timestamp::now();
+    let evidence = Evidence {
+        diagnosis,
+        remains,
+        processes,
+        status: None,
+        exercise: Some(Exercised {
+            cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
+            asked: plan.cycles,
+            warmup: plan.warmup,
+            concurrency: plan.concurrency,
+            undecided,
+        }),
+        blind: false,
+    };
+    Ok(Proof::of(evidence, &args.leave.allow, settings))
+}
+
+/// The exercise as it goes.
+struct Bench<'a> {
+    args: &'a CheckArgs,
+    command: &'a str,
+    stop: &'a Stop,
+    /// When each cycle that counts began, by the clock of the tracer.
+    begins: Vec<u64>,
+    symbols: Symbols,
+}
+
+impl Bench<'_> {
+    fn wait_until_ready<'p>(
+        &self,
+        probe: &'p Probe,
+        server: &mut Server,
+    ) -> anyhow::Result<Survey<'p>> {
+        let plan = &self.args.exercise;
+        let patience = match plan.ready {
+            Some(_) => plan.ready_timeout,
+            None => ready::LISTENS.min(plan.ready_timeout),
+        };
+        let deadline = Instant::now() + patience;
+        let mut survey = None;
+        loop {
+            self.stop.check()?;
+            match &mut survey {
+                None => survey = self.begin_survey(probe, server)?,
+                Some(survey) => self.look(survey, server, 0)?,
+            }
+            let is_ready = match (&plan.ready, &survey) {
+                (Some(Ready::Line(_)), _) => server
+                    .launched()
+                    .is_some_and(|one| one.tee.has_matched(Duration::ZERO)),
+                (Some(how), _) => ready::is_ready(how),
+                (None, Some(survey)) => matches!(server, Server::Attached(_)) || survey.listens(),
+                (None, None) => false,
+            };
+            let is_late = Instant::now() >= deadline;
+            // Nobody said how one knows: who does not listen may work all the same.
+            if let Some(survey) = survey.take_if(|_| is_ready || (is_late && plan.ready.is_none()))
+            {
+                return Ok(survey);
+            }
+            if is_late {
+                return Err(self.never_ready(server, patience));
+            }
+            self.pause(server)?;
+        }
+    }
+
+    /// Until the server says the line, ends, or a moment is over.
+    fn pause(&self, server: &mut Server) -> anyhow::Result<()> {
+        let Some(launched) = server.launched() else {
+            std::thread::sleep(ready::PAUSE);
+            return Ok(());
+        };
+        if launched.has_ended(ready::PAUSE) {
+            return Err(ended(launched, "before it was ready"));
+        }
+        Ok(())
+    }
+
+    /// The first look; none yet where the server has not become what it will be.
+    fn begin_survey<'p>(
+        &self,
+        probe: &'p Probe,
+        server: &mut Server,
+    ) -> anyhow::Result<Option<Survey<'p>>> {
+        match Survey::begin(probe, server.pid()) {
+            Ok(survey) if survey.is_full() => Ok(Some(survey)),
+            Ok(survey) => {
+                let why = survey.gaps().first().map(|gap| gap.why.clone());
+                let why = why.unwrap_or_else(|| "permission denied".to_owned());
+                let message = format!("process {}: its descriptors: {why}", server.pid());
+                Err(Hinted::look(message, "run it as the server's user, or as root").into())
+            }
+            Err(error) => match server.launched() {
+                Some(launched) if launched.has_ended(Duration::ZERO) => {
+                    Err(ended(launched, "before it was ready"))
+                }
+                Some(_) => Ok(None),
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    fn never_ready(&self, server: &mut Server, patience: Duration) -> anyhow::Error {
+        let last = server
+            .launched()
+            .map(|one| one.tee.last())
+            .unwrap_or_default();
+        show("the server's last output", &last);
+        Hinted::look(
+            format!(
+                "the server was not ready within {} s",
+                patience.as_secs_f64()
+            ),
+            "see --ready and --ready-timeout",
+        )
+        .into()
+    }
+
+    /// One cycle, which must succeed.
+    fn cycle(&self, server: &mut Server, number: u32) -> anyhow::Result<()> {
+        let plan = &self.args.exercise;
+        let done = cycle::run(
+            self.command,
+            plan.concurrency,
+            number,
+            plan.cycle_timeout,
+            self.stop,
+        )?;
+        if let Some(launched) = server.launched()
+            && launched.has_ended(Duration::ZERO)
+        {
+            return Err(ended(
+                launched,
+                &format!("in cycle {number} of the exercise"),
+            ));
+        }
+        self.must_succeed("the exercise", number, done)
+    }
+
+    fn must_succeed(
+        &self,
+        who: &str,
+        number: u32,
+        done: Result<(), cycle::Failure>,
+    ) -> anyhow::Result<()> {
+        let Err(failure) = done else {
+            return Ok(());
+        };
+        show(&format!("output of {who}"), &failure.output);
+        let when = match number {
+            0 => "while warming up".to_owned(),
+            number => format!("in cycle {number}"),
+        };
+        let message = format!("{who} failed {when}: it {}", failure.how);
+        let hint = "this says nothing about leaks: repair the exercise, or make it succeed on purpose (|| true)";
+        Err(Hinted::look(message, hint).into())
+    }
+
+    fn look(&self, survey: &mut Survey<'_>, server: &mut Server, cycle: u32) -> anyhow::Result<()> {
+        match (survey.look(cycle), server.launched()) {
+            (Ok(()), _) => Ok(()),
+            (Err(_), Some(launched)) => Err(ended(launched, "during the exercise")),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    /// Runs cycles until every origin is decided, four times as many as asked for at most.
+    fn measure(
+        &mut self,
+        survey: &mut Survey<'_>,
+        server: &mut Server,
+    ) -> anyhow::Result<(Vec<Remains>, bool)> {
+        let asked = self.args.exercise.cycles;
+        let mut until = asked;
+        let mut done = 0;
+        loop {
+            while done < until {
+                done += 1;
+                self.begins.push(monotonic());
+                self.cycle(server, done)?;
+                self.look(survey, server, done)?;
+            }
+            self.settle(survey, server, done)?;
+            let tables = server.tables()?;
+            let (remains, is_undecided) = judged::judge(
+                survey,
+                tables.as_ref(),
+                &self.begins,
+                monotonic(),
+                &mut self.symbols,
+            );
+            if !is_undecided || until >= asked.saturating_mul(MOST) {
+                return Ok((remains, is_undecided));
+            }
+            until = until.saturating_mul(2);
+        }
+    }
+
+    /// Lets the server let go: by the user's command, then until nothing changes any more.
+    fn settle(
+        &self,
+        survey: &mut Survey<'_>,
+        server: &mut Server,
+        cycle: u32,
+    ) -> anyhow::Result<()> {
+        let plan = &self.args.exercise;
+        if let Some(command) = &plan.settle {
+            let done = cycle::run(command, 1, cycle, plan.cycle_timeout, self.stop)?;
+            self.must_succeed("the command of --settle", cycle, done)?;
+        }
+        let (mut alike, mut before) = (0, survey.count());
+        for _ in 0..SETTLE_LOOKS {
+            if alike >= SETTLED {
+                break;
+            }
+            self.stop.check()?;
+            if let Some(launched) = server.launched()
+                && launched.has_ended(SETTLE_EVERY)
+            {
+                return Err(ended(launched, "after the exercise"));
+            } else if server.launched().is_none() {
+                std::thread::sleep(SETTLE_EVERY);
+            }
+            self.look(survey, server, cycle)?;
+            alike = if survey.count() == before {
+                alike + 1
+            } else {
+                0
+            };
+            before = survey.count();
+        }
+        Ok(())
+    }
+}
+
+/// What a server that ended too soon said.
+fn ended(launched: &mut Launched, when: &str) -> anyhow::Error {
+    let status = launched.end();
+    show("the server's last output", &launched.tee.last());
+    let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+    Hinted::look(
+        format!("the server ended {when}: {how}"),
+        "start it alone and see why",
+    )
+    .into()
+}
+
+/// Output of somebody else, on stderr.
+fn show(what: &str, output: &[u8]) {
+    let mut stderr = anstream::stderr().lock();
+    // Nobody is left to tell when stderr is gone.
+    if output.is_empty() {
+        drop(writeln!(stderr, "{what}: none"));
+        return;
+    }
+    drop(writeln!(stderr, "{what}:"));
+    let text = output.strip_suffix(b"\n").unwrap_or(output);
+    for line in text.split(|byte| *byte == b'\n') {
+        drop(writeln!(stderr, "  | {}", sanitize_bytes(line)));
+    }
+}
+
+fn verdict(remains: &[Remains]) -> Verdict {
+    let worst = remains.iter().map(|one| one.judged).min();
+    match worst {
+        Some(Judged::PerCycle) => Verdict::Leaking,
+        Some(Judged::Held) => Verdict::Bounded,
+        _ => Verdict::Stable,
+    }
+}
+
+fn diagnosis(
+    bench: &Bench<'_>,
+    survey: &Survey<'_>,
+    server: &Server,
+    began: Timestamp,
+) -> anyhow::Result<Diagnosis> {
+    let tables = server.tables()?;
+    let table = |pid| tables.as_ref().and_then(|tables| tables.of(pid));
+    let attributed = survey
+        .held()
+        .filter(|(pid, fd, _)| table(*pid).is_some_and(|table| table.open.contains_key(fd)));
+    let mut gaps = survey.gaps();
+    let blind = match server {
+        Server::Launched(one) => one.traced.blind(),
+        Server::Attached(_) => None,
+    };
+    let what = "the lines that opened descriptors";
+    if let Some(blind) = blind {
+        gaps.push(Gap::new(what, blind.why(), blind.remedy()));
+    } else if matches!(server, Server::Attached(_)) {
+        gaps.push(Gap::new(
+            what,
+            "the server was running already",
+            "let fdguard start it: fdguard check --exercise CMD -- SERVER",
+        ));
+    } else if table(server.pid()).is_none() {
+        let why = "the program did not load the injected library";
+        gaps.push(Gap::new(what, why, "see `fdguard trace`"));
+    }
+    let lost = tables
+        .as_ref()
+        .map_or(0, fdguard_trace::Tables::lost_events);
+    Ok(Diagnosis {
+        schema: DIAGNOSIS_SCHEMA.to_owned(),
+        started_at: began,
+        ended_at: Timestamp::now(),
+        process: survey.process()?,
+        samples: survey.looks(),
+        baseline: None,
+        last: Some(survey.count()),
+        verdict: Verdict::Unknown,
+        ended: if bench.stop.check().is_err() {
+            Ended::Interrupted
+        } else {
+            Ended::TimeUp
+        },
+        findings: Vec::new(),
+        hazards: Vec::new(),
+        processes: Vec::new(),
+        predecessors: Vec::new(),
+        coverage: Coverage {
+            backend: if tables.is_some() { "preload" } else { "probe" }.to_owned(),
+            attributed_fds: attributed.count() as u64,
+            live_fds: Some(survey.count()),
+            lost_events: lost,
+        },
+        gaps,
+    })
 }
