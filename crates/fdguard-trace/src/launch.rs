@@ -142,7 +142,9 @@ impl Traced {
         self.told
             .extend(pids.iter().filter(|pid| tables.of(**pid).is_some()));
         for pid in pids {
-            let Some(table) = tables.of(pid).filter(|table| is_another(table)) else {
+            // A list of maps that changes while it is read may lack one of them.
+            let is_gone = |table: &&Table| is_another(table) && is_another(table);
+            let Some(table) = tables.of(pid).filter(is_gone) else {
                 continue;
             };
             self.outlived.insert((pid, table.began));
@@ -168,6 +170,11 @@ impl Traced {
     /// Its standard output and standard error, where it was started as a server; once.
     pub fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
         self.child.stdout.take().zip(self.child.stderr.take())
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
     }
 
     /// Waits for its end.

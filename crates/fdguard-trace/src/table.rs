@@ -82,6 +82,11 @@ pub(crate) enum Spot {
 }
 
 impl Tables {
+    /// What the processes of a trace wrote to its folder, for one of them that wants to know about itself.
+    pub fn of_folder(folder: &Path) -> Result<Self, Error> {
+        Self::read(folder)
+    }
+
     /// Reads every table of the folder. A file that is not whole yet is left for the next time.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read {

@@ -3,6 +3,7 @@
 //! A program need not close what the kernel closes for it, and nobody can read intentions. So each
 //! place in the code is judged by what it did with its descriptors: see decision 023.
 
+use super::cycles::{self, Outcome};
 use super::wording::{descriptors, place_of};
 use super::{Judged, ProofRule, Remains, own};
 use crate::count::as_f64;
@@ -27,6 +28,13 @@ const THREAD_HABIT: u64 = 3;
 /// By how much the oldest may be older than an even pace would have it: of their number, and of what was closed.
 const SLACK: f64 = 1.25;
 const UNEVEN: f64 = 0.05;
+/// A cache has replaced one in so many of what it holds, before it is known to replace; and those that it closed were opened
+/// before the oldest that it holds, as far as an even pace tells.
+const REPLACED: u64 = 5;
+const BEFORE: f64 = 0.6;
+/// A life is cut into so many parts to see when what is left was opened, and fewer of them tell nothing.
+const BINS: usize = 30;
+const LEAST_ARRIVED: usize = 8;
 /// A thread that waits for its turn on a busy machine, in seconds.
 const STALLED: f64 = 0.25;
 
@@ -79,9 +87,17 @@ pub struct Left {
 pub fn judge(life: &Life, place: &Place, strict: bool) -> Vec<Remains> {
     let (grown, rest): (Vec<&Left>, Vec<&Left>) = place.left.iter().partition(|one| one.grew);
     let all: Vec<&Left> = place.left.iter().collect();
+    // Looked at from outside, a cache that fills and then replaces can pass for a leak, and a leak on a busy machine for a pool
+    // that fills. The line's own account is exact.
     if !grown.is_empty() && is_rolling(life, place, &all) {
-        // Looked at from outside a cache that fills and then replaces can pass for a leak; the line's own account is exact.
         return by_class(life, place, &all, Judged::Rolling);
+    }
+    if life.has_history
+        && !life.was_cut_off
+        && keeps_arriving(life, &all)
+        && !is_rolling(life, place, &all)
+    {
+        return by_class(life, place, &all, Judged::Grew);
     }
     let judged = judge_rest(life, place, &rest, strict);
     let mut remains = by_class(life, place, &grown, Judged::Grew);
@@ -113,9 +129,40 @@ fn judge_rest(life: &Life, place: &Place, rest: &[&Left], strict: bool) -> Judge
     }
 }
 
-/// Whether the place is used to closing, and these are merely the last ones.
+/// Whether the place is used to closing, and these are merely the last ones: those that were closed had all been opened before.
 fn is_rolling(life: &Life, place: &Place, left: &[&Left]) -> bool {
-    place.origin.closed >= HABIT.max(left.len() as u64) && is_youngest(life, place, left)
+    let (closed, count) = (place.origin.closed, left.len() as u64);
+    let is_habit = closed >= HABIT && closed * REPLACED >= count;
+    let pace = as_f64(place.origin.opened) / life.lived.max(f64::EPSILON);
+    let before = pace * (life.lived - oldest(left));
+    is_habit && is_youngest(life, place, left) && before >= BEFORE * as_f64(closed)
+}
+
+/// Whether what is left was opened all over the life of the process, as often late as early. A pool fills and stops, what is
+/// replaced now and then is mostly young.
+fn keeps_arriving(life: &Life, left: &[&Left]) -> bool {
+    if left.len() < LEAST_ARRIVED {
+        return false;
+    }
+    let span = oldest(left).max(f64::EPSILON);
+    let mut arrivals = [0_u64; BINS];
+    for one in left {
+        let share = 1.0 - one.age / span;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of the bins, not negative"
+        )]
+        let bin = (share.max(0.0) * BINS as f64) as usize;
+        arrivals[bin.min(BINS - 1)] += 1;
+    }
+    let leaks = match cycles::judge(&arrivals) {
+        Outcome::Leaks(rate) => rate.hits >= LEAST_ARRIVED as u64,
+        _ => false,
+    };
+    // Those of the last moments are in use.
+    let (early, late) = arrivals[..BINS - BINS / 10].split_at(BINS / 2 - BINS / 20);
+    leaks && life.lived > 0.0 && !cycles::is_more_late(early.iter().sum(), late.iter().sum())
 }
 
 /// Whether these are the ones that the place opened last: at an even pace, so many openings ago began the oldest.

@@ -189,3 +189,49 @@ fn a_thread_that_a_busy_machine_held_up_passes_and_one_that_forgot_does_not() {
         Judged::Strayed
     );
 }
+
+#[test]
+fn r13_what_arrives_all_over_the_life_is_a_leak_although_it_did_not_look_so_from_outside() {
+    let long = Life {
+        has_history: true,
+        ..life(22.0)
+    };
+    let ages = |ages: &mut dyn Iterator<Item = f64>| ages.map(left).collect::<Vec<_>>();
+    // Three a second until a moment before the end.
+    let steady = ages(&mut (1..=60).map(|n| 1.0 + f64::from(n) / 3.0));
+    assert_eq!(judged(&long, &place(60, 0, steady.clone())), Judged::Grew);
+    // The same line closes most of what it opens.
+    assert_eq!(judged(&long, &place(1000, 940, steady)), Judged::Grew);
+    // A pool that was full after a third of the time.
+    let pool = ages(&mut (1..=50).map(|n| 14.0 + f64::from(n) / 7.0));
+    assert_eq!(judged(&long, &place(50, 0, pool)), Judged::Held);
+    // Connections that are replaced after a while: few are old.
+    let replaced = ages(&mut (1..=50).map(|n| -5.0 * (1.0 - f64::from(n) / 51.0).ln()));
+    assert_eq!(judged(&long, &place(200, 150, replaced)), Judged::Held);
+    // Opened at the start.
+    let start = ages(&mut (1..=50).map(|n| 21.0 + f64::from(n) / 100.0));
+    assert_eq!(judged(&long, &place(50, 0, start)), Judged::Held);
+}
+
+#[test]
+fn r15_a_cache_that_has_only_begun_to_replace_is_known() {
+    let long = Life {
+        has_history: true,
+        ..life(20.5)
+    };
+    let grown = |age: f64| Left {
+        grew: true,
+        ..left(age)
+    };
+    let ages = |step: f64| {
+        (1..=200)
+            .map(|n| grown(f64::from(n) * step))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        judged(&long, &place(249, 49, ages(0.0855))),
+        Judged::Rolling
+    );
+    // Four of five leak, from the beginning on.
+    assert_eq!(judged(&long, &place(249, 49, ages(0.102))), Judged::Grew);
+}

@@ -9,6 +9,7 @@ pub mod cycles;
 pub mod ended;
 pub mod own;
 pub mod process;
+pub mod scenario;
 mod wording;
 
 #[cfg(test)]

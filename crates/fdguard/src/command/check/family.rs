@@ -238,7 +238,13 @@ fn note(known: &Mutex<Known>, root: u32) {
     }
     // Orphans that came to us and ended: nobody else will wait for them. They are the program's for certain.
     for one in orphans.into_iter().filter(|one| one.is_zombie()) {
-        reap(one);
+        // A zombie that its parent left us is told first.
+        let was_zombie = known
+            .get(&one.key())
+            .is_some_and(|member| member.zombie_since.is_some());
+        if !was_zombie {
+            reap(one);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::proof::process::Leftover;
 use fdguard_core::proof::{Allowance, Judged, Remains, cycles, ended, next_step, process};
 use fdguard_core::rule::Settings;
-use fdguard_core::{Gap, Text};
+use fdguard_core::{Class, Gap, Text};
 use serde::Serialize;
 
 use super::exercise::Exercised;
@@ -83,8 +83,11 @@ impl Proof {
         let requests = exercise
             .as_ref()
             .map_or(1, |one| u64::from(one.concurrency));
-        // What grew is told by the watch already.
-        let told = remains.iter().filter(|one| one.judged != Judged::Grew);
+        // What grew is mostly told by the watch already.
+        let told = remains.iter().filter(|one| {
+            one.judged != Judged::Grew
+                || !diagnosis.findings.iter().any(|other| is_told(one, other))
+        });
         let found = told.filter_map(|one| finding(one, requests));
         let mut findings: Vec<Finding> = found.collect();
         findings.extend(processes.iter().map(of_process));
@@ -116,11 +119,20 @@ pub(super) fn fails(finding: &Finding) -> bool {
     counts && FAILING.contains(&finding.rule.as_str())
 }
 
+/// Whether the watch tells of this growth.
+fn is_told(remains: &Remains, finding: &Finding) -> bool {
+    let family = |class: Option<&Class>| class.map(Class::family);
+    matches!(finding.rule.as_str(), "leak" | "growth")
+        && finding.pid == remains.pid
+        && family(finding.class.as_ref()) == family(remains.class.as_ref())
+}
+
 fn finding(remains: &Remains, requests: u64) -> Option<Finding> {
     let (rule, why) = match remains.judged {
-        Judged::Left | Judged::Strayed => (&ended::RULE, remains.why.clone()),
         Judged::PerCycle => (&cycles::RULE, per_cycle(remains, requests)),
-        Judged::Allowed => (&ended::RULE, remains.why.clone()),
+        Judged::Grew | Judged::Left | Judged::Strayed | Judged::Allowed => {
+            (&ended::RULE, remains.why.clone())
+        }
         _ => return None,
     };
     let cleared = remains.allowed_by.as_ref().map(|by| ClearedNote {

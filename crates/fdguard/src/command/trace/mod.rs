@@ -38,6 +38,9 @@ pub(super) const SIGNALLED: u8 = 128;
 /// How long to wait at most before looking whether the program ended.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// How long to wait before another look at a program that is just starting.
+const BECOMING: Duration = Duration::from_millis(5);
+
 pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
     let outcome = trace(args);
     outcome.or_else(|error| {
@@ -115,11 +118,15 @@ pub(super) fn watch<'p>(
         looked: 0,
         was_ended: false,
     };
-    match Live::begin(probe, plan) {
-        Ok(live) => follow(live, &mut watched, traced, passed_on)?,
-        // It ended before anybody could look: what it wrote down is all there is.
-        Err(error) if error.downcast_ref::<ProbeError>().is_some() => {}
-        Err(error) => return Err(error),
+    loop {
+        match Live::begin(probe, plan.clone()) {
+            Ok(live) => break follow(live, &mut watched, traced, passed_on)?,
+            Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
+            // It ended before anybody could look: what it wrote down is all there is.
+            Err(_) if traced.has_ended()? => break,
+            // While it becomes another program it cannot be looked at for a moment.
+            Err(_) => std::thread::sleep(BECOMING),
+        }
     }
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
     if ended == Some(Ended::TimeUp) {

@@ -251,13 +251,16 @@ impl Bench<'_> {
             plan.cycle_timeout,
             self.stop,
         )?;
+        // A server that dies takes the exercise with it, which may notice first.
+        let patience = done.as_ref().map_or(DYING, |()| Duration::ZERO);
         if let Some(launched) = server.launched()
-            && launched.has_ended(Duration::ZERO)
+            && launched.has_ended(patience)
         {
-            return Err(ended(
-                launched,
-                &format!("in cycle {number} of the exercise"),
-            ));
+            let when = match number {
+                0 => "while warming up".to_owned(),
+                number => format!("in cycle {number} of the exercise"),
+            };
+            return Err(ended(launched, &when));
         }
         self.must_succeed("the exercise", number, done)
     }
