@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,14 @@ static int requests;
 static int load(void)
 {
     return open("/etc/passwd", O_RDONLY | O_CLOEXEC); /* LEAK load */
+}
+
+/* Forgets its file when the client is gone. */
+static void careless(int peer)
+{
+    int fd = load();
+    if (write(peer, "ok\n", 3) == 3)
+        close(fd);
 }
 
 static void handle(void)
@@ -46,9 +55,13 @@ static int serve(int port)
         int peer = accept(listener, NULL, NULL);
         /* Who only knocks gets no answer. */
         if (read(peer, line, sizeof line) > 0) {
-            handle();
-            if (write(peer, "ok\n", 3) != 3)
-                return 97;
+            if (strcmp(kind, "careless") == 0) {
+                careless(peer);
+            } else {
+                handle();
+                if (write(peer, "ok\n", 3) != 3)
+                    perror("write");
+            }
         }
         close(peer);
     }
@@ -74,5 +87,6 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "ask") == 0)
         return ask(atoi(argv[2]));
     kind = argv[1];
+    signal(SIGPIPE, SIG_IGN);
     return serve(atoi(argv[2]));
 }

@@ -197,6 +197,7 @@ fn by_class(life: &Life, place: &Place, left: &[&Left], judged: Judged) -> Vec<R
             judged,
             why: why(judged, place, group.len() as u64),
             origin: Some(place.origin.clone()),
+            exercise: None,
             per_cycle: None,
             allowed_by: None,
         })

@@ -100,6 +100,9 @@ pub struct Remains {
     pub why: String,
     /// The line that opened them.
     pub origin: Option<Origin>,
+    /// The exercise of a scenario that left them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exercise: Option<String>,
     /// How many each cycle leaves, where there were cycles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_cycle: Option<cycles::Rate>,

@@ -42,6 +42,9 @@ pub struct CheckArgs {
     /// End the program (SIGTERM) after this time; until it ends by itself when absent.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive)]
     pub length: Option<Duration>,
+    /// Keep at it for so long: cycles of the exercise, or the program itself.
+    #[arg(long, value_name = "TIME", value_parser = parse_positive, conflicts_with = "length")]
+    pub soak: Option<Duration>,
     /// Time between two looks from outside.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_positive)]
     pub every: Duration,
@@ -52,7 +55,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = crate::exit::FINDINGS)]
     pub error_exitcode: u8,
     /// The program, or the server, and its arguments.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "pid")]
+    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["pid", "scenario"])]
     pub command: Vec<OsString>,
 }
 
@@ -62,6 +65,14 @@ pub struct ExerciseArgs {
     /// Run this shell command again and again while the server runs: one cycle.
     #[arg(help_heading = "Exercise", long, value_name = "CMD")]
     pub exercise: Option<String>,
+    /// A server and several named exercises of it, from a file; see the guide.
+    #[arg(
+        help_heading = "Exercise",
+        long,
+        value_name = "FILE",
+        conflicts_with = "exercise"
+    )]
+    pub scenario: Option<PathBuf>,
     /// Cycles that count; up to four times as many where that does not decide.
     #[arg(help_heading = "Exercise", long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub cycles: u32,

@@ -67,7 +67,7 @@ fn r34_one_descriptor_per_request_is_told_with_its_line() {
     );
     let why = finding["why"].as_str().unwrap();
     assert!(why.starts_with(&sentence), "{why}");
-    let exercise = &found["check"]["exercise"];
+    let exercise = &found["check"]["exercises"][0];
     assert_eq!(
         (&exercise["cycles"], &exercise["undecided"]),
         (&30.into(), &false.into())

@@ -15,6 +15,7 @@ mod ceilings;
 mod check;
 mod check_exercise;
 mod check_reports;
+mod check_scenario;
 mod contract;
 mod diagnosis;
 mod difference;

@@ -44,16 +44,22 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     // Files that cannot be written are told before any work is done for nothing.
     let mut files = Files::open(&args.reports)?;
-    let proof = match (&args.exercise.exercise, args.exercise.pid) {
-        (None, None) => whole::run(args, &settings)?,
-        (None, Some(_)) => {
+    let scenario = args.exercise.scenario.as_deref();
+    let plan = match (&args.exercise.exercise, scenario, args.exercise.pid) {
+        (None, None, None) => None,
+        (None, None, Some(_)) => {
             return Err(Hinted::usage(
                 "--pid needs an exercise",
                 "say what a cycle is: --exercise 'CMD'",
             )
             .into());
         }
-        (Some(command), _) => exercise::run(args, command, &settings)?,
+        (Some(command), _, _) => Some(exercise::Plan::of_command(args, command)),
+        (None, Some(path), _) => Some(exercise::Plan::of_file(args, path)?),
+    };
+    let proof = match plan {
+        None => whole::run(args, &settings)?,
+        Some(plan) => exercise::run(args, &plan, &settings)?,
     };
     files.write(&args.reports, &proof)?;
     Ok(exit_code(args, &proof))

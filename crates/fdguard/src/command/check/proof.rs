@@ -4,9 +4,10 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::{ClearedNote, Finding};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
-use fdguard_core::proof::process::Leftover;
+use fdguard_core::proof::process::{Fate, Leftover};
 use fdguard_core::proof::{Allowance, Judged, Remains, cycles, ended, next_step, process};
 use fdguard_core::rule::Settings;
+use fdguard_core::snapshot::Process;
 use fdguard_core::{Class, Gap, Text};
 use serde::Serialize;
 
@@ -37,17 +38,14 @@ pub(super) struct Proof {
 pub(super) struct Check {
     /// Whether nothing fails it.
     pub(super) passed: bool,
-    /// The name of the scenario's exercise, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) name: Option<String>,
     /// The program's own exit code, 128+n after a signal; absent where it was not ours to wait for.
     pub(super) status: Option<u8>,
     /// All that was left open, the worst first, with what is thought of it.
     pub(super) leftovers: Vec<Remains>,
     /// Processes that outlived it, and zombies.
     pub(super) processes: Vec<Leftover>,
-    /// How the server was exercised.
-    pub(super) exercise: Option<Exercised>,
+    /// How the server was exercised, each exercise in its order.
+    pub(super) exercises: Vec<Exercised>,
     /// Whether something stood in the way of the judgement: then nothing found proves nothing.
     pub(super) blind: bool,
 }
@@ -58,7 +56,7 @@ pub(super) struct Evidence {
     pub(super) remains: Vec<Remains>,
     pub(super) processes: Vec<Leftover>,
     pub(super) status: Option<u8>,
-    pub(super) exercise: Option<Exercised>,
+    pub(super) exercises: Vec<Exercised>,
     pub(super) blind: bool,
 }
 
@@ -70,7 +68,7 @@ impl Proof {
             mut remains,
             processes,
             status,
-            exercise,
+            exercises,
             blind,
         } = evidence;
         for finding in &mut diagnosis.findings {
@@ -80,19 +78,24 @@ impl Proof {
             allow_remains(one, allow, settings);
         }
         remains.sort_by_key(|one| (one.judged, std::cmp::Reverse(one.count)));
-        let requests = exercise
-            .as_ref()
-            .map_or(1, |one| u64::from(one.concurrency));
+        let requests = |one: &Remains| {
+            let of = exercises.iter().find(|of| of.name == one.exercise);
+            of.map_or(1, |of| u64::from(of.concurrency))
+        };
         // What grew is mostly told by the watch already.
         let told = remains.iter().filter(|one| {
             one.judged != Judged::Grew
                 || !diagnosis.findings.iter().any(|other| is_told(one, other))
         });
-        let found = told.filter_map(|one| finding(one, requests));
+        let found = told.filter_map(|one| finding(one, requests(one)));
         let mut findings: Vec<Finding> = found.collect();
-        findings.extend(processes.iter().map(of_process));
+        findings.extend(of_processes(&processes));
         findings.append(&mut diagnosis.findings);
-        findings.sort_by_key(|one| (!fails(one), std::cmp::Reverse(one.severity)));
+        // A line to repair comes first.
+        findings.sort_by_key(|one| {
+            let has_line = one.origin.is_some();
+            (!fails(one), !has_line, std::cmp::Reverse(one.severity))
+        });
         diagnosis.findings = findings;
         let failing = diagnosis.findings.iter().any(fails) || !diagnosis.hazards.is_empty();
         if remains.iter().any(|one| one.judged == Judged::PerCycle) {
@@ -101,11 +104,10 @@ impl Proof {
         Self {
             check: Check {
                 passed: !failing,
-                name: None,
                 status,
                 leftovers: remains,
                 processes,
-                exercise,
+                exercises,
                 blind: blind && !failing,
             },
             diagnosis,
@@ -173,10 +175,39 @@ fn per_cycle(remains: &Remains, requests: u64) -> String {
     let culprit = remains.origin.as_ref().and_then(|one| one.culprit.as_ref());
     let from = culprit.map_or_else(|| "an unknown line".to_owned(), fdguard_core::proof::place);
     let what = fdguard_core::proof::what(remains);
+    let exercise = remains
+        .exercise
+        .as_ref()
+        .map(|name| format!(" in exercise {name:?}"));
     format!(
-        "{sentence} from {from} ({what}): {}",
+        "{sentence} from {from} ({what}){}: {}",
+        exercise.unwrap_or_default(),
         cycles::evidence(rate)
     )
+}
+
+/// A finding for each; zombies of one kind and one parent together.
+fn of_processes(processes: &[Leftover]) -> Vec<Finding> {
+    let mut findings: Vec<(&Leftover, Finding)> = Vec::new();
+    for one in processes {
+        let same = findings.iter_mut().find(|(other, _)| {
+            let kind = |of: &Leftover| (of.comm.clone(), of.parent.clone(), of.allowed_by.clone());
+            one.fate == Fate::Zombie && other.fate == Fate::Zombie && kind(one) == kind(other)
+        });
+        match same {
+            Some((_, finding)) => finding.count = finding.count.map(|count| count + 1),
+            None => findings.push((one, of_process(one))),
+        }
+    }
+    let told = findings.into_iter().map(|(_, mut finding)| {
+        if let Some(more) = finding.count.filter(|count| *count > 1) {
+            finding
+                .why
+                .push_str(&format!("; and {} more like it", more - 1));
+        }
+        finding
+    });
+    told.collect()
 }
 
 fn of_process(leftover: &Leftover) -> Finding {
@@ -206,6 +237,31 @@ fn of_process(leftover: &Leftover) -> Finding {
         shape: None,
         advice: None,
         cleared,
+    }
+}
+
+/// More than was allowed.
+pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Finding {
+    Finding {
+        rule: "expected-budget".to_owned(),
+        pid: process.pid,
+        comm: process.comm.clone(),
+        severity: Severity::Warning,
+        class: None,
+        target: None,
+        count: Some(count),
+        grown: None,
+        rate_per_min: None,
+        confidence: 1.0,
+        walls: Vec::new(),
+        why,
+        next_step:
+            "See what they are: `fdguard snap`; then close what is not needed, or allow more."
+                .to_owned(),
+        origin: None,
+        shape: None,
+        advice: None,
+        cleared: None,
     }
 }
 
@@ -270,9 +326,10 @@ impl Proof {
             .ended_at
             .duration_since(self.diagnosis.started_at);
         let seconds = passed.as_secs_f64().max(0.0);
-        match &self.check.exercise {
-            Some(one) => format!(" after {} cycles in {seconds:.1} s", one.cycles),
-            None => format!(" in {seconds:.1} s"),
+        let cycles: u32 = self.check.exercises.iter().map(|one| one.cycles).sum();
+        match cycles {
+            0 => format!(" in {seconds:.1} s"),
+            cycles => format!(" after {cycles} cycles in {seconds:.1} s"),
         }
     }
 
@@ -280,10 +337,6 @@ impl Proof {
     pub(super) fn told(&self) -> Told {
         let words = self.diagnosis.process.cmdline.iter().map(Text::to_lossy);
         let command = words.collect::<Vec<_>>().join(" ");
-        let name = match &self.check.name {
-            Some(name) => format!("{name}: {command}"),
-            None => command,
-        };
-        Told::of(&self.diagnosis, name, fails)
+        Told::of(&self.diagnosis, command, fails)
     }
 }

@@ -69,11 +69,6 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
     };
     let process = &proof.diagnosis.process;
     let comm = sanitize(&process.comm);
-    let name = check
-        .name
-        .as_deref()
-        .map(|name| format!(" {}", sanitize_str(name)));
-    let name = name.unwrap_or_default();
     let count = proof.failures();
     let found = match count {
         0 if check.blind => "could not be judged".to_owned(),
@@ -83,7 +78,7 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
     };
     writeln!(
         out,
-        "{style}{word}{style:#}  {HEADING}{comm}{HEADING:#}{name} (pid {}): {found}{}",
+        "{style}{word}{style:#}  {HEADING}{comm}{HEADING:#} (pid {}): {found}{}",
         process.pid,
         proof.extent(),
     )?;

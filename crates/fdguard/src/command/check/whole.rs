@@ -1,6 +1,7 @@
 //! A program that is run to its end under the tracer.
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -21,7 +22,7 @@ use super::family::Family;
 use super::proof::{self, Evidence, Proof};
 use super::{code_of, proof::fails};
 use crate::cli::CheckArgs;
-use crate::command::trace::{self, joined::Joined};
+use crate::command::trace::{self, Watched, joined::Joined};
 use crate::watching::Live;
 
 /// Runs it and judges what it left.
@@ -35,12 +36,23 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
     let options = Options::default().keeping_ended();
     let mut traced = limited(args.limit, || Ok(Traced::launch(&args.command, options)?))?;
     family.follow(traced.pid())?;
-    let pace = (args.every, args.length);
+    let pace = (args.every, args.length.or(args.soak));
     let watched = trace::watch(pace, &probe, &mut traced, &passed_on)?;
     let status = traced.wait()?;
+    conclude(args, settings, (&traced, status), &watched, &mut family)
+}
+
+/// Judges what is left of a program that has ended.
+fn conclude(
+    args: &CheckArgs,
+    settings: &Settings,
+    (traced, status): (&Traced, ExitStatus),
+    watched: &Watched<'_>,
+    family: &mut Family,
+) -> anyhow::Result<Proof> {
     let leave = &args.leave;
     let processes = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
-    let joined = Joined::of(&watched, &traced, &args.command, settings)?;
+    let joined = Joined::of(watched, traced, &args.command, settings)?;
     let mut diagnosis = joined.diagnosis;
     let watch = watched.live.as_ref().map(Live::watch);
     let grown: Vec<_> = diagnosis
@@ -85,7 +97,7 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
         remains,
         processes,
         status: Some(if watched.was_ended { 0 } else { own }),
-        exercise: None,
+        exercises: Vec::new(),
         blind,
     };
     Ok(Proof::of(evidence, &leave.allow, settings))

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use super::Stop;
+use fdguard_core::proof::scenario::Work;
+
+use super::{Stop, client};
 
 /// How often to look whether somebody wants us to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -21,9 +23,64 @@ const SHOWN: u64 = 4096;
 pub(super) struct Failure {
     pub(super) how: String,
     pub(super) output: Vec<u8>,
+    /// Whether it took too long.
+    pub(super) is_late: bool,
 }
 
-/// Runs `command` in a shell, `count` times at once. Stops early when told to.
+/// One cycle of this work, `count` times at once. Stops early when told to.
+pub(super) fn work(
+    work: &Work,
+    count: u32,
+    cycle: u32,
+    within: Duration,
+    stop: &Stop,
+) -> anyhow::Result<Result<(), Failure>> {
+    let failed = |how: String| Failure {
+        how,
+        output: Vec::new(),
+        is_late: false,
+    };
+    match work {
+        Work::Command {
+            run: command,
+            must_fail,
+        } => {
+            let done = run(command, count, cycle, within, stop)?;
+            Ok(match (done, must_fail) {
+                (done, false) => done,
+                (Ok(()), true) => Err(failed("succeeded, and must fail".to_owned())),
+                // A command that hangs does not fail in the way that was meant.
+                (Err(failure), true) if failure.is_late => Err(failure),
+                (Err(_), true) => Ok(()),
+            })
+        }
+        Work::TcpDisconnect { address, send } => {
+            let all = (0..count).map(|_| client::disconnect(address, send.as_bytes()));
+            let done: std::io::Result<()> = all.collect();
+            Ok(
+                done.map_err(|error| {
+                    failed(format!("could not do its part at {address}: {error}"))
+                }),
+            )
+        }
+        Work::HttpTimeout {
+            address,
+            path,
+            after,
+        } => {
+            let patience = Duration::from_millis(*after);
+            let all = (0..count).map(|_| client::give_up(address, path, patience));
+            let done: std::io::Result<()> = all.collect();
+            Ok(
+                done.map_err(|error| {
+                    failed(format!("could not do its part at {address}: {error}"))
+                }),
+            )
+        }
+    }
+}
+
+/// Runs `command` in a shell, `count` times at once.
 pub(super) fn run(
     command: &str,
     count: u32,
@@ -89,7 +146,11 @@ impl Running {
             if left.is_zero() {
                 let how = "took too long (--cycle-timeout)".to_owned();
                 let output = self.said();
-                return Ok(Err(Failure { how, output }));
+                return Ok(Err(Failure {
+                    how,
+                    output,
+                    is_late: true,
+                }));
             }
             self.pause(left.min(LOOK));
         }
@@ -115,6 +176,7 @@ impl Running {
         Err(Failure {
             how: format!("ended with {status}"),
             output: self.said(),
+            is_late: false,
         })
     }
 

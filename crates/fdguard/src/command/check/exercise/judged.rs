@@ -90,6 +90,7 @@ impl Group {
             judged,
             why: format!("{why}{}", evidence.unwrap_or_default()),
             origin: self.origin,
+            exercise: None,
             per_cycle: rate,
             allowed_by: None,
         }

@@ -1,7 +1,9 @@
 //! A server that is exercised: the same work again and again, and what each cycle of it leaves open.
 
+mod client;
 mod cycle;
 mod judged;
+mod plan;
 mod ready;
 mod server;
 mod survey;
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Gap;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
+use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::proof::{Judged, Remains};
 use fdguard_core::rule::Settings;
@@ -23,9 +26,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::plan::Drill;
+pub(super) use self::plan::Plan;
 use self::server::{Launched, Server};
 use self::survey::Survey;
-use super::proof::{Evidence, Proof};
+use super::proof::{Evidence, Proof, budget_finding};
 use crate::cli::{CheckArgs, Ready};
 use crate::command::trace::SIGNALLED;
 use crate::command::trace::joined::monotonic;
@@ -44,6 +49,8 @@ const DYING: Duration = Duration::from_millis(300);
 /// How a server was exercised.
 #[derive(Debug, Serialize)]
 pub(super) struct Exercised {
+    /// Its name in a scenario.
+    pub(super) name: Option<String>,
     /// Cycles that count.
     pub(super) cycles: u32,
     /// Cycles that were asked for: more were run where those did not decide.
@@ -85,41 +92,57 @@ impl Stop {
     }
 }
 
-/// Runs the exercise and judges what it left.
-pub(super) fn run(args: &CheckArgs, command: &str, settings: &Settings) -> anyhow::Result<Proof> {
+/// Runs the exercises and judges what they left.
+pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow::Result<Proof> {
     let began = Timestamp::now();
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
-    let plan = &args.exercise;
-    let mut server = match plan.pid {
+    let mut server = match args.exercise.pid {
         Some(pid) => Server::Attached(pid),
         None => Server::Launched(Box::new(Launched::start(
-            &args.command,
-            args.limit,
+            &plan.command,
+            plan.limit,
             plan.ready.as_ref(),
         )?)),
     };
     let mut bench = Bench {
         args,
-        command,
+        plan,
         stop: &stop,
         begins: Vec::new(),
         symbols: Symbols::new(),
     };
     let mut survey = bench.wait_until_ready(&probe, &mut server)?;
-    for _ in 0..plan.warmup {
-        bench.cycle(&mut server, 0)?;
+    let (mut remains, mut exercises, mut baseline) = (Vec::new(), Vec::new(), None);
+    for drill in &plan.drills {
+        for _ in 0..drill.warmup {
+            bench.cycle(&mut server, drill, 0)?;
+        }
+        bench.look(&mut survey, &mut server, 0)?;
+        survey.forget_cycles();
+        baseline.get_or_insert(survey.count());
+        let (left, undecided) = bench.measure(&mut survey, &mut server, drill)?;
+        remains.extend(left.into_iter().map(|one| Remains {
+            exercise: drill.name.clone(),
+            ..one
+        }));
+        exercises.push(Exercised {
+            name: drill.name.clone(),
+            cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
+            asked: drill.cycles,
+            warmup: drill.warmup,
+            concurrency: drill.concurrency,
+            undecided,
+        });
     }
-    bench.look(&mut survey, &mut server, 0)?;
-    let baseline = survey.count();
-    let (remains, undecided) = bench.measure(&mut survey, &mut server)?;
     let mut diagnosis = diagnosis(&bench, &survey, &server, began)?;
-    diagnosis.baseline = Some(baseline);
+    diagnosis.baseline = baseline;
     diagnosis.verdict = verdict(&remains);
+    diagnosis.findings = over_budget(plan, &survey, &diagnosis);
     let mut processes = Vec::new();
     if let Some(launched) = server.launched() {
         launched.end()?;
-        processes = launched.left(&args.leave);
+        processes = launched.left(&args.leave, &plan.allow_process);
     }
     diagnosis.ended_at = Timestamp::now();
     let evidence = Evidence {
@@ -127,22 +150,16 @@ pub(super) fn run(args: &CheckArgs, command: &str, settings: &Settings) -> anyho
         remains,
         processes,
         status: None,
-        exercise: Some(Exercised {
-            cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
-            asked: plan.cycles,
-            warmup: plan.warmup,
-            concurrency: plan.concurrency,
-            undecided,
-        }),
+        exercises,
         blind: false,
     };
-    Ok(Proof::of(evidence, &args.leave.allow, settings))
+    Ok(Proof::of(evidence, &plan.allow, settings))
 }
 
 /// The exercise as it goes.
 struct Bench<'a> {
     args: &'a CheckArgs,
-    command: &'a str,
+    plan: &'a Plan,
     stop: &'a Stop,
     /// When each cycle that counts began, by the clock of the tracer.
     begins: Vec<u64>,
@@ -155,10 +172,10 @@ impl Bench<'_> {
         probe: &'p Probe,
         server: &mut Server,
     ) -> anyhow::Result<Survey<'p>> {
-        let plan = &self.args.exercise;
+        let (plan, most) = (self.plan, self.args.exercise.ready_timeout);
         let patience = match plan.ready {
-            Some(_) => plan.ready_timeout,
-            None => ready::LISTENS.min(plan.ready_timeout),
+            Some(_) => most,
+            None => ready::LISTENS.min(most),
         };
         let deadline = Instant::now() + patience;
         let mut survey = None;
@@ -242,15 +259,10 @@ impl Bench<'_> {
     }
 
     /// One cycle, which must succeed.
-    fn cycle(&self, server: &mut Server, number: u32) -> anyhow::Result<()> {
-        let plan = &self.args.exercise;
-        let done = cycle::run(
-            self.command,
-            plan.concurrency,
-            number,
-            plan.cycle_timeout,
-            self.stop,
-        )?;
+    fn cycle(&self, server: &mut Server, drill: &Drill, number: u32) -> anyhow::Result<()> {
+        let within = self.args.exercise.cycle_timeout;
+        let (work, count) = (&drill.work, drill.concurrency);
+        let done = cycle::work(work, count, number, within, self.stop)?;
         // A server that dies takes the exercise with it, which may notice first.
         let patience = done.as_ref().map_or(DYING, |()| Duration::ZERO);
         if let Some(launched) = server.launched()
@@ -262,7 +274,11 @@ impl Bench<'_> {
             };
             return Err(ended(launched, &when));
         }
-        self.must_succeed("the exercise", number, done)
+        let who = match &drill.name {
+            Some(name) => format!("the exercise {name:?}"),
+            None => "the exercise".to_owned(),
+        };
+        self.must_succeed(&who, number, done)
     }
 
     fn must_succeed(
@@ -297,15 +313,20 @@ impl Bench<'_> {
         &mut self,
         survey: &mut Survey<'_>,
         server: &mut Server,
+        drill: &Drill,
     ) -> anyhow::Result<(Vec<Remains>, bool)> {
-        let asked = self.args.exercise.cycles;
+        let asked = drill.cycles;
         let mut until = asked;
         let mut done = 0;
+        self.begins.clear();
+        let share = u32::try_from(self.plan.drills.len()).unwrap_or(1).max(1);
+        let soak = self.args.soak.map(|time| Instant::now() + time / share);
+        let is_soaking = || soak.is_some_and(|end| Instant::now() < end);
         loop {
-            while done < until {
+            while done < until || is_soaking() {
                 done += 1;
                 self.begins.push(monotonic());
-                self.cycle(server, done)?;
+                self.cycle(server, drill, done)?;
                 self.look(survey, server, done)?;
             }
             self.settle(survey, server, done)?;
@@ -331,9 +352,9 @@ impl Bench<'_> {
         server: &mut Server,
         cycle: u32,
     ) -> anyhow::Result<()> {
-        let plan = &self.args.exercise;
-        if let Some(command) = &plan.settle {
-            let done = cycle::run(command, 1, cycle, plan.cycle_timeout, self.stop)?;
+        if let Some(command) = &self.plan.settle {
+            let within = self.args.exercise.cycle_timeout;
+            let done = cycle::run(command, 1, cycle, within, self.stop)?;
             self.must_succeed("the command of --settle", cycle, done)?;
         }
         let (mut alike, mut before) = (0, survey.count());
@@ -386,6 +407,23 @@ fn show(what: &str, output: &[u8]) {
     for line in text.split(|byte| *byte == b'\n') {
         drop(writeln!(stderr, "  | {}", sanitize_bytes(line)));
     }
+}
+
+/// Classes of which the server holds more than the scenario allows.
+fn over_budget(plan: &Plan, survey: &Survey<'_>, diagnosis: &Diagnosis) -> Vec<Finding> {
+    let over = plan.budgets.iter().filter_map(|(class, most)| {
+        let held = survey
+            .held()
+            .filter(|(_, _, seen)| class.matches(&seen.class));
+        let count = held.count() as u64;
+        (count > *most).then(|| {
+            let why = format!(
+                "{count} descriptors of class {class} in the end; the scenario allows {most}"
+            );
+            budget_finding(&diagnosis.process, why, count)
+        })
+    });
+    over.collect()
 }
 
 fn verdict(remains: &[Remains]) -> Verdict {

@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use fdguard_core::Pid;
+use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::Leftover;
 use fdguard_trace::{Options, Tables, Traced};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -127,9 +128,8 @@ impl Launched {
     }
 
     /// Who outlived it.
-    pub(super) fn left(&mut self, leave: &LeaveArgs) -> Vec<Leftover> {
-        let keep = leave.keep_leftovers;
-        self.family.left(leave.grace, keep, &leave.allow_process)
+    pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<Leftover> {
+        self.family.left(leave.grace, leave.keep_leftovers, allowed)
     }
 }
 

@@ -95,6 +95,13 @@ impl<'p> Survey<'p> {
         Ok(())
     }
 
+    /// What is open now was there before the cycles that come.
+    pub(super) fn forget_cycles(&mut self) {
+        for seen in self.held.values_mut() {
+            seen.cycle = 0;
+        }
+    }
+
     /// Everything that is open.
     pub(super) fn held(&self) -> impl Iterator<Item = (Pid, Fd, &Seen)> {
         self.held.iter().map(|((pid, fd), seen)| (*pid, *fd, seen))
