@@ -45,6 +45,9 @@ pub struct CheckArgs {
     /// Keep at it for so long: cycles of the exercise, or the program itself.
     #[arg(long, value_name = "TIME", value_parser = parse_positive, conflicts_with = "length")]
     pub soak: Option<Duration>,
+    /// Compare what is held in the end with this file, and write it anew when the check passes.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
     /// Time between two looks from outside.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_positive)]
     pub every: Duration,

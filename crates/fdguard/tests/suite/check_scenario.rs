@@ -170,3 +170,49 @@ fn r36_a_soak_keeps_at_it() {
         .unwrap();
     assert!(cycles > 12, "{cycles}");
 }
+
+#[test]
+fn r36_more_than_in_the_last_run_that_passed_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("baseline.json");
+    let run = |kind: &str| {
+        let (port, victim) = (port().to_string(), victim());
+        let ask = format!("{} ask {port}", victim.display());
+        let mut command = fdguard();
+        let allow = [
+            "check",
+            "--json",
+            "--allow",
+            "regular",
+            "--cycles",
+            "12",
+            "--exercise",
+            &ask,
+        ];
+        command.args(allow).arg("--baseline").arg(&file);
+        command.args(["--ready", &format!("tcp:{port}"), "--"]);
+        Said::of(command.arg(victim).args([kind, &port]).output().unwrap())
+    };
+    assert_eq!(run("clean").code, 0);
+    let first = std::fs::read(&file).unwrap();
+    let said = run("leak");
+    assert_eq!(said.code, 1, "{}", said.text());
+    let found = document(&said);
+    let finding = found["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["rule"] == "expected-budget");
+    let why = finding.unwrap()["why"].as_str().unwrap();
+    assert!(
+        why.contains("descriptors of class regular in the end, 0 in the run of"),
+        "{why}"
+    );
+    assert_eq!(
+        std::fs::read(&file).unwrap(),
+        first,
+        "a run that fails is no baseline"
+    );
+    std::fs::write(&file, "{}").unwrap();
+    assert_eq!(run("clean").code, 2);
+}

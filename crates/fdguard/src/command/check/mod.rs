@@ -1,5 +1,6 @@
 //! `fdguard check`: does this program, or this exercise of a server, return to its baseline?
 
+mod baseline;
 mod ended;
 mod exercise;
 mod family;
@@ -57,10 +58,16 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
         (Some(command), _, _) => Some(exercise::Plan::of_command(args, command)),
         (None, Some(path), _) => Some(exercise::Plan::of_file(args, path)?),
     };
-    let proof = match plan {
+    if let Some(path) = &args.baseline {
+        baseline::must_be_readable(path)?;
+    }
+    let mut proof = match plan {
         None => whole::run(args, &settings)?,
         Some(plan) => exercise::run(args, &plan, &settings)?,
     };
+    if let Some(path) = &args.baseline {
+        baseline::apply(path, &mut proof)?;
+    }
     files.write(&args.reports, &proof)?;
     Ok(exit_code(args, &proof))
 }

@@ -11,6 +11,7 @@ use fdguard_core::snapshot::Process;
 use fdguard_core::{Class, Gap, Text};
 use serde::Serialize;
 
+use super::baseline::Held;
 use super::exercise::Exercised;
 use crate::report::problem::Told;
 
@@ -46,6 +47,8 @@ pub(super) struct Check {
     pub(super) processes: Vec<Leftover>,
     /// How the server was exercised, each exercise in its order.
     pub(super) exercises: Vec<Exercised>,
+    /// How many of each class were held in the end; absent where nobody could look.
+    pub(super) held: Option<Held>,
     /// Whether something stood in the way of the judgement: then nothing found proves nothing.
     pub(super) blind: bool,
 }
@@ -57,6 +60,7 @@ pub(super) struct Evidence {
     pub(super) processes: Vec<Leftover>,
     pub(super) status: Option<u8>,
     pub(super) exercises: Vec<Exercised>,
+    pub(super) held: Option<Held>,
     pub(super) blind: bool,
 }
 
@@ -69,6 +73,7 @@ impl Proof {
             processes,
             status,
             exercises,
+            held,
             blind,
         } = evidence;
         for finding in &mut diagnosis.findings {
@@ -108,6 +113,7 @@ impl Proof {
                 leftovers: remains,
                 processes,
                 exercises,
+                held,
                 blind: blind && !failing,
             },
             diagnosis,

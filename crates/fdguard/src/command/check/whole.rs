@@ -17,6 +17,7 @@ use fdguard_trace::{Options, Traced};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
+use super::baseline;
 use super::ended::{self, Ending};
 use super::family::Family;
 use super::proof::{self, Evidence, Proof};
@@ -92,12 +93,17 @@ fn conclude(
         diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
     }
     let own = code_of(status);
+    let opinion = diagnosis.processes.iter().find(|one| one.pid == root.pid);
+    let classes = opinion.and_then(|one| one.classes.as_ref());
+    let held = classes
+        .map(|classes| baseline::count(classes.iter().map(|one| (one.class.clone(), one.count))));
     let evidence = Evidence {
         diagnosis,
         remains,
         processes,
         status: Some(if watched.was_ended { 0 } else { own }),
         exercises: Vec::new(),
+        held,
         blind,
     };
     Ok(Proof::of(evidence, &leave.allow, settings))

@@ -30,6 +30,7 @@ use self::plan::Drill;
 pub(super) use self::plan::Plan;
 use self::server::{Launched, Server};
 use self::survey::Survey;
+use super::baseline;
 use super::proof::{Evidence, Proof, budget_finding};
 use crate::cli::{CheckArgs, Ready};
 use crate::command::trace::SIGNALLED;
@@ -113,14 +114,14 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
         symbols: Symbols::new(),
     };
     let mut survey = bench.wait_until_ready(&probe, &mut server)?;
-    let (mut remains, mut exercises, mut baseline) = (Vec::new(), Vec::new(), None);
+    let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
     for drill in &plan.drills {
         for _ in 0..drill.warmup {
             bench.cycle(&mut server, drill, 0)?;
         }
         bench.look(&mut survey, &mut server, 0)?;
         survey.forget_cycles();
-        baseline.get_or_insert(survey.count());
+        before.get_or_insert(survey.count());
         let (left, undecided) = bench.measure(&mut survey, &mut server, drill)?;
         remains.extend(left.into_iter().map(|one| Remains {
             exercise: drill.name.clone(),
@@ -136,9 +137,10 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
         });
     }
     let mut diagnosis = diagnosis(&bench, &survey, &server, began)?;
-    diagnosis.baseline = baseline;
+    diagnosis.baseline = before;
     diagnosis.verdict = verdict(&remains);
     diagnosis.findings = over_budget(plan, &survey, &diagnosis);
+    let held = baseline::count(survey.held().map(|(_, _, seen)| (seen.class.clone(), 1)));
     let mut processes = Vec::new();
     if let Some(launched) = server.launched() {
         launched.end()?;
@@ -151,6 +153,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
         processes,
         status: None,
         exercises,
+        held: Some(held),
         blind: false,
     };
     Ok(Proof::of(evidence, &plan.allow, settings))
