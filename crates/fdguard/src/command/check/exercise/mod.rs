@@ -98,14 +98,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     let began = Timestamp::now();
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
-    let mut server = match args.exercise.pid {
-        Some(pid) => Server::Attached(pid),
-        None => Server::Launched(Box::new(Launched::start(
-            &plan.command,
-            plan.limit,
-            plan.ready.as_ref(),
-        )?)),
-    };
+    let mut server = start(args, plan)?;
     let mut bench = Bench {
         args,
         plan,
@@ -157,6 +150,15 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
         blind: false,
     };
     Ok(Proof::of(evidence, &plan.allow, settings))
+}
+
+/// The server that was named, or a new one.
+fn start(args: &CheckArgs, plan: &Plan) -> anyhow::Result<Server> {
+    if let Some(pid) = args.exercise.pid {
+        return Ok(Server::Attached(pid));
+    }
+    let launched = Launched::start(&plan.command, plan.limit, plan.ready.as_ref())?;
+    Ok(Server::Launched(Box::new(launched)))
 }
 
 /// The exercise as it goes.
