@@ -92,6 +92,9 @@ pub fn judge(life: &Life, place: &Place, strict: bool) -> Vec<Remains> {
     if !grown.is_empty() && is_rolling(life, place, &all) {
         return by_class(life, place, &all, Judged::Rolling);
     }
+    if !grown.is_empty() && has_stopped(&all) {
+        return by_class(life, place, &all, Judged::Held);
+    }
     if life.has_history
         && !life.was_cut_off
         && keeps_arriving(life, &all)
@@ -138,12 +141,8 @@ fn is_rolling(life: &Life, place: &Place, left: &[&Left]) -> bool {
     is_habit && is_youngest(life, place, left) && before >= BEFORE * as_f64(closed)
 }
 
-/// Whether what is left was opened all over the life of the process, as often late as early. A pool fills and stops, what is
-/// replaced now and then is mostly young.
-fn keeps_arriving(life: &Life, left: &[&Left]) -> bool {
-    if left.len() < LEAST_ARRIVED {
-        return false;
-    }
+/// How many of what is left were opened in each part of the time since the first of them.
+fn arrivals(left: &[&Left]) -> [u64; BINS] {
     let span = oldest(left).max(f64::EPSILON);
     let mut arrivals = [0_u64; BINS];
     for one in left {
@@ -156,6 +155,21 @@ fn keeps_arriving(life: &Life, left: &[&Left]) -> bool {
         let bin = (share.max(0.0) * BINS as f64) as usize;
         arrivals[bin.min(BINS - 1)] += 1;
     }
+    arrivals
+}
+
+/// Whether what is left was opened early, and then nothing for longer than chance has it: a pool that is full.
+fn has_stopped(left: &[&Left]) -> bool {
+    matches!(cycles::judge(&arrivals(left)), Outcome::Bounded(_))
+}
+
+/// Whether what is left was opened all over the life of the process, as often late as early. A pool fills and stops, what is
+/// replaced now and then is mostly young.
+fn keeps_arriving(life: &Life, left: &[&Left]) -> bool {
+    if left.len() < LEAST_ARRIVED {
+        return false;
+    }
+    let arrivals = arrivals(left);
     let leaks = match cycles::judge(&arrivals) {
         Outcome::Leaks(rate) => rate.hits >= LEAST_ARRIVED as u64,
         _ => false,

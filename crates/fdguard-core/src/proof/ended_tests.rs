@@ -235,3 +235,24 @@ fn r15_a_cache_that_has_only_begun_to_replace_is_known() {
     // Four of five leak, from the beginning on.
     assert_eq!(judged(&long, &place(249, 49, ages(0.102))), Judged::Grew);
 }
+
+#[test]
+fn r15_a_pool_that_is_full_for_most_of_the_time_is_no_leak_whatever_it_looked_like_from_outside() {
+    let long = Life {
+        has_history: true,
+        ..life(22.2)
+    };
+    let grown = |age: f64| Left {
+        grew: true,
+        ..left(age)
+    };
+    // Fifty in the first six seconds, none in the fifteen since.
+    let pool = (0..50)
+        .map(|n| grown(20.8 - f64::from(n) * 0.12))
+        .collect::<Vec<_>>();
+    assert_eq!(judged(&long, &place(50, 0, pool)), Judged::Held);
+    let leak = (0..50)
+        .map(|n| grown(20.8 - f64::from(n) * 0.39))
+        .collect::<Vec<_>>();
+    assert_eq!(judged(&long, &place(50, 0, leak)), Judged::Grew);
+}

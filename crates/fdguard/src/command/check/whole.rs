@@ -109,7 +109,7 @@ fn conclude(
     Ok(Proof::of(evidence, &leave.allow, settings))
 }
 
-/// What the line's own account shows to be a cache that replaces its oldest does not count as growth.
+/// What the line's own account shows to be a cache that replaces its oldest, or a pool that is full, does not count as growth.
 fn acquit(finding: &mut Finding, remains: &[Remains]) {
     let family = finding.class.as_ref().map(Class::family);
     let same = |one: &&Remains| {
@@ -119,11 +119,14 @@ fn acquit(finding: &mut Finding, remains: &[Remains]) {
             && culprit(one.origin.as_ref()) == culprit(finding.origin.as_ref())
     };
     let mut about = remains.iter().filter(same).peekable();
-    if fails(finding) && about.peek().is_some() && about.all(|one| one.judged == Judged::Rolling) {
+    if fails(finding)
+        && about.peek().is_some()
+        && about.all(|one| matches!(one.judged, Judged::Rolling | Judged::Held))
+    {
         finding.severity = Severity::Info;
         finding
             .why
-            .push_str("; but the line closes its oldest as it opens more: a cache");
+            .push_str("; but the line's own account shows a cache that replaces its oldest, or a pool that is full");
     }
 }
 
