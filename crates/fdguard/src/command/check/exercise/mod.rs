@@ -1,6 +1,7 @@
 //! A server that is exercised: the same work again and again, and what each cycle of it leaves open.
 
 mod client;
+mod conclusion;
 mod cycle;
 mod judged;
 mod plan;
@@ -14,11 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fdguard_core::Gap;
-use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
-use fdguard_core::finding::Finding;
-use fdguard_core::judge::Verdict;
-use fdguard_core::proof::{Judged, Remains};
+use fdguard_core::proof::Remains;
 use fdguard_core::rule::Settings;
 use fdguard_probe::Probe;
 use fdguard_trace::Symbols;
@@ -26,12 +23,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::conclusion::{diagnosis, over_budget, verdict};
 use self::plan::Drill;
 pub(super) use self::plan::Plan;
 use self::server::{Launched, Server};
 use self::survey::Survey;
 use super::baseline;
-use super::proof::{Evidence, Proof, budget_finding};
+use super::proof::{Evidence, Proof};
 use crate::cli::{CheckArgs, Ready};
 use crate::command::trace::SIGNALLED;
 use crate::command::trace::joined::monotonic;
@@ -412,90 +410,4 @@ fn show(what: &str, output: &[u8]) {
     for line in text.split(|byte| *byte == b'\n') {
         drop(writeln!(stderr, "  | {}", sanitize_bytes(line)));
     }
-}
-
-/// Classes of which the server holds more than the scenario allows.
-fn over_budget(plan: &Plan, survey: &Survey<'_>, diagnosis: &Diagnosis) -> Vec<Finding> {
-    let over = plan.budgets.iter().filter_map(|(class, most)| {
-        let held = survey
-            .held()
-            .filter(|(_, _, seen)| class.matches(&seen.class));
-        let count = held.count() as u64;
-        (count > *most).then(|| {
-            let why = format!(
-                "{count} descriptors of class {class} in the end; the scenario allows {most}"
-            );
-            budget_finding(&diagnosis.process, why, count)
-        })
-    });
-    over.collect()
-}
-
-fn verdict(remains: &[Remains]) -> Verdict {
-    let worst = remains.iter().map(|one| one.judged).min();
-    match worst {
-        Some(Judged::PerCycle) => Verdict::Leaking,
-        Some(Judged::Held) => Verdict::Bounded,
-        _ => Verdict::Stable,
-    }
-}
-
-fn diagnosis(
-    bench: &Bench<'_>,
-    survey: &Survey<'_>,
-    server: &Server,
-    began: Timestamp,
-) -> anyhow::Result<Diagnosis> {
-    let tables = server.tables()?;
-    let table = |pid| tables.as_ref().and_then(|tables| tables.of(pid));
-    let attributed = survey
-        .held()
-        .filter(|(pid, fd, _)| table(*pid).is_some_and(|table| table.open.contains_key(fd)));
-    let mut gaps = survey.gaps();
-    let blind = match server {
-        Server::Launched(one) => one.traced.blind(),
-        Server::Attached(_) => None,
-    };
-    let what = "the lines that opened descriptors";
-    if let Some(blind) = blind {
-        gaps.push(Gap::new(what, blind.why(), blind.remedy()));
-    } else if matches!(server, Server::Attached(_)) {
-        gaps.push(Gap::new(
-            what,
-            "the server was running already",
-            "let fdguard start it: fdguard check --exercise CMD -- SERVER",
-        ));
-    } else if table(server.pid()).is_none() {
-        let why = "the program did not load the injected library";
-        gaps.push(Gap::new(what, why, "see `fdguard trace`"));
-    }
-    let lost = tables
-        .as_ref()
-        .map_or(0, fdguard_trace::Tables::lost_events);
-    Ok(Diagnosis {
-        schema: DIAGNOSIS_SCHEMA.to_owned(),
-        started_at: began,
-        ended_at: Timestamp::now(),
-        process: survey.process()?,
-        samples: survey.looks(),
-        baseline: None,
-        last: Some(survey.count()),
-        verdict: Verdict::Unknown,
-        ended: if bench.stop.check().is_err() {
-            Ended::Interrupted
-        } else {
-            Ended::TimeUp
-        },
-        findings: Vec::new(),
-        hazards: Vec::new(),
-        processes: Vec::new(),
-        predecessors: Vec::new(),
-        coverage: Coverage {
-            backend: if tables.is_some() { "preload" } else { "probe" }.to_owned(),
-            attributed_fds: attributed.count() as u64,
-            live_fds: Some(survey.count()),
-            lost_events: lost,
-        },
-        gaps,
-    })
 }
