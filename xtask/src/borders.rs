@@ -62,11 +62,13 @@ const RULES: Rules = Rules {
     may_be_unsafe: &[
         "crates/fdguard-preload/src/alone.rs",
         "crates/fdguard-preload/src/errno.rs",
+        "crates/fdguard-preload/src/farewell.rs",
         "crates/fdguard-preload/src/hook/ask.rs",
         "crates/fdguard-preload/src/hook/close.rs",
         "crates/fdguard-preload/src/hook/control.rs",
         "crates/fdguard-preload/src/hook/descriptor.rs",
         "crates/fdguard-preload/src/hook/each.rs",
+        "crates/fdguard-preload/src/hook/end.rs",
         "crates/fdguard-preload/src/hook/file.rs",
         "crates/fdguard-preload/src/hook/fork.rs",
         "crates/fdguard-preload/src/hook/module.rs",

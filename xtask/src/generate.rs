@@ -105,11 +105,13 @@ fn rules() -> String {
     let lints = "Every lint that `fdguard snap` runs over a snapshot";
     let rules = "Every rule over what a process held in the course of time";
     let hazards = "Every hazard that the events of a trace can prove";
+    let proofs = "What `fdguard check` adds: what a program left behind";
     format!(
-        "# Rules\n\n{lints}, from the table in `fdguard-core`.\n\n{}\n{rules}.\n\n{}\n{hazards}.\n\n{}",
+        "# Rules\n\n{lints}, from the table in `fdguard-core`.\n\n{}\n{rules}.\n\n{}\n{hazards}.\n\n{}\n{proofs}.\n\n{}",
         table(&catalog::lints()),
         table(&catalog::rules()),
-        table(&catalog::hazards())
+        table(&catalog::hazards()),
+        table(&catalog::proofs())
     )
 }
 

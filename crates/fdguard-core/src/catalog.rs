@@ -1,9 +1,10 @@
-//! Every check by its name, lints, rules and hazards alike: what `--list-rules` and the guide read.
+//! Every check by its name, lints, rules, hazards and proofs alike: what `--list-rules` and the guide read.
 
 use serde::Serialize;
 
 use crate::hazard::HAZARDS;
 use crate::lint::{LINTS, Severity};
+use crate::proof::PROOFS;
 use crate::rule::RULES;
 
 /// What a check looks at.
@@ -16,6 +17,8 @@ pub enum Kind {
     Rule,
     /// The events of a trace.
     Hazard,
+    /// What a program left behind.
+    Proof,
 }
 
 /// One check as it is listed.
@@ -82,15 +85,30 @@ pub fn hazards() -> Vec<Check> {
     HAZARDS.iter().map(check).collect()
 }
 
+/// The checks over what a program left behind.
+#[must_use]
+pub fn proofs() -> Vec<Check> {
+    let check = |rule: &crate::proof::ProofRule| Check {
+        id: rule.id,
+        severity: rule.severity,
+        summary: rule.summary,
+        cwe: rule.cwe,
+        requirement: rule.requirement,
+        fix: Some(rule.fix),
+        kind: Kind::Proof,
+    };
+    PROOFS.iter().map(check).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    use super::{Check, hazards, lints, rules};
+    use super::{Check, hazards, lints, proofs, rules};
 
     fn all() -> Vec<Check> {
-        [lints(), rules(), hazards()].concat()
+        [lints(), rules(), hazards(), proofs()].concat()
     }
 
     #[test]

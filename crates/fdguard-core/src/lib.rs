@@ -40,6 +40,7 @@ pub mod origin;
 pub mod pattern;
 pub mod phases;
 pub mod playbook;
+pub mod proof;
 pub mod recording;
 pub mod redact;
 pub mod rule;

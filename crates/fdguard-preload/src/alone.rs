@@ -30,4 +30,11 @@ unsafe extern "C" fn start(count: c_int, arguments: *const *const c_char) {
     unsafe { crate::node::leave_locked(count, arguments) };
     crate::hook::find();
     crate::start::start();
+    crate::start::look_around();
 }
+
+/// The loader calls it when the program ended by `exit`, after what the program wanted to do then.
+// SAFETY: an entry of this section is a function without arguments.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = crate::farewell::tell;

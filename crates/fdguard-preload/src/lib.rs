@@ -26,6 +26,7 @@ mod alone;
 mod call;
 mod closing;
 mod errno;
+mod farewell;
 mod filter;
 mod ground;
 mod hook;

@@ -129,8 +129,6 @@ pub(crate) extern "C" fn start() {
     }
     let error = errno::load();
     modules::find_own();
-    language::find();
-    seat::find();
     if let Some(mapping) = create() {
         for (first, word) in (0..).step_by(64).zip(&mapping.header.inherited) {
             word.store(sys::open_numbers(first), Ordering::Relaxed);
@@ -143,12 +141,21 @@ pub(crate) extern "C" fn start() {
     errno::store(error);
 }
 
+/// Looks for what may not be there. The loader allocates to say so: by the loader's own call alone, never in a hook, which an
+/// allocator may call while it begins.
+pub(crate) fn look_around() {
+    let error = errno::load();
+    language::find();
+    seat::find();
+    errno::store(error);
+}
+
 /// A new mapping for this process, in place of the one before.
 fn create() -> Option<&'static Mapping> {
     let pid = sys::process();
     let (monotonic, wall) = (sys::clock(1), sys::clock(0));
     let mut buffer = [0; 4096];
-    let path = path(&mut buffer, pid, monotonic)?;
+    let path = path(&mut buffer, pid, monotonic, b".fdguard\0")?;
     let mapping = sys::new_mapping(path)?;
     GROUND.reset(mapping as usize);
     owner::settle(pid);
@@ -183,8 +190,13 @@ unsafe extern "C" fn forked() {
     errno::store(error);
 }
 
-/// `FOLDER/PID-BEGAN.fdguard`.
-fn path(buffer: &mut [u8; 4096], pid: u32, began: u64) -> Option<&CStr> {
+/// `FOLDER/PID-BEGAN` with this ending, which ends with a zero.
+pub(crate) fn path<'b>(
+    buffer: &'b mut [u8; 4096],
+    pid: u32,
+    began: u64,
+    ending: &[u8],
+) -> Option<&'b CStr> {
     // SAFETY: the name is a C string; nobody changes the environment while the loader runs us, and what a program
     // with threads does to it later is the risk that the C library's own use of it takes.
     let folder = unsafe { getenv(FOLDER.as_ptr()) };
@@ -199,19 +211,19 @@ fn path(buffer: &mut [u8; 4096], pid: u32, began: u64) -> Option<&CStr> {
     text.number(u64::from(pid))?;
     text.push(b"-")?;
     text.number(began)?;
-    text.push(b".fdguard\0")?;
+    text.push(ending)?;
     let Text { buffer, used } = text;
     CStr::from_bytes_until_nul(buffer.get(..used)?).ok()
 }
 
 /// Bytes put together without allocating.
-struct Text<'a> {
-    buffer: &'a mut [u8; 4096],
-    used: usize,
+pub(crate) struct Text<'a> {
+    pub(crate) buffer: &'a mut [u8; 4096],
+    pub(crate) used: usize,
 }
 
 impl Text<'_> {
-    fn push(&mut self, bytes: &[u8]) -> Option<()> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<()> {
         for byte in bytes {
             *self.buffer.get_mut(self.used)? = *byte;
             self.used += 1;
@@ -219,7 +231,7 @@ impl Text<'_> {
         Some(())
     }
 
-    fn number(&mut self, number: u64) -> Option<()> {
+    pub(crate) fn number(&mut self, number: u64) -> Option<()> {
         let mut digits = [0; 20];
         let mut left = number;
         let mut from = digits.len();

@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_int};
 
 use fdguard_wire::Mapping;
 
+const WRITE: usize = 1;
 const OPEN: usize = 2;
 const CLOSE: usize = 3;
 const FSTAT: usize = 5;
@@ -27,6 +28,7 @@ const FALLOCATE: usize = 285;
 const PRLIMIT64: usize = 302;
 
 const EINVAL: isize = -22;
+const O_WRONLY: usize = 1;
 const O_RDWR: usize = 2;
 const O_CREAT: usize = 0o100;
 const O_EXCL: usize = 0o200;
@@ -191,9 +193,49 @@ fn limit(which: usize) -> u64 {
     if done == 0 { limits[0] } else { 0 }
 }
 
+/// A new file to write to; who gets it gives it back with [`close`].
+pub(crate) fn new_file(path: &CStr) -> Option<usize> {
+    let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: the path is a C string that outlives the call.
+    let fd = unsafe { call(OPEN, [path.as_ptr() as usize, flags, 0o600, 0, 0, 0]) };
+    usize::try_from(fd).ok()
+}
+
+/// Writes to a file of ours; whether all of it went.
+pub(crate) fn write(fd: usize, bytes: &[u8]) -> bool {
+    // SAFETY: the kernel reads as many bytes as there are.
+    let written = unsafe { call(WRITE, [fd, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
+    usize::try_from(written) == Ok(bytes.len())
+}
+
+/// Gives a file of ours back.
+pub(crate) fn close(fd: usize) {
+    // SAFETY: callers pass what they were given by `new_file`.
+    let _ = unsafe { call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
+}
+
+/// How large a file may become.
+pub(crate) fn file_limit() -> u64 {
+    limit(RLIMIT_FSIZE)
+}
+
+/// Ends the process.
+pub(crate) fn exit(status: c_int) -> ! {
+    loop {
+        let status = usize::try_from(status & 0xff).unwrap_or(0);
+        // SAFETY: does not come back.
+        let _ = unsafe { call(EXIT_GROUP, [status, 0, 0, 0, 0, 0]) };
+    }
+}
+
 /// The program's own path; its length, 0 where it cannot be told.
 pub(crate) fn executable(path: &mut [u8]) -> usize {
-    let link = c"/proc/self/exe".as_ptr() as usize;
+    link(c"/proc/self/exe", path)
+}
+
+/// What a link says; its length, 0 where it cannot be told.
+pub(crate) fn link(name: &CStr, path: &mut [u8]) -> usize {
+    let link = name.as_ptr() as usize;
     // SAFETY: the kernel writes at most as many bytes as there are.
     let bytes = unsafe {
         call(

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
@@ -19,7 +20,32 @@ use crate::{Blind, Error, Program, Symbols};
 /// How to trace.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct Options {}
+pub struct Options {
+    /// Keep the tables of processes that ended with something of their own open.
+    pub keep_ended: bool,
+    /// Give the program a group of its own, no input, and pipes for its output: see [`Traced::take_output`].
+    pub as_server: bool,
+}
+
+impl Options {
+    /// To judge what each process left open at its end.
+    #[must_use]
+    pub fn keeping_ended(self) -> Self {
+        Self {
+            keep_ended: true,
+            ..self
+        }
+    }
+
+    /// To start, drive and end a server.
+    #[must_use]
+    pub fn as_server(self) -> Self {
+        Self {
+            as_server: true,
+            ..self
+        }
+    }
+}
 
 /// A program that was launched under the tracer.
 #[derive(Debug)]
@@ -33,11 +59,14 @@ pub struct Traced {
     became: BTreeMap<u32, Became>,
     /// Tables of programs that became others.
     outlived: BTreeSet<(u32, u64)>,
+    /// Processes whose table was read, also those that were forgotten since.
+    told: BTreeSet<u32>,
+    options: Options,
 }
 
 impl Traced {
     /// Starts the program, the first word of `command`. Its input, output and terminal are ours.
-    pub fn launch(command: &[OsString], _: Options) -> Result<Self, Error> {
+    pub fn launch(command: &[OsString], options: Options) -> Result<Self, Error> {
         let Some((name, arguments)) = command.split_first() else {
             return Err(Error::NotFound {
                 program: String::new(),
@@ -57,10 +86,17 @@ impl Traced {
         if let Some(folder) = &folder {
             start.env(observe::VARIABLE, folder.path());
             start.env("LD_PRELOAD", preloads(&folder.library()));
+            if options.keep_ended {
+                start.env("FDGUARD_FAREWELL", "1");
+            }
             let before = std::env::var_os("NODE_OPTIONS").unwrap_or_default();
             if let Some(options) = node_options(&before, arguments, &folder.node_agent()) {
                 start.env("NODE_OPTIONS", options);
             }
+        }
+        if options.as_server {
+            start.process_group(0).stdin(Stdio::null());
+            start.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         let child = start.spawn().map_err(|source| {
             let program = name.display().to_string();
@@ -76,6 +112,8 @@ impl Traced {
             blind: program.blind,
             became: BTreeMap::new(),
             outlived: BTreeSet::new(),
+            told: BTreeSet::new(),
+            options,
         })
     }
 
@@ -111,13 +149,20 @@ impl Traced {
     pub fn tables_of_living(&mut self) -> Result<Tables, Error> {
         let mut tables = self.tables()?;
         let own = self.pid();
+        let pids = tables.iter().map(|table| table.pid);
+        let told: Vec<u32> = pids.filter(|pid| tables.of(*pid).is_some()).collect();
+        self.told.extend(told);
         for (pid, began) in outlived(&tables) {
             if self.outlived.insert((pid, began)) {
                 self.became.insert(pid, Became::of(pid));
             }
         }
         tables.outlive(&self.outlived);
-        tables.tidy(|pid| pid == own || is_alive(pid));
+        let keep_ended = self.options.keep_ended;
+        tables.tidy(|table| {
+            let holds = keep_ended && table.open.values().any(|one| one.forks == 0);
+            holds || table.pid == own || is_alive(table.pid)
+        });
         Ok(tables)
     }
 
@@ -128,6 +173,22 @@ impl Traced {
         listener
             .map(|listener| listener.hazards(symbols, is_end))
             .unwrap_or_default()
+    }
+
+    /// The processes that ever wrote a table which was read by [`Traced::tables_of_living`].
+    #[must_use]
+    pub fn told(&self) -> &BTreeSet<u32> {
+        &self.told
+    }
+
+    /// Its standard output and standard error, where it was started as a server; once.
+    pub fn take_output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
+        self.child.stdout.take().zip(self.child.stderr.take())
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
     }
 
     /// Waits for its end.

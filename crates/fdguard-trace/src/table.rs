@@ -42,6 +42,8 @@ pub struct Table {
     pub lost_stacks: u64,
     /// Descriptors whose end nobody saw.
     pub unseen_ends: u64,
+    /// When it told of something last, by the monotonic clock; absent before it did.
+    pub last: Option<u64>,
     stacks: HashMap<u32, Vec<Frame>>,
     modules: HashMap<u16, PathBuf>,
     texts: HashMap<u32, (String, String)>,
@@ -82,6 +84,11 @@ pub(crate) enum Spot {
 }
 
 impl Tables {
+    /// What the processes of a trace wrote to its folder, for one of them that wants to know about itself.
+    pub fn of_folder(folder: &Path) -> Result<Self, Error> {
+        Self::read(folder)
+    }
+
     /// Reads every table of the folder. A file that is not whole yet is left for the next time.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read {
@@ -104,6 +111,13 @@ impl Tables {
             tables,
             outlived: BTreeSet::new(),
         })
+    }
+
+    /// The latest table of each process that is not another program by now.
+    pub fn latest(&self) -> impl Iterator<Item = &Table> {
+        let mut pids: Vec<u32> = self.tables.keys().map(|key| key.0).collect();
+        pids.dedup();
+        pids.into_iter().filter_map(|pid| self.of(pid))
     }
 
     /// The latest table of a process: since its last exec. None when what it is now did not write one.
@@ -143,17 +157,18 @@ impl Tables {
         self.outlived = keys.clone();
     }
 
-    /// Removes the files of tables that are older than the latest of a process, or whose process is gone and that `keep` does
+    /// Removes the files of tables that are older than the latest of a process, or that `keep` does
     /// not want.
-    pub(crate) fn tidy(&mut self, keep: impl Fn(u32) -> bool) {
+    pub(crate) fn tidy(&mut self, keep: impl Fn(&Table) -> bool) {
         let latest: HashMap<u32, u64> = self.tables.keys().copied().collect();
         let parents: Vec<(u32, u64)> = self.iter().filter_map(|table| table.parent).collect();
         self.tables.retain(|key, table| {
             let is_latest = latest.get(&key.0) == Some(&key.1);
-            let is_wanted = (is_latest && keep(key.0)) || parents.contains(key);
+            let is_wanted = (is_latest && keep(table)) || parents.contains(key);
             if !is_wanted {
                 // It is only memory; the folder goes at the end.
                 drop(std::fs::remove_file(&table.file));
+                drop(std::fs::remove_file(table.file.with_extension("left")));
             }
             is_wanted
         });
@@ -161,6 +176,19 @@ impl Tables {
 }
 
 impl Table {
+    /// What its open descriptors are called, if it ended by itself and was asked for that; see `fdguard-preload`'s farewell.
+    #[must_use]
+    pub fn farewell(&self) -> Option<BTreeMap<u32, Vec<u8>>> {
+        let bytes = std::fs::read(self.file.with_extension("left")).ok()?;
+        let lines = bytes.split(|byte| *byte == 0);
+        let parsed = lines.filter_map(|line| {
+            let blank = line.iter().position(|byte| *byte == b' ')?;
+            let fd = std::str::from_utf8(&line[..blank]).ok()?.parse().ok()?;
+            Some((fd, line[blank + 1..].to_vec()))
+        });
+        Some(parsed.collect())
+    }
+
     /// Its name in the folder.
     pub(crate) fn name(&self) -> &OsStr {
         self.file.file_name().unwrap_or_default()
@@ -180,7 +208,11 @@ impl Table {
         fill(&file, &mut bytes, 0, hole)?;
         let end = bytes.len();
         fill(&file, &mut bytes, words, end)?;
-        Ok(Image::new(&bytes).map(|image| Self::of(&image, path)))
+        let last = last_event(&file, image.tickets());
+        Ok(Image::new(&bytes).map(|image| Self {
+            last,
+            ..Self::of(&image, path)
+        }))
     }
 
     fn of(image: &Image<'_>, path: &Path) -> Self {
@@ -210,6 +242,7 @@ impl Table {
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
             unseen_ends: image.unseen_ends(),
+            last: None,
             stacks: HashMap::new(),
             modules: HashMap::new(),
             texts: HashMap::new(),
@@ -268,6 +301,19 @@ impl Table {
         };
         frames.iter().map(spot).collect()
     }
+}
+
+/// When the latest event was that is whole; the very last may be in the making.
+fn last_event(file: &File, tickets: u64) -> Option<u64> {
+    const TRIES: u64 = 64;
+    (tickets.saturating_sub(TRIES)..tickets)
+        .rev()
+        .find_map(|ticket| {
+            let mut bytes = [0; Image::EVENT];
+            let at = Image::event_at(ticket) as u64;
+            file.read_exact_at(&mut bytes, at).ok()?;
+            Image::event(&bytes, ticket).map(|event| event.ns)
+        })
 }
 
 fn bytes_to_os(bytes: &[u8]) -> std::ffi::OsString {

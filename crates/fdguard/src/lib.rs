@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+pub mod canary;
 pub mod cli;
 pub mod command;
 pub mod doctor;

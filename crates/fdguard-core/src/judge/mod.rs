@@ -114,7 +114,7 @@ fn fades_beyond(windows: &[Window<'_>], ring: usize) -> bool {
 }
 
 /// In the finest ring a bucket is a single look, and every start of a program is a rise.
-const LEAST_LOOKS: usize = 40;
+pub const LEAST_LOOKS: usize = 40;
 /// A bucket of a coarser ring has eight of the finer one.
 const LEAST_BUCKETS: usize = 10;
 /// Up to this many buckets the young age is much of the window: the finer ring tells what happened lately.

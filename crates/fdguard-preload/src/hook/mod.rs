@@ -8,6 +8,7 @@ mod close;
 mod control;
 mod descriptor;
 mod each;
+mod end;
 mod file;
 mod fork;
 mod module;

@@ -1,6 +1,8 @@
 //! Whatever a program does, it does the same under the tracer.
 
-use super::run::{alone, both_ways, traced};
+use std::process::Command;
+
+use super::run::{alone, alone_words, both_ways, traced, traced_words};
 
 /// Runs the mode both ways; gives what it said.
 fn same(mode: &str) -> String {
@@ -119,4 +121,23 @@ fn r40_every_call_on_a_descriptor_gives_what_it_gives_without_us() {
         assert!(without.said.contains("intact 1"));
         assert_eq!(with, without);
     }
+}
+
+/// The compiler brings an allocator of its own, which reads a file when it is first asked for memory: inside of us, when the loader
+/// wanted some to say that a name is not there, it waited for itself.
+#[test]
+fn r19_a_program_whose_allocator_begins_by_opening_a_file() {
+    let found = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let Some(root) = found.ok().filter(|said| said.status.success()) else {
+        testkit::skip("no rustc");
+        return;
+    };
+    let root = String::from_utf8(root.stdout).unwrap();
+    let words = [
+        format!("{}/bin/rustc", root.trim()).into(),
+        "--version".into(),
+    ];
+    let (without, with) = (alone_words(&words), traced_words(&words));
+    assert!(without.said.starts_with("rustc 1."));
+    assert_eq!(with.outcome, without);
 }

@@ -30,6 +30,7 @@ const WEAK: &[&str] = &[
 
 /// Every name that it stands before.
 const EXPORTS: &[&str] = &[
+    "_Exit",
     "__clone",
     "__fdelt_chk",
     "__mq_open_2",
@@ -45,6 +46,7 @@ const EXPORTS: &[&str] = &[
     "__recv_chk",
     "__recvfrom_chk",
     "__vfork",
+    "_exit",
     "accept",
     "accept4",
     "access",

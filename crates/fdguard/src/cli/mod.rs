@@ -2,19 +2,23 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+mod check;
 mod diff;
 mod doctor;
 mod duration;
 mod explain;
+mod ready;
 mod select;
 mod snap;
 mod top;
 mod trace;
 mod watch;
 
+pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
 pub use explain::ExplainArgs;
+pub use ready::Ready;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Via};
 pub use top::TopArgs;
@@ -58,6 +62,8 @@ pub enum Command {
     Watch(Box<WatchArgs>),
     /// Which line of code opened what is still open?
     Trace(Box<TraceArgs>),
+    /// Does this program, or this exercise of a server, return to its baseline?
+    Check(Box<CheckArgs>),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
     /// Print the completion script for a shell.

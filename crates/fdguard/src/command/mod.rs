@@ -5,6 +5,7 @@ use clap::CommandFactory as _;
 use crate::cli::{Cli, Command};
 use crate::exit;
 
+mod check;
 mod diff;
 mod doctor;
 mod explain;
@@ -25,6 +26,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Doctor(args) => doctor::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),

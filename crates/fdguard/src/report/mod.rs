@@ -1,5 +1,6 @@
 //! Values to text: one function each, no input and no exit codes here.
 
+pub mod annotations;
 pub mod counts;
 pub mod detail;
 pub mod diagnosis;
@@ -10,10 +11,13 @@ pub mod host;
 pub mod html;
 pub mod human;
 pub mod json;
+pub mod junit;
 pub mod lsof_fields;
 pub mod phases;
 pub mod playbook;
+pub mod problem;
 pub mod rules;
+pub mod sarif;
 pub mod state_line;
 pub mod style;
 pub mod table;

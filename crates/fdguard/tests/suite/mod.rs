@@ -10,7 +10,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
+mod canary;
 mod ceilings;
+mod check;
+mod check_exercise;
+mod check_reports;
+mod check_scenario;
 mod contract;
 mod diagnosis;
 mod difference;

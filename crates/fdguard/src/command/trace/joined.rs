@@ -26,26 +26,26 @@ use crate::watching::Live;
 const BACKEND: &str = "preload";
 
 /// What a trace came to.
-pub(super) struct Joined {
+pub(in crate::command) struct Joined {
     /// The verdict.
-    pub(super) diagnosis: Diagnosis,
+    pub(in crate::command) diagnosis: Diagnosis,
     /// Everything that was open at the end, by site, of each process.
-    pub(super) processes: Vec<Origins>,
+    pub(in crate::command) processes: Vec<Origins>,
 }
 
 /// One process and its sites.
-pub(super) struct Origins {
-    pub(super) pid: u32,
-    pub(super) comm: String,
-    pub(super) sites: Vec<Site>,
+pub(in crate::command) struct Origins {
+    pub(in crate::command) pid: u32,
+    pub(in crate::command) comm: String,
+    pub(in crate::command) sites: Vec<Site>,
     /// What each number was at the last look.
-    pub(super) held: HashMap<u32, (Class, Text)>,
+    pub(in crate::command) held: HashMap<u32, (Class, Text)>,
     /// Now, by the clock of the sites.
-    pub(super) now: u64,
+    pub(in crate::command) now: u64,
     /// Descriptors that were open before its first instruction.
     pub(super) inherited: usize,
     /// Descriptors that nobody saw being opened.
-    pub(super) unknown: usize,
+    pub(in crate::command) unknown: usize,
     /// How many it held over time; absent where nobody looked.
     pub(super) curves: Option<Curves>,
     /// Whether it is a Go program, which opens most by system calls of its own.
@@ -59,6 +59,8 @@ pub(super) struct About {
     pub(super) blind: Option<Blind>,
     /// What its processes are that have no table.
     pub(super) became: BTreeMap<u32, Became>,
+    /// Those whose table was read once.
+    pub(super) told: BTreeSet<u32>,
 }
 
 impl About {
@@ -67,12 +69,13 @@ impl About {
             pid: traced.pid(),
             blind: traced.blind(),
             became: traced.became().clone(),
+            told: traced.told().clone(),
         }
     }
 }
 
 impl Joined {
-    pub(super) fn of(
+    pub(in crate::command) fn of(
         watched: &Watched<'_>,
         traced: &Traced,
         command: &[std::ffi::OsString],
@@ -109,7 +112,8 @@ impl Joined {
         for subject in watch.subjects() {
             let pid = subject.process.pid;
             let Some(end) = last.of(pid).or_else(|| tables.of(pid)) else {
-                if pid != about.pid && subject.timeline.looks() > 1 {
+                let is_untold = pid != about.pid && !about.told.contains(&pid);
+                if is_untold && subject.timeline.looks() > 1 {
                     untold.push(subject);
                 }
                 continue;
@@ -359,7 +363,7 @@ fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
 }
 
 /// The descriptors that a finding is about: those of its group, the new ones where there are some.
-fn members(timeline: &Timeline, finding: &Finding) -> Vec<u32> {
+pub(in crate::command) fn members(timeline: &Timeline, finding: &Finding) -> Vec<u32> {
     let Some(class) = &finding.class else {
         return Vec::new();
     };
@@ -387,7 +391,7 @@ fn is_same_family(family: &Class, class: &Class) -> bool {
 }
 
 /// Now, by the clock that the injected library uses, in nanoseconds.
-pub(super) fn monotonic() -> u64 {
+pub(in crate::command) fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     let passed = Duration::new(time.tv_sec.unsigned_abs(), nanos);

@@ -3,7 +3,7 @@
 mod asked;
 mod figures;
 mod follow;
-mod joined;
+pub(super) mod joined;
 mod outputs;
 mod report;
 mod running;
@@ -34,15 +34,16 @@ use asked::Asked;
 use follow::Follower;
 use joined::Joined;
 use outputs::Outputs;
-use running::{Audience, Running, Watched};
+pub(super) use running::Watched;
+use running::{Audience, Running};
 use view::Viewer;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
-const FAILED: u8 = 125;
-const NOT_RUNNABLE: u8 = 126;
-const NOT_FOUND: u8 = 127;
+pub(super) const FAILED: u8 = 125;
+pub(super) const NOT_RUNNABLE: u8 = 126;
+pub(super) const NOT_FOUND: u8 = 127;
 /// What a signal adds to its number.
-const SIGNALLED: u8 = 128;
+pub(super) const SIGNALLED: u8 = 128;
 /// That of Ctrl-C.
 const INTERRUPT: u8 = 2;
 
@@ -91,7 +92,8 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
         None if args.live => &mut Viewer,
         None => &mut Nobody,
     };
-    let watched = running::watch(args, &probe, &mut traced, &mut asked, audience)?;
+    let pace = (args.every, args.length);
+    let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
     let joined = Joined::of(&watched, &traced, &args.command, &settings)?;
     let written = outputs.write(&joined, &traced);
     if let Some(follower) = &mut follower {
@@ -100,6 +102,15 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     write(args, &joined, stream)?;
     written?;
     Ok(exit_code(args, &watched, &joined.diagnosis))
+}
+
+/// Watches a program until it ends, or as long as the pace says: the time between two looks, and of all.
+pub(super) fn watch<'p>(
+    pace: (Duration, Option<Duration>),
+    probe: &'p Probe,
+    traced: &mut Traced,
+) -> anyhow::Result<Watched<'p>> {
+    running::watch(pace, probe, traced, &mut Asked::listen()?, &mut Nobody)
 }
 
 /// The file of the result, before the program runs for nothing.

@@ -1,5 +1,6 @@
 //! `fdguard trace --report PID`: what a traced program holds right now, from another terminal.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -156,6 +157,7 @@ impl Looked {
             pid: observed.pid(),
             blind: None,
             became: untold.map(|pid| (pid, observed.became(pid))).collect(),
+            told: BTreeSet::new(),
         };
         let tables = (&self.before, &self.after);
         Ok(Joined::watched(

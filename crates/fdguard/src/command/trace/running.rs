@@ -14,29 +14,30 @@ use rustix::process::Signal;
 
 use super::asked::{Asked, Request, Woken};
 use super::joined;
-use crate::cli::TraceArgs;
 use crate::watching::{Live, OnSignal, Plan, Progress};
 
 /// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long it has after the Ctrl-C by which we leave.
 const PARTING: Duration = Duration::from_millis(500);
+/// How long to wait before another look at a program that is just starting.
+const BECOMING: Duration = Duration::from_millis(5);
 /// After this long without an end people are told that we wait.
 const SLOW: Duration = Duration::from_secs(10);
 
 /// What was seen while the program ran.
-pub(super) struct Watched<'p> {
+pub(in crate::command) struct Watched<'p> {
     /// When the program was started.
-    pub(super) began: Timestamp,
-    pub(super) live: Option<Live<'p>>,
+    pub(in crate::command) began: Timestamp,
+    pub(in crate::command) live: Option<Live<'p>>,
     /// The tables at the last look.
-    pub(super) tables: Tables,
+    pub(in crate::command) tables: Tables,
     /// What is older, by the monotonic clock, was seen by that look if it was open.
-    pub(super) looked: u64,
+    pub(in crate::command) looked: u64,
     /// Whether we ended the program.
-    pub(super) was_ended: bool,
+    pub(in crate::command) was_ended: bool,
     /// How it ended; absent when we left before.
-    pub(super) status: Option<ExitStatus>,
+    pub(in crate::command) status: Option<ExitStatus>,
 }
 
 /// A program under watch.
@@ -59,7 +60,7 @@ pub(super) trait Audience {
 
 /// Watches the program until its end, or until we are to leave.
 pub(super) fn watch<'p>(
-    args: &TraceArgs,
+    (every, length): (Duration, Option<Duration>),
     probe: &'p Probe,
     traced: &mut Traced,
     asked: &mut Asked,
@@ -69,9 +70,9 @@ pub(super) fn watch<'p>(
         pids: vec![traced.pid()],
         name: None,
         tree: true,
-        every: args.every,
+        every,
         jitter: Duration::ZERO,
-        length: args.length,
+        length,
         on_signal: OnSignal::Tell,
     };
     let mut watched = Watched {
@@ -83,26 +84,22 @@ pub(super) fn watch<'p>(
         status: None,
     };
     let mut request = None;
-    match Live::begin(probe, plan) {
-        Ok(live) => {
-            let mut running = Running {
-                live,
-                traced: &mut *traced,
-                asked: &mut *asked,
-                tables: Tables::default(),
-                looked: 0,
-                before: 0,
-                request: None,
-            };
-            audience.attend(&mut running)?;
-            request = running.request;
-            watched.looked = running.looked;
-            watched.tables = running.tables;
-            watched.live = Some(running.live);
-        }
-        // It ended before anybody could look: what it wrote down is all there is.
-        Err(error) if error.downcast_ref::<ProbeError>().is_some() => {}
-        Err(error) => return Err(error),
+    // Without one it ended before anybody could look: what it wrote down is all there is.
+    if let Some(live) = begin(probe, &plan, traced)? {
+        let mut running = Running {
+            live,
+            traced: &mut *traced,
+            asked: &mut *asked,
+            tables: Tables::default(),
+            looked: 0,
+            before: 0,
+            request: None,
+        };
+        audience.attend(&mut running)?;
+        request = running.request;
+        watched.looked = running.looked;
+        watched.tables = running.tables;
+        watched.live = Some(running.live);
     }
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
     watched.was_ended = ended == Some(Ended::TimeUp);
@@ -116,6 +113,23 @@ pub(super) fn watch<'p>(
     };
     asked.obey();
     Ok(watched)
+}
+
+/// The first look; none when the program ended before.
+fn begin<'p>(
+    probe: &'p Probe,
+    plan: &Plan,
+    traced: &mut Traced,
+) -> anyhow::Result<Option<Live<'p>>> {
+    loop {
+        match Live::begin(probe, plan.clone()) {
+            Ok(live) => return Ok(Some(live)),
+            Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
+            Err(_) if traced.has_ended()? => return Ok(None),
+            // While it becomes another program it cannot be looked at for a moment.
+            Err(_) => std::thread::sleep(BECOMING),
+        }
+    }
 }
 
 impl<'p> Running<'_, 'p> {

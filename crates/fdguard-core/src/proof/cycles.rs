@@ -1,0 +1,272 @@
+//! What the cycles of an exercise leave in a server: one for each request, or a cache that fills?
+//!
+//! The signal is what was opened in a cycle and is still open in the end, by identity. A leak leaves
+//! something from the first cycles as from the last; a pool or a cache that fills stops leaving; one
+//! that replaces its oldest, or a connection that is kept alive, leaves only what is young.
+
+use serde::Serialize;
+
+use super::ProofRule;
+use super::wording::descriptors;
+use crate::count::as_f64;
+use crate::lint::Severity;
+
+/// Descriptors that each request leaves.
+pub const RULE: ProofRule = ProofRule {
+    id: "leak-per-request",
+    severity: Severity::Critical,
+    summary: "each cycle of the exercise leaves descriptors open in the server",
+    cwe: Some(775),
+    requirement: "R34",
+    fix: "close what a request opened before it is answered, on every path, the failing ones too",
+};
+
+/// Cycles that leave something, of all that count: fewer prove nothing.
+const LEAST_HITS: u64 = 4;
+/// So rarely chance alone may make it look as if it faded.
+const FADING: f64 = 0.01;
+/// So rarely a leak may pass for a cache that is full.
+const MISSED: f64 = 0.02;
+/// Two of them enclose 95 % of a normal distribution.
+const NORMAL_975: f64 = 1.959_963_984_540_054;
+/// Of so many cycles the last is too young to tell.
+const YOUNG_SHARE: usize = 10;
+
+/// How many descriptors a cycle leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rate {
+    /// Cycles that count: the last ones are too young.
+    pub cycles: u64,
+    /// How many of them left something.
+    pub hits: u64,
+    /// What they left.
+    pub survivors: u64,
+    /// So many a cycle.
+    pub per_cycle: f64,
+    /// Lower end of the 95 % interval.
+    pub low: f64,
+    /// Upper end of the 95 % interval.
+    pub high: f64,
+}
+
+/// What is thought of one origin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// Nothing that is no longer young is left.
+    Clean,
+    /// It leaves something all the time.
+    Leaks(Rate),
+    /// It filled and stopped.
+    Bounded(Rate),
+    /// More cycles would tell.
+    Undecided(Rate),
+}
+
+/// Judges one origin by what each cycle opened and left: the number of survivors, first cycle first.
+#[must_use]
+pub fn judge(survivors: &[u64]) -> Outcome {
+    let young = (survivors.len() / YOUNG_SHARE).max(1);
+    let counted = &survivors[..survivors.len().saturating_sub(young)];
+    let rate = rate(counted);
+    if rate.hits == 0 {
+        return Outcome::Clean;
+    }
+    let (first, second) = counted.split_at(counted.len() / 2);
+    let (early, late) = (hits(first), hits(second));
+    if late == 0 {
+        // A leak as frequent as in the first half would have to be silent for all of the second by chance.
+        let share = as_f64(early) / as_f64(first.len() as u64);
+        let silent = (1.0 - share).max(0.0).powf(as_f64(second.len() as u64));
+        let has_stopped = rate.hits >= 3 && is_silent(counted.iter().rev().copied());
+        return if silent < MISSED || has_stopped {
+            Outcome::Bounded(rate)
+        } else {
+            Outcome::Undecided(rate)
+        };
+    }
+    let share = as_f64(second.len() as u64) / as_f64(counted.len() as u64);
+    let fades =
+        at_most(late, early + late, share) < FADING || is_silent(counted.iter().rev().copied());
+    // What is only young was replaced each time before it could grow old.
+    let is_replaced = early == 0 || is_silent(counted.iter().copied());
+    if is_replaced || fades || rate.hits < LEAST_HITS || rate.low <= 0.0 {
+        return Outcome::Undecided(rate);
+    }
+    Outcome::Leaks(rate)
+}
+
+/// Whether the cycles at this end left nothing for longer than chance has it, by how often the others did.
+fn is_silent(cycles: impl Iterator<Item = u64>) -> bool {
+    let counts: Vec<u64> = cycles.collect();
+    let all = counts.len();
+    let silent = counts.iter().take_while(|count| **count == 0).count();
+    // One more than there were: a single cycle without proves nothing.
+    let share = as_f64(hits(&counts)) / as_f64((all - silent + 1) as u64);
+    silent > 0 && (1.0 - share).max(0.0).powf(as_f64(silent as u64)) < FADING
+}
+
+fn hits(cycles: &[u64]) -> u64 {
+    cycles.iter().filter(|count| **count > 0).count() as u64
+}
+
+fn rate(counted: &[u64]) -> Rate {
+    let cycles = as_f64(counted.len().max(1) as u64);
+    let survivors: u64 = counted.iter().sum();
+    let mean = as_f64(survivors) / cycles;
+    let squares: f64 = counted
+        .iter()
+        .map(|one| (as_f64(*one) - mean).powi(2))
+        .sum();
+    let spread = NORMAL_975 * (squares / (cycles - 1.0).max(1.0) / cycles).sqrt();
+    Rate {
+        cycles: counted.len() as u64,
+        hits: hits(counted),
+        survivors,
+        per_cycle: rounded(mean),
+        low: rounded((mean - spread).max(0.0)),
+        high: rounded(mean + spread),
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+/// Whether more came late than chance has it, of two halves.
+pub(super) fn is_more_late(early: u64, late: u64) -> bool {
+    at_most(early, early + late, 0.5) < FADING
+}
+
+/// The probability of at most `hits` of `all`, each with the chance `share`.
+fn at_most(hits: u64, all: u64, share: f64) -> f64 {
+    let mut term = (1.0 - share).powf(as_f64(all));
+    let mut sum = term;
+    for k in 1..=hits {
+        term *= as_f64(all - k + 1) / as_f64(k) * share / (1.0 - share);
+        sum += term;
+    }
+    sum
+}
+
+/// `one descriptor per request`, `3 descriptors per request`, `1 descriptor in 3 requests`.
+#[must_use]
+pub fn sentence(rate: &Rate, requests_per_cycle: u64) -> String {
+    let requests = as_f64(requests_per_cycle.max(1));
+    let each = rate.per_cycle / requests;
+    if each >= 0.75 {
+        let whole = each.round();
+        let is_whole = (each - whole).abs() <= 0.15 * whole.max(1.0);
+        return match (is_whole, whole <= 1.0) {
+            (true, true) => "one descriptor per request".to_owned(),
+            (true, false) => format!("{whole:.0} descriptors per request"),
+            (false, _) => format!("{each:.1} descriptors per request"),
+        };
+    }
+    format!("1 descriptor in {:.0} requests", (1.0 / each).round())
+}
+
+/// The evidence in words.
+#[must_use]
+pub fn evidence(rate: &Rate) -> String {
+    format!(
+        "{} of {} cycles left {} that are still open: {} a cycle (95 %: {} to {})",
+        rate.hits,
+        rate.cycles,
+        descriptors(rate.survivors),
+        rate.per_cycle,
+        rate.low,
+        rate.high
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, judge, sentence};
+
+    fn leaks(survivors: &[u64]) -> Option<String> {
+        match judge(survivors) {
+            Outcome::Leaks(rate) => Some(sentence(&rate, 1)),
+            _ => None,
+        }
+    }
+
+    fn every(n: usize, cycles: usize) -> Vec<u64> {
+        (0..cycles).map(|at| u64::from(at % n == 0)).collect()
+    }
+
+    #[test]
+    fn r34_one_for_each_request_is_a_leak_and_the_sentence_says_so() {
+        assert_eq!(leaks(&[1; 30]).unwrap(), "one descriptor per request");
+        assert_eq!(leaks(&[3; 30]).unwrap(), "3 descriptors per request");
+        assert_eq!(leaks(&every(3, 30)).unwrap(), "1 descriptor in 3 requests");
+        let Outcome::Leaks(rate) = judge(&[6; 30]) else {
+            panic!()
+        };
+        assert_eq!(sentence(&rate, 6), "one descriptor per request");
+        assert_eq!((rate.per_cycle, rate.low, rate.high), (6.0, 6.0, 6.0));
+    }
+
+    #[test]
+    fn a_pool_that_fills_is_bounded() {
+        let mut pool = vec![1; 10];
+        pool.extend([0; 20]);
+        assert!(
+            matches!(judge(&pool), Outcome::Bounded(_)),
+            "{:?}",
+            judge(&pool)
+        );
+    }
+
+    #[test]
+    fn a_cache_that_was_full_after_three_cycles_is_bounded_and_one_leak_of_a_rare_kind_is_not() {
+        let first = |hits: usize| (0..30).map(|at| u64::from(at < hits)).collect::<Vec<u64>>();
+        assert!(matches!(judge(&first(3)), Outcome::Bounded(_)));
+        assert!(matches!(judge(&first(1)), Outcome::Undecided(_)));
+    }
+
+    #[test]
+    fn a_slow_fill_is_not_decided_before_it_stopped_for_as_long() {
+        let mut pool = vec![1; 20];
+        pool.extend([0; 10]);
+        assert!(
+            matches!(judge(&pool), Outcome::Undecided(_)),
+            "{:?}",
+            judge(&pool)
+        );
+        pool.extend([0; 30]);
+        assert!(
+            matches!(judge(&pool), Outcome::Bounded(_)),
+            "{:?}",
+            judge(&pool)
+        );
+    }
+
+    #[test]
+    fn what_is_only_young_is_clean_or_not_decided() {
+        let mut kept_alive = vec![0; 29];
+        kept_alive.push(4);
+        assert_eq!(judge(&kept_alive), Outcome::Clean);
+        // The last ten of a cache that replaces its oldest.
+        let mut replaced = vec![0; 20];
+        replaced.extend([1; 10]);
+        assert!(matches!(judge(&replaced), Outcome::Undecided(_)));
+    }
+
+    #[test]
+    fn a_rare_leak_needs_more_cycles_and_is_found_with_them() {
+        assert_eq!(leaks(&every(20, 30)), None);
+        assert!(matches!(judge(&every(20, 30)), Outcome::Undecided(_)));
+        // Six of the 108 that count.
+        assert_eq!(
+            leaks(&every(20, 120)).unwrap(),
+            "1 descriptor in 18 requests"
+        );
+    }
+
+    #[test]
+    fn nothing_left_is_clean_however_few_the_cycles() {
+        for cycles in 0..40 {
+            assert_eq!(judge(&vec![0; cycles]), Outcome::Clean);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The judgement of a check: what a program left behind, and whether it can have meant to.
+//!
+//! Values in, verdict out. [`ended`] judges what was open when a process ended, [`cycles`] what the
+//! cycles of an exercise left in a server that still runs, [`process`] the processes that outlived the
+//! program. [`Allowance`] is what the user cleared on the command line. Decision 023 says why it is so.
+
+pub mod allowance;
+pub mod cycles;
+pub mod ended;
+pub mod own;
+pub mod process;
+pub mod scenario;
+mod wording;
+
+#[cfg(test)]
+mod testing;
+
+pub use allowance::{Allowance, BadAllowance};
+
+use serde::Serialize;
+
+use crate::lint::Severity;
+use crate::origin::Origin;
+use crate::{Class, Fd, Pid, Text};
+
+/// One kind of what a check finds.
+#[derive(Debug)]
+pub struct ProofRule {
+    /// Name in JSON and of its page in the guide.
+    pub id: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// One line: what it looks for.
+    pub summary: &'static str,
+    /// Weakness class, where one fits.
+    pub cwe: Option<u16>,
+    /// The requirement it answers.
+    pub requirement: &'static str,
+    /// What to do about it.
+    pub fix: &'static str,
+}
+
+/// Every kind: the one table that the guide and the reports read.
+pub const PROOFS: &[ProofRule] = &[ended::RULE, cycles::RULE, process::RULE];
+
+/// What is thought of descriptors that are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judged {
+    /// They became more and more while the program ran.
+    Grew,
+    /// Each cycle of the exercise leaves some.
+    PerCycle,
+    /// Nothing of this line was closed before the program ended.
+    Left,
+    /// Others of this line were closed, these were not.
+    Strayed,
+    /// The user says that they may stay.
+    Allowed,
+    /// There were no more of them in the end than long before.
+    Held,
+    /// The line closes what it opened, the oldest first: a cache, a rotated file.
+    Rolling,
+    /// A thread was just using it.
+    InFlight,
+    /// A signal ended the program: it had no time to close.
+    CutOff,
+    /// No line of the program's own took part.
+    Runtime,
+}
+
+impl Judged {
+    /// Whether a program that could not have meant this fails the check.
+    #[must_use]
+    pub fn fails(self) -> bool {
+        self <= Self::Strayed
+    }
+}
+
+/// Descriptors of one class that one place left, and what is thought of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Remains {
+    /// The process.
+    pub pid: Pid,
+    /// Its command.
+    pub comm: Text,
+    /// What they are; absent where nobody saw them.
+    pub class: Option<Class>,
+    /// What they point at; absent where that differs, or nobody saw it.
+    pub target: Option<Text>,
+    /// The call that opened them.
+    pub call: String,
+    /// How many.
+    pub count: u64,
+    /// Their numbers.
+    pub fds: Vec<Fd>,
+    /// What is thought of them.
+    pub judged: Judged,
+    /// Why, in words.
+    pub why: String,
+    /// The line that opened them.
+    pub origin: Option<Origin>,
+    /// The exercise of a scenario that left them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exercise: Option<String>,
+    /// How many each cycle leaves, where there were cycles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_cycle: Option<cycles::Rate>,
+    /// The allowance that clears them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_by: Option<String>,
+}
+
+pub use wording::{next_step, place, what};

@@ -1,0 +1,137 @@
+//! Processes that outlived the program, and children that it never waited for.
+
+use serde::Serialize;
+
+use super::ProofRule;
+use crate::lint::Severity;
+use crate::{Pid, Text};
+
+/// A process that was left behind.
+pub const RULE: ProofRule = ProofRule {
+    id: "leftover-process",
+    severity: Severity::Critical,
+    summary: "a process that the program started outlived it, or was never waited for",
+    cwe: None,
+    requirement: "R38",
+    fix: "end and wait for every child before the program ends; a process of its own session is not ended with its parent",
+};
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// It still ran.
+    Running,
+    /// It had ended, and nobody waited for it.
+    Zombie,
+}
+
+/// How it was ended by the check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// It was left alone, as asked.
+    Kept,
+    /// It ended when asked to (SIGTERM).
+    Asked,
+    /// It had to be killed (SIGKILL).
+    Killed,
+    /// It had ended already.
+    Ended,
+    /// It could not be ended.
+    Failed,
+}
+
+/// A process that was left behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Leftover {
+    /// Its number.
+    pub pid: Pid,
+    /// Its command.
+    pub comm: Text,
+    /// Its arguments.
+    pub cmdline: Vec<Text>,
+    /// What became of it.
+    pub fate: Fate,
+    /// Whether it has a session of its own (`setsid`).
+    pub own_session: Option<bool>,
+    /// Who started it, as far as somebody saw: number and command.
+    pub parent: Option<(Pid, Text)>,
+    /// How it was ended.
+    pub ending: Ending,
+    /// The allowance that clears it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_by: Option<String>,
+}
+
+impl Leftover {
+    /// What it is, in words.
+    #[must_use]
+    pub fn why(&self) -> String {
+        let words: Vec<_> = self.cmdline.iter().map(Text::to_lossy).collect();
+        let line = if words.is_empty() {
+            self.comm.to_lossy().into_owned()
+        } else {
+            words.join(" ")
+        };
+        let parent = match &self.parent {
+            Some((pid, comm)) => format!(", started by {} (pid {pid})", comm.to_lossy()),
+            None => String::new(),
+        };
+        let session = match self.own_session {
+            Some(true) => " in a session of its own",
+            _ => "",
+        };
+        match self.fate {
+            Fate::Running => {
+                format!("`{line}` still ran{session} when the program had ended{parent}")
+            }
+            Fate::Zombie => format!("`{line}` had ended and was never waited for{parent}"),
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn next_step(&self) -> String {
+        let how = match self.ending {
+            Ending::Kept => "It was left running, as asked",
+            Ending::Asked => "The check ended it (SIGTERM)",
+            Ending::Killed => "The check had to kill it (SIGKILL)",
+            Ending::Ended => "The check waited for it",
+            Ending::Failed => "The check could not end it",
+        };
+        format!(
+            "{how}. End and wait for every child before the program ends: terminate, then wait; and the whole group or session where children have children."
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ending, Fate, Leftover};
+
+    #[test]
+    fn r38_a_leftover_is_told_with_what_it_ran_and_who_started_it() {
+        let orphan = Leftover {
+            pid: 12,
+            comm: "python3".into(),
+            cmdline: vec!["python3".into(), "server.py".into()],
+            fate: Fate::Running,
+            own_session: Some(true),
+            parent: Some((7, "bootstrap".into())),
+            ending: Ending::Asked,
+            allowed_by: None,
+        };
+        assert_eq!(
+            orphan.why(),
+            "`python3 server.py` still ran in a session of its own when the program had ended, started by bootstrap (pid 7)"
+        );
+        let zombie = Leftover {
+            cmdline: Vec::new(),
+            fate: Fate::Zombie,
+            parent: None,
+            ..orphan
+        };
+        assert_eq!(zombie.why(), "`python3` had ended and was never waited for");
+    }
+}

@@ -1,0 +1,366 @@
+//! `--scenario FILE.toml`: a server and several named exercises of it.
+//!
+//! A file with a mistake is refused as a whole, with its line and column.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Allowance;
+use crate::class_pattern::ClassPattern;
+use crate::glob::Glob;
+
+/// Everything that the file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The server and its arguments; empty where the command line names it.
+    pub server: Vec<String>,
+    /// How one knows that it is ready, as `--ready` has it, and where that stands.
+    pub ready: Option<(String, Place)>,
+    /// A command that makes the server let go.
+    pub settle: Option<String>,
+    /// Soft limit of descriptors of the server.
+    pub limit: Option<u64>,
+    /// What may stay open.
+    pub allow: Vec<Allowance>,
+    /// Which processes may outlive it.
+    pub allow_process: Vec<Glob>,
+    /// The most descriptors of a class that the server may hold in the end.
+    pub budgets: Vec<(ClassPattern, u64)>,
+    /// The exercises, in their order.
+    pub exercises: Vec<Exercise>,
+}
+
+/// One exercise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exercise {
+    /// Its name.
+    pub name: String,
+    /// What a cycle does.
+    pub work: Work,
+    /// Cycles that count; absent: as the command line says.
+    pub cycles: Option<u32>,
+    /// Cycles before them; absent: as the command line says.
+    pub warmup: Option<u32>,
+    /// At the same time; absent: as the command line says.
+    pub concurrency: Option<u32>,
+}
+
+/// What a cycle does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Runs a shell command, which must succeed, or fail.
+    Command {
+        /// The command.
+        run: String,
+        /// Whether it must fail.
+        must_fail: bool,
+    },
+    /// Connects, sends, and goes away without reading, with a reset.
+    TcpDisconnect {
+        /// Host and port.
+        address: String,
+        /// What is sent.
+        send: String,
+    },
+    /// Sends a request and gives up waiting for the answer.
+    HttpTimeout {
+        /// Host and port.
+        address: String,
+        /// Path and query.
+        path: String,
+        /// How long it waits, in milliseconds.
+        after: u64,
+    },
+}
+
+/// A place in the file, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Why a file was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadScenario {
+    /// Where.
+    pub place: Place,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for BadScenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+impl std::error::Error for BadScenario {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    server: Vec<String>,
+    ready: Option<Spanned<String>>,
+    settle: Option<String>,
+    limit: Option<u64>,
+    #[serde(default)]
+    allow: Vec<Spanned<String>>,
+    #[serde(default)]
+    allow_process: Vec<String>,
+    #[serde(default)]
+    budget: std::collections::BTreeMap<Spanned<String>, u64>,
+    #[serde(default)]
+    exercise: Vec<Spanned<Table>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    name: Spanned<String>,
+    run: Option<String>,
+    must: Option<Spanned<String>>,
+    kind: Option<Spanned<String>>,
+    address: Option<String>,
+    send: Option<String>,
+    path: Option<String>,
+    after_ms: Option<u64>,
+    cycles: Option<Spanned<u32>>,
+    warmup: Option<u32>,
+    concurrency: Option<Spanned<u32>>,
+}
+
+impl Scenario {
+    /// Reads the text of the file.
+    pub fn parse(text: &str) -> Result<Self, BadScenario> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let at = error.span().unwrap_or(0..0);
+            bad(text, &at, error.message())
+        })?;
+        let allow = file.allow.iter().map(|one| {
+            let parsed = one.get_ref().parse();
+            parsed.map_err(|error: super::BadAllowance| bad(text, &one.span(), error))
+        });
+        let budgets = file.budget.iter().map(|(class, most)| {
+            let parsed: Result<ClassPattern, _> = class.get_ref().parse();
+            let parsed = parsed.map_err(|error| bad(text, &class.span(), error))?;
+            Ok((parsed, *most))
+        });
+        if file.exercise.is_empty() {
+            return Err(bad(text, &(0..0), "there is no [[exercise]]"));
+        }
+        Ok(Self {
+            server: file.server,
+            ready: file.ready.map(|one| {
+                let place = place(text, &one.span());
+                (one.into_inner(), place)
+            }),
+            settle: file.settle,
+            limit: file.limit,
+            allow: allow.collect::<Result<_, _>>()?,
+            allow_process: file.allow_process.into_iter().map(Glob::from).collect(),
+            budgets: budgets.collect::<Result<_, _>>()?,
+            exercises: exercises(text, &file.exercise)?,
+        })
+    }
+}
+
+fn exercises(text: &str, tables: &[Spanned<Table>]) -> Result<Vec<Exercise>, BadScenario> {
+    let mut exercises: Vec<Exercise> = Vec::new();
+    for table in tables {
+        let one = exercise(text, table)?;
+        if exercises.iter().any(|other| other.name == one.name) {
+            let span = table.get_ref().name.span();
+            return Err(bad(text, &span, "another exercise has this name"));
+        }
+        exercises.push(one);
+    }
+    Ok(exercises)
+}
+
+fn exercise(text: &str, table: &Spanned<Table>) -> Result<Exercise, BadScenario> {
+    let one = table.get_ref();
+    let within = |value: &Option<Spanned<u32>>, range: Range<u32>, what: &str| match value {
+        Some(value) if !range.contains(value.get_ref()) => Err(bad(
+            text,
+            &value.span(),
+            format!("{what} must be from {} to {}", range.start, range.end - 1),
+        )),
+        value => Ok(value.as_ref().map(|value| *value.get_ref())),
+    };
+    Ok(Exercise {
+        name: one.name.get_ref().clone(),
+        work: work(text, table)?,
+        cycles: within(&one.cycles, 10..100_001, "cycles")?,
+        warmup: one.warmup,
+        concurrency: within(&one.concurrency, 1..1025, "concurrency")?,
+    })
+}
+
+fn work(text: &str, table: &Spanned<Table>) -> Result<Work, BadScenario> {
+    let one = table.get_ref();
+    let wrong = |message: &str| bad(text, &one.name.span(), message);
+    let must_fail = match &one.must {
+        None => false,
+        Some(must) => match must.get_ref().as_str() {
+            "succeed" => false,
+            "fail" => true,
+            _ => return Err(bad(text, &must.span(), "must is \"succeed\" or \"fail\"")),
+        },
+    };
+    let Some(kind) = &one.kind else {
+        let run = one.run.clone();
+        let run = run.ok_or_else(|| wrong("an exercise has a command (run) or a kind"))?;
+        return Ok(Work::Command { run, must_fail });
+    };
+    if one.run.is_some() || one.must.is_some() {
+        return Err(bad(
+            text,
+            &kind.span(),
+            "run and must are for commands: leave out kind",
+        ));
+    }
+    let address = one.address.clone().filter(|text| is_address(text));
+    let address =
+        address.ok_or_else(|| wrong("this kind needs an address, such as 127.0.0.1:8080"))?;
+    match kind.get_ref().as_str() {
+        "tcp-disconnect" => Ok(Work::TcpDisconnect {
+            address,
+            send: one.send.clone().unwrap_or_default(),
+        }),
+        "http-timeout" => Ok(Work::HttpTimeout {
+            address,
+            path: one.path.clone().unwrap_or_else(|| "/".to_owned()),
+            after: one.after_ms.unwrap_or(100),
+        }),
+        _ => Err(bad(
+            text,
+            &kind.span(),
+            "kind is \"tcp-disconnect\" or \"http-timeout\"; anything else is a command: run",
+        )),
+    }
+}
+
+fn is_address(text: &str) -> bool {
+    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    matches!(port, Some(Ok(port)) if port > 0)
+}
+
+fn bad(text: &str, span: &Range<usize>, message: impl fmt::Display) -> BadScenario {
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    BadScenario {
+        place: place(text, span),
+        message: message.to_string().chars().map(shown).collect(),
+    }
+}
+
+fn place(text: &str, span: &Range<usize>) -> Place {
+    let before = text.get(..span.start).unwrap_or(text);
+    let last = before.rsplit('\n').next().unwrap_or_default();
+    Place {
+        line: 1 + before.matches('\n').count(),
+        column: 1 + last.chars().count(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scenario, Work};
+
+    const WHOLE: &str = "\
+server = [\"./server\", \"8080\"]
+ready = \"tcp:8080\"
+limit = 64
+allow = [\"sqlite-*\", \"/var/log/*\"]
+allow_process = [\"helper*\"]
+
+[budget]
+\"tcp:*\" = 20
+
+[[exercise]]
+name = \"login\"
+run = \"curl -fs localhost:8080/login\"
+cycles = 50
+
+[[exercise]]
+name = \"a door that is shut\"
+run = \"./client --wrong\"
+must = \"fail\"
+
+[[exercise]]
+name = \"the client goes away\"
+kind = \"tcp-disconnect\"
+address = \"127.0.0.1:8080\"
+send = \"GET / HTTP/1.1\\r\\n\"
+";
+
+    #[test]
+    fn r35_a_whole_file_is_read() {
+        let scenario = Scenario::parse(WHOLE).unwrap();
+        assert_eq!(scenario.server, ["./server", "8080"]);
+        assert_eq!((scenario.allow.len(), scenario.budgets[0].1), (2, 20));
+        let names: Vec<&str> = scenario
+            .exercises
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            ["login", "a door that is shut", "the client goes away"]
+        );
+        assert_eq!(scenario.exercises[0].cycles, Some(50));
+        assert!(matches!(
+            scenario.exercises[1].work,
+            Work::Command {
+                must_fail: true,
+                ..
+            }
+        ));
+        assert!(matches!(
+            scenario.exercises[2].work,
+            Work::TcpDisconnect { .. }
+        ));
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_line_and_column() {
+        let said = |text: &str| Scenario::parse(text).unwrap_err().to_string();
+        let one = "[[exercise]]\nname = \"a\"\nrun = \"true\"\n";
+        let unknown = said(&format!("{one}cylces = 30\n"));
+        assert!(
+            unknown.starts_with("line 4, column 1: unknown field `cylces`"),
+            "{unknown}"
+        );
+        let unknown = said("raedy = \"tcp:1\"\n");
+        assert!(
+            unknown.starts_with("line 1, column 1: unknown field `raedy`"),
+            "{unknown}"
+        );
+        let class = said(&format!("{one}[budget]\n\"tpc\" = 3\n"));
+        assert!(
+            class.starts_with("line 5, column 1: no descriptor class"),
+            "{class}"
+        );
+        let few = said(&format!("{one}cycles = 3\n"));
+        assert_eq!(few, "line 4, column 10: cycles must be from 10 to 100000");
+        let twice = said(&format!("{one}{one}"));
+        assert_eq!(twice, "line 5, column 8: another exercise has this name");
+        assert!(said("").ends_with("there is no [[exercise]]"));
+        let kind = said("[[exercise]]\nname = \"a\"\nkind = \"dance\"\naddress = \"h:1\"\n");
+        assert!(kind.starts_with("line 3, column 8: kind is"), "{kind}");
+        let syntax = said("exercise = [\n");
+        assert!(syntax.starts_with("line "), "{syntax}");
+    }
+}

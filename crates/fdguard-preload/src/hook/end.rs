@@ -1,0 +1,33 @@
+//! Ending without the handlers that `exit` runs.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::c_int;
+
+use crate::real::Real;
+use crate::{farewell, sys};
+
+// SAFETY: the type of its manual page.
+static EXIT: Real<unsafe extern "C" fn(c_int) -> !> = unsafe { Real::new(c"_exit") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn _exit(status: c_int) -> ! {
+    end(status)
+}
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+#[expect(non_snake_case, reason = "the name that C gave it")]
+unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    end(status)
+}
+
+fn end(status: c_int) -> ! {
+    farewell::tell();
+    let Some(real) = EXIT.get() else {
+        sys::exit(status);
+    };
+    // SAFETY: the caller's own argument.
+    unsafe { real(status) }
+}

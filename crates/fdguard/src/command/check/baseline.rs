@@ -1,0 +1,121 @@
+//! `--baseline FILE`: what was held at the end, compared with the last run that passed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context as _;
+use fdguard_core::Class;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::proof::{Proof, budget_finding};
+use crate::exit::Hinted;
+use crate::output;
+
+const SCHEMA: &str = "fdguard.baseline/1";
+
+/// How many of each class.
+pub(super) type Held = BTreeMap<String, u64>;
+
+/// The file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    schema: String,
+    taken_at: Timestamp,
+    classes: Held,
+}
+
+/// Counts descriptors by class; the state of a connection is a matter of the moment.
+pub(super) fn count(classes: impl Iterator<Item = (Class, u64)>) -> Held {
+    let mut held = Held::new();
+    for (class, count) in classes {
+        let name = match class {
+            Class::Tcp(_) => "tcp".to_owned(),
+            other => other.to_string(),
+        };
+        *held.entry(name).or_default() += count;
+    }
+    held
+}
+
+/// Reads the file; none yet is no mistake.
+fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.with_context(|| path.display().to_string())?,
+    };
+    let saved: Result<Saved, _> = serde_json::from_str(&text);
+    match saved {
+        Ok(saved) if saved.schema == SCHEMA => Ok(Some(saved)),
+        _ => Err(Hinted::usage(
+            format!("{}: no baseline of a check", path.display()),
+            "name another file, or remove this one: it is written by a check that passes",
+        )
+        .into()),
+    }
+}
+
+/// Told before any work is done for nothing.
+pub(super) fn must_be_readable(path: &Path) -> anyhow::Result<()> {
+    read(path).map(|_| ())
+}
+
+/// Compares with the file, and writes it anew where the check passes.
+pub(super) fn apply(path: &Path, proof: &mut Proof) -> anyhow::Result<()> {
+    let Some(held) = proof.check.held.clone() else {
+        return Ok(());
+    };
+    if let Some(saved) = read(path)? {
+        for (class, before, now) in more(&saved.classes, &held) {
+            let why = format!(
+                "{now} descriptors of class {class} in the end, {before} in the run of {}",
+                saved.taken_at.strftime("%Y-%m-%d %H:%M UTC")
+            );
+            let finding = budget_finding(&proof.diagnosis.process, why, now);
+            proof.diagnosis.findings.push(finding);
+            proof.check.passed = false;
+        }
+    }
+    if !proof.check.passed {
+        return Ok(());
+    }
+    let saved = Saved {
+        schema: SCHEMA.to_owned(),
+        taken_at: Timestamp::now(),
+        classes: held,
+    };
+    output::emit(Some(path), |out| {
+        serde_json::to_writer_pretty(&mut *out, &saved)?;
+        Ok(writeln!(out)?)
+    })
+}
+
+/// Classes of which there are clearly more: by a quarter, and by three at least.
+fn more<'h>(before: &Held, now: &'h Held) -> Vec<(&'h str, u64, u64)> {
+    let grown = now.iter().filter_map(|(class, count)| {
+        let before = before.get(class).copied().unwrap_or(0);
+        (*count > before + (before / 4).max(2)).then_some((class.as_str(), before, *count))
+    });
+    grown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Held, more};
+
+    fn held(classes: &[(&str, u64)]) -> Held {
+        let owned = classes
+            .iter()
+            .map(|(class, count)| ((*class).to_owned(), *count));
+        owned.collect()
+    }
+
+    #[test]
+    fn r36_clearly_more_than_before_is_told_and_a_few_are_not() {
+        let before = held(&[("tcp", 40), ("pipe", 2)]);
+        assert_eq!(more(&before, &held(&[("tcp", 50), ("pipe", 4)])), []);
+        let now = held(&[("tcp", 51), ("pipe", 5), ("eventpoll", 3)]);
+        let expected = [("eventpoll", 0, 3), ("pipe", 2, 5), ("tcp", 40, 51)];
+        assert_eq!(more(&before, &now), expected);
+    }
+}

@@ -1,0 +1,55 @@
+//! Clients that behave badly: ready-made exercises of the paths on which servers forget.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+
+/// How long it may take to be let in, and to send.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => {
+                stream.set_write_timeout(Some(PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Sends and goes away with a reset: the server's next write fails.
+pub(super) fn disconnect(address: &str, send: &[u8]) -> io::Result<()> {
+    let mut stream = connect(address)?;
+    stream.write_all(send)?;
+    // No lingering: the kernel drops what is unsent and tells the other side so.
+    set_socket_linger(&stream, Some(Duration::ZERO))?;
+    Ok(())
+}
+
+/// Asks, waits for so long, and goes away whether there was an answer or not.
+pub(super) fn give_up(address: &str, path: &str, patience: Duration) -> io::Result<()> {
+    let mut stream = connect(address)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: fdguard\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    stream.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
+    match stream.read(&mut [0; 64]) {
+        Ok(_) => Ok(()),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+            ) =>
+        {
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+        Err(error) => Err(error),
+    }
+}

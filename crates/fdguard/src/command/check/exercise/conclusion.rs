@@ -1,0 +1,100 @@
+//! The document of an exercise.
+
+use fdguard_core::Gap;
+use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
+use fdguard_core::finding::Finding;
+use fdguard_core::judge::Verdict;
+use fdguard_core::proof::{Judged, Remains};
+use jiff::Timestamp;
+
+use super::super::proof::budget_finding;
+use super::Bench;
+use super::plan::Plan;
+use super::server::Server;
+use super::survey::Survey;
+
+/// Classes of which the server holds more than the scenario allows.
+pub(super) fn over_budget(plan: &Plan, survey: &Survey<'_>, diagnosis: &Diagnosis) -> Vec<Finding> {
+    let over = plan.budgets.iter().filter_map(|(class, most)| {
+        let held = survey
+            .held()
+            .filter(|(_, _, seen)| class.matches(&seen.class));
+        let count = held.count() as u64;
+        (count > *most).then(|| {
+            let why = format!(
+                "{count} descriptors of class {class} in the end; the scenario allows {most}"
+            );
+            budget_finding(&diagnosis.process, why, count)
+        })
+    });
+    over.collect()
+}
+
+pub(super) fn verdict(remains: &[Remains]) -> Verdict {
+    let worst = remains.iter().map(|one| one.judged).min();
+    match worst {
+        Some(Judged::PerCycle) => Verdict::Leaking,
+        Some(Judged::Held) => Verdict::Bounded,
+        _ => Verdict::Stable,
+    }
+}
+
+pub(super) fn diagnosis(
+    bench: &Bench<'_>,
+    survey: &Survey<'_>,
+    server: &Server,
+    began: Timestamp,
+) -> anyhow::Result<Diagnosis> {
+    let tables = server.tables()?;
+    let table = |pid| tables.as_ref().and_then(|tables| tables.of(pid));
+    let attributed = survey
+        .held()
+        .filter(|(pid, fd, _)| table(*pid).is_some_and(|table| table.open.contains_key(fd)));
+    let mut gaps = survey.gaps();
+    let blind = match server {
+        Server::Launched(one) => one.traced.blind(),
+        Server::Attached(_) => None,
+    };
+    let what = "the lines that opened descriptors";
+    if let Some(blind) = blind {
+        gaps.push(Gap::new(what, blind.why(), blind.remedy()));
+    } else if matches!(server, Server::Attached(_)) {
+        gaps.push(Gap::new(
+            what,
+            "the server was running already",
+            "let fdguard start it: fdguard check --exercise CMD -- SERVER",
+        ));
+    } else if table(server.pid()).is_none() {
+        let why = "the program did not load the injected library";
+        gaps.push(Gap::new(what, why, "see `fdguard trace`"));
+    }
+    let lost = tables
+        .as_ref()
+        .map_or(0, fdguard_trace::Tables::lost_events);
+    Ok(Diagnosis {
+        schema: DIAGNOSIS_SCHEMA.to_owned(),
+        started_at: began,
+        ended_at: Timestamp::now(),
+        process: survey.process()?,
+        samples: survey.looks(),
+        baseline: None,
+        last: Some(survey.count()),
+        verdict: Verdict::Unknown,
+        ended: if bench.stop.check().is_err() {
+            Ended::Interrupted
+        } else {
+            Ended::TimeUp
+        },
+        findings: Vec::new(),
+        hazards: Vec::new(),
+        processes: Vec::new(),
+        predecessors: Vec::new(),
+        coverage: Coverage {
+            backend: if tables.is_some() { "preload" } else { "probe" }.to_owned(),
+            attributed_fds: attributed.count() as u64,
+            live_fds: Some(survey.count()),
+            lost_events: lost,
+        },
+        gaps,
+    })
+}

@@ -1,0 +1,205 @@
+//! One cycle: the exercise's commands, started together and waited for.
+
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use fdguard_core::proof::scenario::Work;
+
+use super::{Stop, client};
+
+/// How often to look whether somebody wants us to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// So much of its output is shown.
+const SHOWN: u64 = 4096;
+
+/// How a command failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) how: String,
+    pub(super) output: Vec<u8>,
+    /// Whether it took too long.
+    pub(super) is_late: bool,
+}
+
+/// One cycle of this work, `count` times at once. Stops early when told to.
+pub(super) fn work(
+    work: &Work,
+    count: u32,
+    cycle: u32,
+    within: Duration,
+    stop: &Stop,
+) -> anyhow::Result<Result<(), Failure>> {
+    let failed = |how: String| Failure {
+        how,
+        output: Vec::new(),
+        is_late: false,
+    };
+    match work {
+        Work::Command {
+            run: command,
+            must_fail,
+        } => {
+            let done = run(command, count, cycle, within, stop)?;
+            Ok(match (done, must_fail) {
+                (done, false) => done,
+                (Ok(()), true) => Err(failed("succeeded, and must fail".to_owned())),
+                // A command that hangs does not fail in the way that was meant.
+                (Err(failure), true) if failure.is_late => Err(failure),
+                (Err(_), true) => Ok(()),
+            })
+        }
+        Work::TcpDisconnect { address, send } => {
+            let all = (0..count).map(|_| client::disconnect(address, send.as_bytes()));
+            let done: std::io::Result<()> = all.collect();
+            Ok(
+                done.map_err(|error| {
+                    failed(format!("could not do its part at {address}: {error}"))
+                }),
+            )
+        }
+        Work::HttpTimeout {
+            address,
+            path,
+            after,
+        } => {
+            let patience = Duration::from_millis(*after);
+            let all = (0..count).map(|_| client::give_up(address, path, patience));
+            let done: std::io::Result<()> = all.collect();
+            Ok(
+                done.map_err(|error| {
+                    failed(format!("could not do its part at {address}: {error}"))
+                }),
+            )
+        }
+    }
+}
+
+/// Runs `command` in a shell, `count` times at once.
+pub(super) fn run(
+    command: &str,
+    count: u32,
+    cycle: u32,
+    within: Duration,
+    stop: &Stop,
+) -> anyhow::Result<Result<(), Failure>> {
+    let mut children = Vec::new();
+    for index in 0..count {
+        children.push(Running::start(command, cycle, index)?);
+    }
+    let deadline = Instant::now() + within;
+    for child in &mut children {
+        if let Err(failure) = child.wait(deadline, stop)? {
+            return Ok(Err(failure));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// A command that runs; ended with its group when it is dropped before its end.
+struct Running {
+    child: Child,
+    handle: Option<OwnedFd>,
+    output: std::fs::File,
+    has_ended: bool,
+}
+
+impl Running {
+    fn start(command: &str, cycle: u32, index: u32) -> anyhow::Result<Self> {
+        // Its output goes to a file without a name: a pipe that nobody reads would stop it.
+        let output = std::fs::File::from(rustix::fs::memfd_create(
+            "exercise",
+            rustix::fs::MemfdFlags::CLOEXEC,
+        )?);
+        let child = Command::new("/bin/sh")
+            .args(["-c", command])
+            .env("FDGUARD_EXERCISE", "1")
+            .env("FDGUARD_CYCLE", cycle.to_string())
+            .env("FDGUARD_INDEX", index.to_string())
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?)
+            .process_group(0)
+            .spawn()?;
+        let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        Ok(Self {
+            child,
+            handle,
+            output,
+            has_ended: false,
+        })
+    }
+
+    fn wait(&mut self, deadline: Instant, stop: &Stop) -> anyhow::Result<Result<(), Failure>> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.has_ended = true;
+                return Ok(self.judge(status));
+            }
+            stop.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let how = "took too long (--cycle-timeout)".to_owned();
+                let output = self.said();
+                return Ok(Err(Failure {
+                    how,
+                    output,
+                    is_late: true,
+                }));
+            }
+            self.pause(left.min(LOOK));
+        }
+    }
+
+    /// Until it ends, or for so long.
+    fn pause(&self, most: Duration) {
+        let timeout = Timespec::try_from(most).unwrap_or_default();
+        match &self.handle {
+            Some(handle) => {
+                let mut fds = [PollFd::new(handle, PollFlags::IN)];
+                // Woken early it looks again.
+                let _ = poll(&mut fds, Some(&timeout));
+            }
+            None => std::thread::sleep(most.min(Duration::from_millis(5))),
+        }
+    }
+
+    fn judge(&mut self, status: ExitStatus) -> Result<(), Failure> {
+        if status.success() {
+            return Ok(());
+        }
+        Err(Failure {
+            how: format!("ended with {status}"),
+            output: self.said(),
+            is_late: false,
+        })
+    }
+
+    /// The last of what it said.
+    fn said(&mut self) -> Vec<u8> {
+        use std::io::Seek as _;
+        let length = self.output.metadata().map_or(0, |meta| meta.len());
+        let from = std::io::SeekFrom::Start(length.saturating_sub(SHOWN));
+        let mut said = Vec::new();
+        let read = self.output.seek(from);
+        // What cannot be read is not shown.
+        drop(read.and_then(|_| self.output.read_to_end(&mut said)));
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        // It is still our child, so its number and its group are its own.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,413 @@
+//! A server that is exercised: the same work again and again, and what each cycle of it leaves open.
+
+mod client;
+mod conclusion;
+mod cycle;
+mod judged;
+mod plan;
+mod ready;
+mod server;
+mod survey;
+mod tee;
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fdguard_core::proof::Remains;
+use fdguard_core::rule::Settings;
+use fdguard_probe::Probe;
+use fdguard_trace::Symbols;
+use jiff::Timestamp;
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use self::conclusion::{diagnosis, over_budget, verdict};
+use self::plan::Drill;
+pub(super) use self::plan::Plan;
+use self::server::{Launched, Server};
+use self::survey::Survey;
+use super::baseline;
+use super::proof::{Evidence, Proof};
+use crate::cli::{CheckArgs, Ready};
+use crate::command::trace::SIGNALLED;
+use crate::command::trace::joined::monotonic;
+use crate::exit::Hinted;
+use crate::terminal::sanitize_bytes;
+
+/// So many times the cycles that were asked for are run where fewer do not decide.
+const MOST: u32 = 4;
+/// While the server lets go of what it used it is looked at so often, so many times at most; so many looks alike are enough.
+const SETTLE_EVERY: Duration = Duration::from_millis(50);
+const SETTLE_LOOKS: u32 = 40;
+const SETTLED: u32 = 4;
+/// How long after a failed exercise a server may take to be seen dead.
+const DYING: Duration = Duration::from_millis(300);
+
+/// How a server was exercised.
+#[derive(Debug, Serialize)]
+pub(super) struct Exercised {
+    /// Its name in a scenario.
+    pub(super) name: Option<String>,
+    /// Cycles that count.
+    pub(super) cycles: u32,
+    /// Cycles that were asked for: more were run where those did not decide.
+    pub(super) asked: u32,
+    /// Cycles before them.
+    pub(super) warmup: u32,
+    /// Commands at the same time.
+    pub(super) concurrency: u32,
+    /// Whether some origin was not decided in the end.
+    pub(super) undecided: bool,
+}
+
+/// A signal that came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    /// Begins to listen.
+    fn listen() -> anyhow::Result<Self> {
+        let stop = Self::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let number = usize::try_from(signal).unwrap_or(0);
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop.0), number)?;
+        }
+        Ok(stop)
+    }
+
+    /// An error once a signal came.
+    fn check(&self) -> anyhow::Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            signal => Err(Hinted {
+                message: format!("stopped by signal {signal}"),
+                hint: String::new(),
+                code: SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
+            }
+            .into()),
+        }
+    }
+}
+
+/// Runs the exercises and judges what they left.
+pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow::Result<Proof> {
+    let began = Timestamp::now();
+    let probe = Probe::new()?;
+    let stop = Stop::listen()?;
+    let mut server = start(args, plan)?;
+    let mut bench = Bench {
+        args,
+        plan,
+        stop: &stop,
+        begins: Vec::new(),
+        symbols: Symbols::new(),
+    };
+    let mut survey = bench.wait_until_ready(&probe, &mut server)?;
+    let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
+    for drill in &plan.drills {
+        for _ in 0..drill.warmup {
+            bench.cycle(&mut server, drill, 0)?;
+        }
+        bench.look(&mut survey, &mut server, 0)?;
+        survey.forget_cycles();
+        before.get_or_insert(survey.count());
+        let (left, undecided) = bench.measure(&mut survey, &mut server, drill)?;
+        remains.extend(left.into_iter().map(|one| Remains {
+            exercise: drill.name.clone(),
+            ..one
+        }));
+        exercises.push(Exercised {
+            name: drill.name.clone(),
+            cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
+            asked: drill.cycles,
+            warmup: drill.warmup,
+            concurrency: drill.concurrency,
+            undecided,
+        });
+    }
+    let mut diagnosis = diagnosis(&bench, &survey, &server, began)?;
+    diagnosis.baseline = before;
+    diagnosis.verdict = verdict(&remains);
+    diagnosis.findings = over_budget(plan, &survey, &diagnosis);
+    let held = baseline::count(survey.held().map(|(_, _, seen)| (seen.class.clone(), 1)));
+    let mut processes = Vec::new();
+    if let Some(launched) = server.launched() {
+        launched.end()?;
+        processes = launched.left(&args.leave, &plan.allow_process);
+    }
+    diagnosis.ended_at = Timestamp::now();
+    let evidence = Evidence {
+        diagnosis,
+        remains,
+        processes,
+        status: None,
+        exercises,
+        held: Some(held),
+        blind: false,
+    };
+    Ok(Proof::of(evidence, &plan.allow, settings))
+}
+
+/// The server that was named, or a new one.
+fn start(args: &CheckArgs, plan: &Plan) -> anyhow::Result<Server> {
+    if let Some(pid) = args.exercise.pid {
+        return Ok(Server::Attached(pid));
+    }
+    let launched = Launched::start(&plan.command, plan.limit, plan.ready.as_ref())?;
+    Ok(Server::Launched(Box::new(launched)))
+}
+
+/// The exercise as it goes.
+struct Bench<'a> {
+    args: &'a CheckArgs,
+    plan: &'a Plan,
+    stop: &'a Stop,
+    /// When each cycle that counts began, by the clock of the tracer.
+    begins: Vec<u64>,
+    symbols: Symbols,
+}
+
+impl Bench<'_> {
+    fn wait_until_ready<'p>(
+        &self,
+        probe: &'p Probe,
+        server: &mut Server,
+    ) -> anyhow::Result<Survey<'p>> {
+        let (plan, most) = (self.plan, self.args.exercise.ready_timeout);
+        let patience = match plan.ready {
+            Some(_) => most,
+            None => ready::LISTENS.min(most),
+        };
+        let deadline = Instant::now() + patience;
+        let mut survey = None;
+        loop {
+            self.stop.check()?;
+            match &mut survey {
+                None => survey = self.begin_survey(probe, server)?,
+                Some(survey) => self.look(survey, server, 0)?,
+            }
+            let is_ready = match (&plan.ready, &survey) {
+                (Some(Ready::Line(_)), _) => server
+                    .launched()
+                    .is_some_and(|one| one.tee.has_matched(Duration::ZERO)),
+                (Some(how), _) => ready::is_ready(how),
+                (None, Some(survey)) => matches!(server, Server::Attached(_)) || survey.listens(),
+                (None, None) => false,
+            };
+            let is_late = Instant::now() >= deadline;
+            // Nobody said how one knows: who does not listen may work all the same.
+            if let Some(survey) = survey.take_if(|_| is_ready || (is_late && plan.ready.is_none()))
+            {
+                return Ok(survey);
+            }
+            if is_late {
+                return Err(self.never_ready(server, patience));
+            }
+            self.pause(server)?;
+        }
+    }
+
+    /// Until the server says the line, ends, or a moment is over.
+    fn pause(&self, server: &mut Server) -> anyhow::Result<()> {
+        let Some(launched) = server.launched() else {
+            std::thread::sleep(ready::PAUSE);
+            return Ok(());
+        };
+        if launched.has_ended(ready::PAUSE) {
+            return Err(ended(launched, "before it was ready"));
+        }
+        Ok(())
+    }
+
+    /// The first look; none yet where the server has not become what it will be.
+    fn begin_survey<'p>(
+        &self,
+        probe: &'p Probe,
+        server: &mut Server,
+    ) -> anyhow::Result<Option<Survey<'p>>> {
+        match Survey::begin(probe, server.pid()) {
+            Ok(survey) if survey.is_full() => Ok(Some(survey)),
+            Ok(survey) => {
+                let why = survey.gaps().first().map(|gap| gap.why.clone());
+                let why = why.unwrap_or_else(|| "permission denied".to_owned());
+                let message = format!("process {}: its descriptors: {why}", server.pid());
+                Err(Hinted::look(message, "run it as the server's user, or as root").into())
+            }
+            Err(error) => match server.launched() {
+                Some(launched) if launched.has_ended(Duration::ZERO) => {
+                    Err(ended(launched, "before it was ready"))
+                }
+                Some(_) => Ok(None),
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    fn never_ready(&self, server: &mut Server, patience: Duration) -> anyhow::Error {
+        let last = server
+            .launched()
+            .map(|one| one.tee.last())
+            .unwrap_or_default();
+        show("the server's last output", &last);
+        Hinted::look(
+            format!(
+                "the server was not ready within {} s",
+                patience.as_secs_f64()
+            ),
+            "see --ready and --ready-timeout",
+        )
+        .into()
+    }
+
+    /// One cycle, which must succeed.
+    fn cycle(&self, server: &mut Server, drill: &Drill, number: u32) -> anyhow::Result<()> {
+        let within = self.args.exercise.cycle_timeout;
+        let (work, count) = (&drill.work, drill.concurrency);
+        let done = cycle::work(work, count, number, within, self.stop)?;
+        // A server that dies takes the exercise with it, which may notice first.
+        let patience = done.as_ref().map_or(DYING, |()| Duration::ZERO);
+        if let Some(launched) = server.launched()
+            && launched.has_ended(patience)
+        {
+            let when = match number {
+                0 => "while warming up".to_owned(),
+                number => format!("in cycle {number} of the exercise"),
+            };
+            return Err(ended(launched, &when));
+        }
+        let who = match &drill.name {
+            Some(name) => format!("the exercise {name:?}"),
+            None => "the exercise".to_owned(),
+        };
+        self.must_succeed(&who, number, done)
+    }
+
+    fn must_succeed(
+        &self,
+        who: &str,
+        number: u32,
+        done: Result<(), cycle::Failure>,
+    ) -> anyhow::Result<()> {
+        let Err(failure) = done else {
+            return Ok(());
+        };
+        show(&format!("output of {who}"), &failure.output);
+        let when = match number {
+            0 => "while warming up".to_owned(),
+            number => format!("in cycle {number}"),
+        };
+        let message = format!("{who} failed {when}: it {}", failure.how);
+        let hint = "this says nothing about leaks: repair the exercise, or make it succeed on purpose (|| true)";
+        Err(Hinted::look(message, hint).into())
+    }
+
+    fn look(&self, survey: &mut Survey<'_>, server: &mut Server, cycle: u32) -> anyhow::Result<()> {
+        match (survey.look(cycle), server.launched()) {
+            (Ok(()), _) => Ok(()),
+            (Err(_), Some(launched)) => Err(ended(launched, "during the exercise")),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    /// Runs cycles until every origin is decided, four times as many as asked for at most.
+    fn measure(
+        &mut self,
+        survey: &mut Survey<'_>,
+        server: &mut Server,
+        drill: &Drill,
+    ) -> anyhow::Result<(Vec<Remains>, bool)> {
+        let asked = drill.cycles;
+        let mut until = asked;
+        let mut done = 0;
+        self.begins.clear();
+        let share = u32::try_from(self.plan.drills.len()).unwrap_or(1).max(1);
+        let soak = self.args.soak.map(|time| Instant::now() + time / share);
+        let is_soaking = || soak.is_some_and(|end| Instant::now() < end);
+        loop {
+            while done < until || is_soaking() {
+                done += 1;
+                self.begins.push(monotonic());
+                self.cycle(server, drill, done)?;
+                self.look(survey, server, done)?;
+            }
+            self.settle(survey, server, done)?;
+            let tables = server.tables()?;
+            let (remains, is_undecided) = judged::judge(
+                survey,
+                tables.as_ref(),
+                &self.begins,
+                monotonic(),
+                &mut self.symbols,
+            );
+            if !is_undecided || until >= asked.saturating_mul(MOST) {
+                return Ok((remains, is_undecided));
+            }
+            until = until.saturating_mul(2);
+        }
+    }
+
+    /// Lets the server let go: by the user's command, then until nothing changes any more.
+    fn settle(
+        &self,
+        survey: &mut Survey<'_>,
+        server: &mut Server,
+        cycle: u32,
+    ) -> anyhow::Result<()> {
+        if let Some(command) = &self.plan.settle {
+            let within = self.args.exercise.cycle_timeout;
+            let done = cycle::run(command, 1, cycle, within, self.stop)?;
+            self.must_succeed("the command of --settle", cycle, done)?;
+        }
+        let (mut alike, mut before) = (0, survey.count());
+        for _ in 0..SETTLE_LOOKS {
+            if alike >= SETTLED {
+                break;
+            }
+            self.stop.check()?;
+            if let Some(launched) = server.launched()
+                && launched.has_ended(SETTLE_EVERY)
+            {
+                return Err(ended(launched, "after the exercise"));
+            } else if server.launched().is_none() {
+                std::thread::sleep(SETTLE_EVERY);
+            }
+            self.look(survey, server, cycle)?;
+            alike = if survey.count() == before {
+                alike + 1
+            } else {
+                0
+            };
+            before = survey.count();
+        }
+        Ok(())
+    }
+}
+
+/// What a server that ended too soon said.
+fn ended(launched: &mut Launched, when: &str) -> anyhow::Error {
+    let status = launched.end();
+    show("the server's last output", &launched.tee.last());
+    let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+    Hinted::look(
+        format!("the server ended {when}: {how}"),
+        "start it alone and see why",
+    )
+    .into()
+}
+
+/// Output of somebody else, on stderr.
+fn show(what: &str, output: &[u8]) {
+    let mut stderr = anstream::stderr().lock();
+    // Nobody is left to tell when stderr is gone.
+    if output.is_empty() {
+        drop(writeln!(stderr, "{what}: none"));
+        return;
+    }
+    drop(writeln!(stderr, "{what}:"));
+    let text = output.strip_suffix(b"\n").unwrap_or(output);
+    for line in text.split(|byte| *byte == b'\n') {
+        drop(writeln!(stderr, "  | {}", sanitize_bytes(line)));
+    }
+}

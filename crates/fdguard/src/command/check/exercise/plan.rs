@@ -1,0 +1,125 @@
+//! What is exercised, and how: from the command line, or from a scenario.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use anyhow::Context as _;
+use fdguard_core::class_pattern::ClassPattern;
+use fdguard_core::glob::Glob;
+use fdguard_core::proof::Allowance;
+use fdguard_core::proof::scenario::{Exercise, Scenario, Work};
+
+use crate::cli::{CheckArgs, Ready};
+use crate::exit::Hinted;
+
+/// What is exercised.
+#[derive(Debug)]
+pub(in crate::command::check) struct Plan {
+    pub(super) command: Vec<OsString>,
+    pub(super) ready: Option<Ready>,
+    pub(super) settle: Option<String>,
+    pub(super) limit: Option<u64>,
+    pub(super) allow: Vec<Allowance>,
+    pub(super) allow_process: Vec<Glob>,
+    pub(super) budgets: Vec<(ClassPattern, u64)>,
+    pub(super) drills: Vec<Drill>,
+}
+
+/// One exercise.
+#[derive(Debug)]
+pub(super) struct Drill {
+    pub(super) name: Option<String>,
+    pub(super) work: Work,
+    pub(super) cycles: u32,
+    pub(super) warmup: u32,
+    pub(super) concurrency: u32,
+}
+
+impl Plan {
+    /// One command, again and again.
+    pub(in crate::command::check) fn of_command(args: &CheckArgs, command: &str) -> Self {
+        let one = &args.exercise;
+        Self {
+            command: args.command.clone(),
+            ready: one.ready.clone(),
+            settle: one.settle.clone(),
+            limit: args.limit,
+            allow: args.leave.allow.clone(),
+            allow_process: args.leave.allow_process.clone(),
+            budgets: Vec::new(),
+            drills: vec![Drill {
+                name: None,
+                work: Work::Command {
+                    run: command.to_owned(),
+                    must_fail: false,
+                },
+                cycles: one.cycles,
+                warmup: one.warmup,
+                concurrency: one.concurrency,
+            }],
+        }
+    }
+
+    /// What a file says; the command line wins where it says something.
+    pub(in crate::command::check) fn of_file(
+        args: &CheckArgs,
+        path: &Path,
+    ) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let wrong = |what: String| {
+            let hint = "see the guide: docs/guide/check.md has every key";
+            Hinted::usage(format!("{}: {what}", path.display()), hint)
+        };
+        let scenario = Scenario::parse(&text).map_err(|error| wrong(error.to_string()))?;
+        let ready = match (&args.exercise.ready, scenario.ready) {
+            (Some(ready), _) => Some(ready.clone()),
+            (None, Some((text, place))) => {
+                let parsed: Result<Ready, String> = text.parse();
+                Some(parsed.map_err(|error| wrong(format!("{place}: {error}")))?)
+            }
+            (None, None) => None,
+        };
+        let command = if args.command.is_empty() {
+            scenario.server.into_iter().map(OsString::from).collect()
+        } else {
+            args.command.clone()
+        };
+        if command.is_empty() && args.exercise.pid.is_none() {
+            return Err(wrong(
+                "no server: neither the file nor the command line names one".to_owned(),
+            )
+            .into());
+        }
+        let both = |mut file: Vec<Allowance>| {
+            file.extend(args.leave.allow.iter().cloned());
+            file
+        };
+        let mut allow_process = scenario.allow_process;
+        allow_process.extend(args.leave.allow_process.iter().cloned());
+        Ok(Self {
+            command,
+            ready,
+            settle: args.exercise.settle.clone().or(scenario.settle),
+            limit: args.limit.or(scenario.limit),
+            allow: both(scenario.allow),
+            allow_process,
+            budgets: scenario.budgets,
+            drills: scenario
+                .exercises
+                .into_iter()
+                .map(|one| drill(args, one))
+                .collect(),
+        })
+    }
+}
+
+fn drill(args: &CheckArgs, one: Exercise) -> Drill {
+    let all = &args.exercise;
+    Drill {
+        name: Some(one.name),
+        work: one.work,
+        cycles: one.cycles.unwrap_or(all.cycles),
+        warmup: one.warmup.unwrap_or(all.warmup),
+        concurrency: one.concurrency.unwrap_or(all.concurrency),
+    }
+}

@@ -1,0 +1,150 @@
+//! The server that is exercised: launched under the tracer, or running already.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use fdguard_core::Pid;
+use fdguard_core::glob::Glob;
+use fdguard_core::proof::process::Leftover;
+use fdguard_trace::{Options, Tables, Traced};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::super::family::Family;
+use super::super::whole::limited;
+use super::tee::Tee;
+use crate::cli::{LeaveArgs, Ready};
+
+/// How long a server may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A server.
+#[derive(Debug)]
+pub(super) enum Server {
+    /// Ours.
+    Launched(Box<Launched>),
+    /// Somebody else's.
+    Attached(Pid),
+}
+
+/// A server that we started; it is ended when this is dropped.
+#[derive(Debug)]
+pub(super) struct Launched {
+    pub(super) traced: Traced,
+    pub(super) tee: Tee,
+    family: Family,
+    handle: Option<OwnedFd>,
+    has_ended: bool,
+}
+
+impl Server {
+    pub(super) fn pid(&self) -> Pid {
+        match self {
+            Self::Launched(one) => one.traced.pid(),
+            Self::Attached(pid) => *pid,
+        }
+    }
+
+    /// What its processes wrote down; absent where they do not.
+    pub(super) fn tables(&self) -> anyhow::Result<Option<Tables>> {
+        match self {
+            Self::Launched(one) => Ok(Some(one.traced.tables()?)),
+            Self::Attached(_) => Ok(None),
+        }
+    }
+
+    pub(super) fn launched(&mut self) -> Option<&mut Launched> {
+        match self {
+            Self::Launched(one) => Some(one),
+            Self::Attached(_) => None,
+        }
+    }
+}
+
+impl Launched {
+    pub(super) fn start(
+        command: &[OsString],
+        limit: Option<u64>,
+        ready: Option<&Ready>,
+    ) -> anyhow::Result<Self> {
+        let mut family = Family::begin()?;
+        let options = Options::default().keeping_ended().as_server();
+        let mut traced = limited(limit, || Ok(Traced::launch(command, options)?))?;
+        family.follow(traced.pid())?;
+        let mut streams: Vec<(
+            Box<dyn std::io::Read + Send>,
+            Box<dyn std::io::Write + Send>,
+        )> = Vec::new();
+        if let Some((out, err)) = traced.take_output() {
+            streams.push((Box::new(out), Box::new(std::io::stdout())));
+            streams.push((Box::new(err), Box::new(std::io::stderr())));
+        }
+        let line = match ready {
+            Some(Ready::Line(regex)) => Some(&**regex),
+            _ => None,
+        };
+        let handle = raw(traced.pid()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Ok(Self {
+            tee: Tee::begin(streams, line)?,
+            traced,
+            family,
+            handle,
+            has_ended: false,
+        })
+    }
+
+    /// Whether it has ended, now or until this time is up.
+    pub(super) fn has_ended(&self, within: Duration) -> bool {
+        let Some(handle) = &self.handle else {
+            std::thread::sleep(within);
+            return false;
+        };
+        let timeout = Timespec::try_from(within).unwrap_or_default();
+        let mut fds = [PollFd::new(handle, PollFlags::IN)];
+        poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Ends it with its whole group: asks, waits, kills.
+    pub(super) fn end(&mut self) -> anyhow::Result<ExitStatus> {
+        // Not waited for yet, so its number and its group are its own.
+        let group = raw(self.traced.pid()).filter(|_| !self.has_ended);
+        if let Some(group) = group {
+            // It may have ended by itself.
+            let _ = kill_process_group(group, Signal::TERM);
+            let deadline = Instant::now() + GRACE;
+            while !self.has_ended(deadline.saturating_duration_since(Instant::now())) {
+                if Instant::now() >= deadline {
+                    let _ = kill_process_group(group, Signal::KILL);
+                    break;
+                }
+            }
+        }
+        let status = self.traced.wait()?;
+        self.has_ended = true;
+        self.tee.finish();
+        Ok(status)
+    }
+
+    /// Who outlived it.
+    pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<Leftover> {
+        self.family.left(leave.grace, leave.keep_leftovers, allowed)
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            // Nothing more can be done here.
+            drop(self.end());
+            drop(self.family.left(Duration::ZERO, false, &[]));
+        }
+    }
+}
+
+fn raw(pid: Pid) -> Option<rustix::process::Pid> {
+    i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+}

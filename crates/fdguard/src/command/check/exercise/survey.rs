@@ -1,0 +1,144 @@
+//! What the server and its children hold, by identity, and since which cycle.
+
+use std::collections::HashMap;
+
+use fdguard_core::collapse;
+use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
+use fdguard_probe::{Error, Probe, Watcher};
+
+/// One descriptor that is open now.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) class: Class,
+    pub(super) target: Text,
+    /// What the target has in common with its like.
+    pub(super) group: Text,
+    /// The cycle in which it was first seen; 0 before them.
+    pub(super) cycle: u32,
+}
+
+/// The descriptors of a tree of processes.
+#[derive(Debug)]
+pub(super) struct Survey<'p> {
+    probe: &'p Probe,
+    root: Pid,
+    watchers: HashMap<Pid, Watcher<'p>>,
+    held: HashMap<(Pid, Fd), Seen>,
+    looks: u64,
+}
+
+impl<'p> Survey<'p> {
+    /// Begins with a first look.
+    pub(super) fn begin(probe: &'p Probe, root: Pid) -> Result<Self, Error> {
+        let watcher = Watcher::new(probe, root)?;
+        let mut survey = Self {
+            probe,
+            root,
+            watchers: HashMap::from([(root, watcher)]),
+            held: HashMap::new(),
+            looks: 0,
+        };
+        survey.look(0)?;
+        Ok(survey)
+    }
+
+    /// Looks at everybody; what is new was opened in this cycle. An error when the server itself is gone.
+    pub(super) fn look(&mut self, cycle: u32) -> Result<(), Error> {
+        self.looks += 1;
+        for pid in self.probe.tree(self.root)? {
+            if !self.watchers.contains_key(&pid)
+                && let Ok(watcher) = Watcher::new(self.probe, pid)
+            {
+                self.watchers.insert(pid, watcher);
+            }
+        }
+        let mut gone = Vec::new();
+        for (pid, watcher) in &mut self.watchers {
+            let pid = *pid;
+            let tick = watcher.list().and_then(|listed| {
+                // A number that changed hands is another descriptor.
+                let again = watcher.verify(usize::MAX)?;
+                Ok([listed, again])
+            });
+            match tick {
+                Ok(ticks) => {
+                    for tick in ticks {
+                        for fd in tick.closed {
+                            self.held.remove(&(pid, fd));
+                        }
+                        for entry in tick.opened {
+                            let seen = Seen {
+                                group: Text::from(&*collapse::target(&entry)),
+                                class: entry.class,
+                                target: entry.target,
+                                cycle,
+                            };
+                            self.held.insert((pid, entry.fd), seen);
+                        }
+                        for entry in tick.changed {
+                            if let Some(seen) = self.held.get_mut(&(pid, entry.fd)) {
+                                seen.group = Text::from(&*collapse::target(&entry));
+                                seen.class = entry.class;
+                                seen.target = entry.target;
+                            }
+                        }
+                    }
+                }
+                Err(error) if pid == self.root => return Err(error),
+                Err(_) => gone.push(pid),
+            }
+        }
+        for pid in gone {
+            self.watchers.remove(&pid);
+            self.held.retain(|(holder, _), _| *holder != pid);
+        }
+        Ok(())
+    }
+
+    /// What is open now was there before the cycles that come.
+    pub(super) fn forget_cycles(&mut self) {
+        for seen in self.held.values_mut() {
+            seen.cycle = 0;
+        }
+    }
+
+    /// Everything that is open.
+    pub(super) fn held(&self) -> impl Iterator<Item = (Pid, Fd, &Seen)> {
+        self.held.iter().map(|((pid, fd), seen)| (*pid, *fd, seen))
+    }
+
+    /// How many are open.
+    pub(super) fn count(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    /// How often it was looked.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// Whether somebody accepts connections.
+    pub(super) fn listens(&self) -> bool {
+        let is_listener = |seen: &Seen| seen.class == Class::Tcp(TcpState::Listen);
+        self.held.values().any(is_listener)
+    }
+
+    /// Who the server is.
+    pub(super) fn process(&self) -> Result<fdguard_core::snapshot::Process, Error> {
+        match self.watchers.get(&self.root) {
+            Some(watcher) => watcher.process(),
+            None => Err(Error::Vanished(self.root)),
+        }
+    }
+
+    /// Whether its descriptors may be listed.
+    pub(super) fn is_full(&self) -> bool {
+        let root = self.watchers.get(&self.root);
+        root.is_some_and(|watcher| watcher.tier() != Tier::Radar)
+    }
+
+    /// What could not be seen.
+    pub(super) fn gaps(&self) -> Vec<Gap> {
+        self.watchers.values().flat_map(Watcher::gaps).collect()
+    }
+}

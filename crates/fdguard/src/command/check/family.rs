@@ -1,0 +1,302 @@
+//! The processes that a program starts: who they are while it runs, and who is left when it ended.
+//!
+//! For the time of a check we are a subreaper: whoever loses its parent becomes our child, and none can slip away by a second fork or a session
+//! of its own. Each check is a process of its own, so several at once do not see each other.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fdguard_core::Text;
+use fdguard_core::glob::Glob;
+use fdguard_core::proof::process::{Ending, Fate, Leftover};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, set_child_subreaper,
+    waitpid,
+};
+
+use super::stat::{Stat, descendants};
+
+/// How often to look who is there.
+const EVERY: Duration = Duration::from_millis(200);
+/// A child that ended and was not waited for so long is a zombie; every child is one for a moment.
+const ZOMBIE: Duration = Duration::from_millis(500);
+/// How long a process may take to end when it is asked, and when it is killed.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Rounds of asking and killing: who is ended may have started another one.
+const ROUNDS: usize = 3;
+/// What an exercise has in its environment: what it leaves behind is not the server's.
+pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE=1";
+
+type Known = BTreeMap<(u32, u64), Member>;
+
+/// What was seen of one descendant.
+#[derive(Clone, Debug)]
+struct Member {
+    comm: Text,
+    cmdline: Vec<Text>,
+    parent: Option<(u32, Text)>,
+    zombie_since: Option<Instant>,
+}
+
+/// The descendants of a program.
+#[derive(Debug)]
+pub(super) struct Family {
+    known: Arc<Mutex<Known>>,
+    /// Our children from before: none of the program's.
+    before: Vec<(u32, u64)>,
+    watcher: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Family {
+    /// Becomes the parent of orphans. Called before the program is started.
+    pub(super) fn begin() -> anyhow::Result<Self> {
+        let own = std::process::id();
+        let all = Stat::all();
+        let before = descendants(&all, own, &[]);
+        set_child_subreaper(Pid::from_raw(1))?;
+        Ok(Self {
+            before: before.into_iter().map(Stat::key).collect(),
+            known: Arc::new(Mutex::new(Known::new())),
+            watcher: None,
+        })
+    }
+
+    /// Begins to look who the program starts.
+    pub(super) fn follow(&mut self, root: u32) -> anyhow::Result<()> {
+        let (stop, stopped) = mpsc::channel();
+        let known = Arc::clone(&self.known);
+        let thread = std::thread::Builder::new().spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(EVERY) {
+                note(&known, root);
+            }
+        })?;
+        self.watcher = Some((stop, thread));
+        Ok(())
+    }
+
+    /// Who is left, now that the program has ended. They are given `grace` to end by themselves; then they are ended, unless
+    /// `keep` says otherwise.
+    pub(super) fn left(&mut self, grace: Duration, keep: bool, allowed: &[Glob]) -> Vec<Leftover> {
+        let ended = Instant::now();
+        self.stop();
+        let mut left = self.zombies(ended);
+        let survivors = self.wait_for_all(ended + grace);
+        for survivor in &survivors {
+            left.push(self.leftover(survivor, Fate::Running));
+        }
+        for one in &mut left {
+            let name = one.comm.as_bytes();
+            let allowance = allowed.iter().find(|glob| glob.matches(name));
+            one.allowed_by = allowance.map(|glob| format!("--allow-process {}", glob.as_str()));
+        }
+        if keep {
+            return left;
+        }
+        for _ in 0..ROUNDS {
+            let alive = self.alive();
+            if alive.is_empty() {
+                break;
+            }
+            for one in &alive {
+                let ending = end(one);
+                let entry = left.iter_mut().find(|entry| entry.pid == one.pid);
+                if let Some(entry) = entry {
+                    entry.ending = ending;
+                }
+            }
+        }
+        left
+    }
+
+    /// The command of a descendant, where somebody saw it; else its number.
+    pub(super) fn comm(&self, pid: u32) -> Text {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = known.range((pid, 0)..=(pid, u64::MAX)).rev();
+        let comm = latest.find_map(|(_, one)| (!one.comm.is_empty()).then(|| one.comm.clone()));
+        comm.unwrap_or_else(|| Text::from(format!("pid {pid}").as_str()))
+    }
+
+    fn stop(&mut self) {
+        if let Some((stop, thread)) = self.watcher.take() {
+            drop(stop);
+            drop(thread.join());
+        }
+    }
+
+    /// Children that had ended well before the program did, and were never waited for.
+    fn zombies(&self, ended: Instant) -> Vec<Leftover> {
+        let all = Stat::all();
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = |since: &Instant| ended.saturating_duration_since(*since) >= ZOMBIE;
+        let stale = known
+            .iter()
+            .filter(|(_, one)| one.zombie_since.as_ref().is_some_and(is_old));
+        let keys: Vec<(u32, u64)> = stale.map(|(key, _)| *key).collect();
+        drop(known);
+        let there = all
+            .iter()
+            .filter(|one| keys.contains(&one.key()) && one.is_zombie());
+        there.map(|one| self.leftover(one, Fate::Zombie)).collect()
+    }
+
+    fn leftover(&self, stat: &Stat, fate: Fate) -> Leftover {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let member = known.get(&stat.key());
+        let now = stat.cmdline();
+        let cmdline = match member {
+            Some(member) if now.is_empty() => member.cmdline.clone(),
+            _ => now,
+        };
+        Leftover {
+            pid: stat.pid,
+            comm: stat.comm.clone(),
+            cmdline,
+            fate,
+            own_session: (fate == Fate::Running).then_some(stat.session == stat.pid),
+            parent: member.and_then(|member| member.parent.clone()),
+            ending: if fate == Fate::Zombie {
+                Ending::Ended
+            } else {
+                Ending::Kept
+            },
+            allowed_by: None,
+        }
+    }
+
+    /// Those of the program that still run; those that ended are waited for.
+    fn alive(&self) -> Vec<Stat> {
+        let all = Stat::all();
+        let own = std::process::id();
+        let mut alive = Vec::new();
+        for one in descendants(&all, own, &self.before) {
+            if one.is_zombie() {
+                reap(one);
+            } else if !one.has_in_environment(EXERCISE) {
+                alive.push(one.clone());
+            }
+        }
+        alive
+    }
+
+    /// Waits until nobody is left, or the time is up; gives who is left.
+    fn wait_for_all(&self, deadline: Instant) -> Vec<Stat> {
+        loop {
+            let alive = self.alive();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if alive.is_empty() || left.is_zero() {
+                return alive;
+            }
+            let handles: Vec<OwnedFd> = alive.iter().filter_map(handle).collect();
+            // Somebody who may not be waited for is looked at again soon.
+            let most = if handles.len() == alive.len() {
+                left
+            } else {
+                left.min(EVERY)
+            };
+            wait_for_any(&handles, most);
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        self.stop();
+        // Whoever calls us in one process with other work had no subreaper before; nothing can be done about a refusal.
+        let _ = set_child_subreaper(None);
+    }
+}
+
+/// Notes who is there, who started whom, and since when somebody is a zombie.
+fn note(known: &Mutex<Known>, root: u32) {
+    let all = Stat::all();
+    let own = std::process::id();
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = |pid: u32| all.iter().find(|one| one.pid == pid);
+    let orphans = all
+        .iter()
+        .filter(|one| one.ppid == own && known.contains_key(&one.key()));
+    let orphans: Vec<&Stat> = orphans.collect();
+    for one in descendants(&all, root, &[]) {
+        let member = known.entry(one.key()).or_insert_with(|| Member {
+            comm: Text::default(),
+            cmdline: Vec::new(),
+            parent: name(one.ppid).map(|parent| (parent.pid, parent.comm.clone())),
+            zombie_since: None,
+        });
+        if one.is_zombie() {
+            member.zombie_since.get_or_insert_with(Instant::now);
+        } else {
+            // It may have become another program since.
+            member.cmdline = one.cmdline();
+            member.comm.clone_from(&one.comm);
+        }
+    }
+    // Orphans that came to us and ended: nobody else will wait for them. They are the program's for certain.
+    for one in orphans.into_iter().filter(|one| one.is_zombie()) {
+        // A zombie that its parent left us is told first.
+        let was_zombie = known
+            .get(&one.key())
+            .is_some_and(|member| member.zombie_since.is_some());
+        if !was_zombie {
+            reap(one);
+        }
+    }
+}
+
+/// Waits for a child of ours that has ended.
+fn reap(stat: &Stat) {
+    if stat.ppid == std::process::id() {
+        // Another one may have been faster: it is gone either way.
+        let _ = waitpid(pid(stat.pid), WaitOptions::NOHANG);
+    }
+}
+
+fn pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
+}
+
+/// A handle on this very process.
+fn handle(stat: &Stat) -> Option<OwnedFd> {
+    let handle = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok()?;
+    // The number may have been given to another one in between.
+    let is_same = Stat::of(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
+    is_same.then_some(handle)
+}
+
+/// Waits for the end of any; whether one ended.
+fn wait_for_any(handles: &[OwnedFd], most: Duration) -> bool {
+    let mut fds: Vec<PollFd<'_>> = handles
+        .iter()
+        .map(|handle| PollFd::new(handle, PollFlags::IN))
+        .collect();
+    let timeout = Timespec::try_from(most).unwrap_or_default();
+    poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
+}
+
+/// Ends one process: asks, waits, kills.
+fn end(stat: &Stat) -> Ending {
+    let Some(handle) = handle(stat) else {
+        return Ending::Ended;
+    };
+    let handles = [handle];
+    for (signal, ending) in [
+        (Signal::TERM, Ending::Asked),
+        (Signal::KILL, Ending::Killed),
+    ] {
+        if pidfd_send_signal(&handles[0], signal).is_err() {
+            continue;
+        }
+        if wait_for_any(&handles, PATIENCE) {
+            if let Some(now) = Stat::of(stat.pid).filter(Stat::is_zombie) {
+                reap(&now);
+            }
+            return ending;
+        }
+    }
+    Ending::Failed
+}

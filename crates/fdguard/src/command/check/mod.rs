@@ -1,0 +1,145 @@
+//! `fdguard check`: does this program, or this exercise of a server, return to its baseline?
+
+mod baseline;
+mod ended;
+mod exercise;
+mod family;
+mod name;
+mod proof;
+mod stat;
+mod text;
+mod whole;
+
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+use fdguard_trace::Error;
+
+use super::settings;
+use super::trace::{FAILED, NOT_FOUND, NOT_RUNNABLE, SIGNALLED};
+use crate::cli::{Annotations, CheckArgs, ReportArgs};
+use crate::exit::{self, Hinted};
+use crate::output::{self, Stream};
+use crate::report::{annotations, junit, sarif};
+use crate::terminal;
+
+use proof::Proof;
+
+pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
+    let outcome = check(args);
+    outcome.or_else(|error| {
+        let said = exit::report(&error);
+        let is_ours = error.downcast_ref::<Hinted>().is_some()
+            || error.downcast_ref::<fdguard_probe::Error>().is_some();
+        Ok(match error.downcast_ref::<Error>() {
+            Some(Error::NotFound { .. }) => NOT_FOUND,
+            Some(Error::NotRunnable { .. }) => NOT_RUNNABLE,
+            _ if is_ours => said,
+            _ => FAILED,
+        })
+    })
+}
+
+fn check(args: &CheckArgs) -> anyhow::Result<u8> {
+    let settings = settings::settings(&args.settings)?;
+    // Files that cannot be written are told before any work is done for nothing.
+    let mut files = Files::open(&args.reports)?;
+    let scenario = args.exercise.scenario.as_deref();
+    let plan = match (&args.exercise.exercise, scenario, args.exercise.pid) {
+        (None, None, None) => None,
+        (None, None, Some(_)) => {
+            return Err(Hinted::usage(
+                "--pid needs an exercise",
+                "say what a cycle is: --exercise 'CMD'",
+            )
+            .into());
+        }
+        (Some(command), _, _) => Some(exercise::Plan::of_command(args, command)),
+        (None, Some(path), _) => Some(exercise::Plan::of_file(args, path)?),
+    };
+    if let Some(path) = &args.baseline {
+        baseline::must_be_readable(path)?;
+    }
+    let mut proof = match plan {
+        None => whole::run(args, &settings)?,
+        Some(plan) => exercise::run(args, &plan, &settings)?,
+    };
+    if let Some(path) = &args.baseline {
+        baseline::apply(path, &mut proof)?;
+    }
+    files.write(&args.reports, &proof)?;
+    Ok(exit_code(args, &proof))
+}
+
+/// Where results go beside the terminal.
+struct Files {
+    output: Option<Stream>,
+    junit: Option<Stream>,
+    sarif: Option<Stream>,
+}
+
+impl Files {
+    fn open(args: &ReportArgs) -> anyhow::Result<Self> {
+        let open = |path: &Option<std::path::PathBuf>| {
+            path.as_deref()
+                .map(|path| Stream::open(Some(path)))
+                .transpose()
+        };
+        Ok(Self {
+            output: open(&args.output)?,
+            junit: open(&args.junit)?,
+            sarif: open(&args.sarif)?,
+        })
+    }
+
+    fn write(&mut self, args: &ReportArgs, proof: &Proof) -> anyhow::Result<()> {
+        let mut bytes = Vec::new();
+        if args.json {
+            serde_json::to_writer(&mut bytes, proof)?;
+            bytes.push(b'\n');
+        } else {
+            text::write(&mut bytes, proof, terminal::width())?;
+        }
+        match self.output.take() {
+            Some(mut stream) => {
+                stream.write_all(&anstream::adapter::strip_bytes(&bytes).into_vec())?;
+                stream.finish()?;
+            }
+            None if args.json => anstream::stdout().write_all(&bytes)?,
+            None => anstream::stderr().write_all(&bytes)?,
+        }
+        let told = proof.told();
+        if let Some(mut stream) = self.junit.take() {
+            junit::write(&mut stream, &told)?;
+            stream.finish()?;
+        }
+        if let Some(mut stream) = self.sarif.take() {
+            sarif::write(&mut stream, &told)?;
+            stream.finish()?;
+        }
+        match args.annotations {
+            Some(Annotations::Github) => output::emit(None, |out| annotations::write(out, &told)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The program's own failure counts most; a judgement that could not be made is never a success.
+fn exit_code(args: &CheckArgs, proof: &Proof) -> u8 {
+    match proof.check.status {
+        Some(own) if own != 0 => own,
+        _ if !proof.check.passed => args.error_exitcode,
+        _ if proof.check.blind => exit::COULD_NOT_LOOK,
+        _ => exit::CLEAN,
+    }
+}
+
+/// As a shell has it.
+fn code_of(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
+        (None, Some(signal)) => SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        (None, None) => FAILED,
+    }
+}

@@ -1,0 +1,348 @@
+//! What a check came to: the diagnosis, and what the check adds to it.
+
+use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::finding::{ClearedNote, Finding};
+use fdguard_core::judge::Verdict;
+use fdguard_core::lint::Severity;
+use fdguard_core::proof::process::{Fate, Leftover};
+use fdguard_core::proof::{Allowance, Judged, Remains, cycles, ended, next_step, process};
+use fdguard_core::rule::Settings;
+use fdguard_core::snapshot::Process;
+use fdguard_core::{Class, Gap, Text};
+use serde::Serialize;
+
+use super::baseline::Held;
+use super::exercise::Exercised;
+use crate::report::problem::Told;
+
+/// Rules of a watch whose findings fail a check. What is only about the host is not the program's fault.
+const FAILING: &[&str] = &[
+    "leak",
+    "growth",
+    "absolute-level",
+    "expected-budget",
+    ended::RULE.id,
+    cycles::RULE.id,
+    process::RULE.id,
+];
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub(super) struct Proof {
+    #[serde(flatten)]
+    pub(super) diagnosis: Diagnosis,
+    pub(super) check: Check,
+}
+
+/// What a check adds.
+#[derive(Debug, Serialize)]
+pub(super) struct Check {
+    /// Whether nothing fails it.
+    pub(super) passed: bool,
+    /// The program's own exit code, 128+n after a signal; absent where it was not ours to wait for.
+    pub(super) status: Option<u8>,
+    /// All that was left open, the worst first, with what is thought of it.
+    pub(super) leftovers: Vec<Remains>,
+    /// Processes that outlived it, and zombies.
+    pub(super) processes: Vec<Leftover>,
+    /// How the server was exercised, each exercise in its order.
+    pub(super) exercises: Vec<Exercised>,
+    /// How many of each class were held in the end; absent where nobody could look.
+    pub(super) held: Option<Held>,
+    /// Whether something stood in the way of the judgement: then nothing found proves nothing.
+    pub(super) blind: bool,
+}
+
+/// What was found, before it is told.
+pub(super) struct Evidence {
+    pub(super) diagnosis: Diagnosis,
+    pub(super) remains: Vec<Remains>,
+    pub(super) processes: Vec<Leftover>,
+    pub(super) status: Option<u8>,
+    pub(super) exercises: Vec<Exercised>,
+    pub(super) held: Option<Held>,
+    pub(super) blind: bool,
+}
+
+impl Proof {
+    /// Draws the conclusion.
+    pub(super) fn of(evidence: Evidence, allow: &[Allowance], settings: &Settings) -> Self {
+        let Evidence {
+            mut diagnosis,
+            mut remains,
+            processes,
+            status,
+            exercises,
+            held,
+            blind,
+        } = evidence;
+        for finding in &mut diagnosis.findings {
+            clear(finding, allow, settings);
+        }
+        for one in &mut remains {
+            allow_remains(one, allow, settings);
+        }
+        remains.sort_by_key(|one| (one.judged, std::cmp::Reverse(one.count)));
+        let requests = |one: &Remains| {
+            let of = exercises.iter().find(|of| of.name == one.exercise);
+            of.map_or(1, |of| u64::from(of.concurrency))
+        };
+        // What grew is mostly told by the watch already.
+        let told = remains.iter().filter(|one| {
+            one.judged != Judged::Grew
+                || !diagnosis.findings.iter().any(|other| is_told(one, other))
+        });
+        let found = told.filter_map(|one| finding(one, requests(one)));
+        let mut findings: Vec<Finding> = found.collect();
+        findings.extend(of_processes(&processes));
+        findings.append(&mut diagnosis.findings);
+        // A line to repair comes first.
+        findings.sort_by_key(|one| {
+            let has_line = one.origin.is_some();
+            (!fails(one), !has_line, std::cmp::Reverse(one.severity))
+        });
+        diagnosis.findings = findings;
+        let failing = diagnosis.findings.iter().any(fails) || !diagnosis.hazards.is_empty();
+        if remains.iter().any(|one| one.judged == Judged::PerCycle) {
+            diagnosis.verdict = Verdict::Leaking;
+        }
+        Self {
+            check: Check {
+                passed: !failing,
+                status,
+                leftovers: remains,
+                processes,
+                exercises,
+                held,
+                blind: blind && !failing,
+            },
+            diagnosis,
+        }
+    }
+}
+
+/// Whether a finding fails a check.
+pub(super) fn fails(finding: &Finding) -> bool {
+    let counts = finding.severity >= Severity::Warning && finding.cleared.is_none();
+    counts && FAILING.contains(&finding.rule.as_str())
+}
+
+/// Whether the watch tells of this growth.
+fn is_told(remains: &Remains, finding: &Finding) -> bool {
+    let family = |class: Option<&Class>| class.map(Class::family);
+    matches!(finding.rule.as_str(), "leak" | "growth")
+        && finding.pid == remains.pid
+        && family(finding.class.as_ref()) == family(remains.class.as_ref())
+}
+
+fn finding(remains: &Remains, requests: u64) -> Option<Finding> {
+    let (rule, why) = match remains.judged {
+        Judged::PerCycle => (&cycles::RULE, per_cycle(remains, requests)),
+        Judged::Grew | Judged::Left | Judged::Strayed | Judged::Allowed => {
+            (&ended::RULE, remains.why.clone())
+        }
+        _ => return None,
+    };
+    let cleared = remains.allowed_by.as_ref().map(|by| ClearedNote {
+        reason: by.clone(),
+        date: jiff::Zoned::now().date().to_string(),
+    });
+    Some(Finding {
+        rule: rule.id.to_owned(),
+        pid: remains.pid,
+        comm: remains.comm.clone(),
+        severity: if cleared.is_some() {
+            Severity::Info
+        } else {
+            rule.severity
+        },
+        class: remains.class.clone(),
+        target: remains.target.clone(),
+        count: Some(remains.count),
+        grown: i64::try_from(remains.count).ok(),
+        rate_per_min: None,
+        confidence: 1.0,
+        walls: Vec::new(),
+        why,
+        next_step: next_step(remains),
+        origin: remains.origin.clone(),
+        shape: None,
+        advice: None,
+        cleared,
+    })
+}
+
+/// `one descriptor per request from server.py:31 handle (regular /srv/a.log): 27 of 27 cycles …`.
+fn per_cycle(remains: &Remains, requests: u64) -> String {
+    let Some(rate) = &remains.per_cycle else {
+        return remains.why.clone();
+    };
+    let sentence = cycles::sentence(rate, requests);
+    let culprit = remains.origin.as_ref().and_then(|one| one.culprit.as_ref());
+    let from = culprit.map_or_else(|| "an unknown line".to_owned(), fdguard_core::proof::place);
+    let what = fdguard_core::proof::what(remains);
+    let exercise = remains
+        .exercise
+        .as_ref()
+        .map(|name| format!(" in exercise {name:?}"));
+    format!(
+        "{sentence} from {from} ({what}){}: {}",
+        exercise.unwrap_or_default(),
+        cycles::evidence(rate)
+    )
+}
+
+/// A finding for each; zombies of one kind and one parent together.
+fn of_processes(processes: &[Leftover]) -> Vec<Finding> {
+    let mut findings: Vec<(&Leftover, Finding)> = Vec::new();
+    for one in processes {
+        let same = findings.iter_mut().find(|(other, _)| {
+            let kind = |of: &Leftover| (of.comm.clone(), of.parent.clone(), of.allowed_by.clone());
+            one.fate == Fate::Zombie && other.fate == Fate::Zombie && kind(one) == kind(other)
+        });
+        match same {
+            Some((_, finding)) => finding.count = finding.count.map(|count| count + 1),
+            None => findings.push((one, of_process(one))),
+        }
+    }
+    let told = findings.into_iter().map(|(_, mut finding)| {
+        if let Some(more) = finding.count.filter(|count| *count > 1) {
+            finding
+                .why
+                .push_str(&format!("; and {} more like it", more - 1));
+        }
+        finding
+    });
+    told.collect()
+}
+
+fn of_process(leftover: &Leftover) -> Finding {
+    let cleared = leftover.allowed_by.as_ref().map(|by| ClearedNote {
+        reason: by.clone(),
+        date: jiff::Zoned::now().date().to_string(),
+    });
+    Finding {
+        rule: process::RULE.id.to_owned(),
+        pid: leftover.pid,
+        comm: leftover.comm.clone(),
+        severity: if cleared.is_some() {
+            Severity::Info
+        } else {
+            process::RULE.severity
+        },
+        class: None,
+        target: None,
+        count: Some(1),
+        grown: None,
+        rate_per_min: None,
+        confidence: 1.0,
+        walls: Vec::new(),
+        why: leftover.why(),
+        next_step: leftover.next_step(),
+        origin: None,
+        shape: None,
+        advice: None,
+        cleared,
+    }
+}
+
+/// More than was allowed.
+pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Finding {
+    Finding {
+        rule: "expected-budget".to_owned(),
+        pid: process.pid,
+        comm: process.comm.clone(),
+        severity: Severity::Warning,
+        class: None,
+        target: None,
+        count: Some(count),
+        grown: None,
+        rate_per_min: None,
+        confidence: 1.0,
+        walls: Vec::new(),
+        why,
+        next_step:
+            "See what they are: `fdguard snap`; then close what is not needed, or allow more."
+                .to_owned(),
+        origin: None,
+        shape: None,
+        advice: None,
+        cleared: None,
+    }
+}
+
+/// The user's word, from the command line or the ledger.
+fn allowance(allow: &[Allowance], settings: &Settings, remains: &Remains) -> Option<String> {
+    let (class, target) = (remains.class.as_ref(), remains.target.as_ref());
+    let origin = remains.origin.as_ref();
+    let by_line = allow.iter().find(|one| one.covers(class, target, origin));
+    by_line.map(|one| format!("--allow {one}")).or_else(|| {
+        let bytes = target.map(Text::as_bytes);
+        let owner = remains.comm.as_bytes();
+        let (ledger, today) = (&settings.ledger, settings.today);
+        let entry = ledger.find(class?, bytes, owner, remains.count, today)?;
+        Some(format!("{} ({})", entry.reason, entry.date))
+    })
+}
+
+fn allow_remains(remains: &mut Remains, allow: &[Allowance], settings: &Settings) {
+    if !remains.judged.fails() {
+        return;
+    }
+    if let Some(by) = allowance(allow, settings, remains) {
+        remains.judged = Judged::Allowed;
+        remains.allowed_by = Some(by);
+    }
+}
+
+/// What a watch found is cleared by the command line, too; the ledger was asked there.
+fn clear(finding: &mut Finding, allow: &[Allowance], settings: &Settings) {
+    let (class, target) = (finding.class.as_ref(), finding.target.as_ref());
+    let origin = finding.origin.as_ref();
+    let by_line = allow.iter().find(|one| one.covers(class, target, origin));
+    if let Some(by) = by_line.filter(|_| finding.cleared.is_none()) {
+        finding.severity = Severity::Info;
+        finding.cleared = Some(ClearedNote {
+            reason: format!("--allow {by}"),
+            date: settings.today.to_string(),
+        });
+    }
+}
+
+/// Said where the program could not be seen into and ended too soon for anything else.
+pub(super) fn too_short() -> Gap {
+    Gap::new(
+        "what it left open",
+        "the program cannot be traced, and it ended before it could be judged from outside",
+        "let it run for five seconds or longer, or link it dynamically",
+    )
+}
+
+impl Proof {
+    /// How many things fail it.
+    pub(super) fn failures(&self) -> usize {
+        let findings = self.diagnosis.findings.iter().filter(|one| fails(one));
+        findings.count() + self.diagnosis.hazards.len()
+    }
+
+    /// How long, and how many cycles.
+    pub(super) fn extent(&self) -> String {
+        let passed = self
+            .diagnosis
+            .ended_at
+            .duration_since(self.diagnosis.started_at);
+        let seconds = passed.as_secs_f64().max(0.0);
+        let cycles: u32 = self.check.exercises.iter().map(|one| one.cycles).sum();
+        match cycles {
+            0 => format!(" in {seconds:.1} s"),
+            cycles => format!(" after {cycles} cycles in {seconds:.1} s"),
+        }
+    }
+
+    /// For the reports to other tools.
+    pub(super) fn told(&self) -> Told {
+        let words = self.diagnosis.process.cmdline.iter().map(Text::to_lossy);
+        let command = words.collect::<Vec<_>>().join(" ");
+        Told::of(&self.diagnosis, command, fails)
+    }
+}

@@ -1,0 +1,187 @@
+//! A check for people: the verdict, then what fails it with its stack, the culprit first.
+
+use std::io::Write;
+
+use fdguard_core::finding::Finding;
+use fdguard_core::lint::Severity;
+use fdguard_core::origin::{Culprit, Frame};
+use fdguard_core::proof::{self, Judged, Remains};
+
+use super::proof::{Proof, fails};
+use crate::report::style::{ADDED, CRITICAL, DIM, HEADING, WARNING, severity};
+use crate::report::wrap;
+use crate::terminal::{sanitize, sanitize_str};
+
+/// Frames of one stack, and places that pass, that are shown.
+const MOST_FRAMES: usize = 12;
+const MOST_PASSED: usize = 10;
+const NARROWEST: usize = 24;
+
+pub(super) fn write(
+    out: &mut dyn Write,
+    proof: &Proof,
+    width: Option<usize>,
+) -> anyhow::Result<()> {
+    let width = width.unwrap_or(100).max(NARROWEST);
+    write_head(out, proof)?;
+    let (failing, told): (Vec<&Finding>, Vec<&Finding>) =
+        proof.diagnosis.findings.iter().partition(|one| fails(one));
+    for finding in failing {
+        write_finding(out, finding, width)?;
+    }
+    for hazard in &proof.diagnosis.hazards {
+        let (style, word) = severity(hazard.severity);
+        writeln!(out, "  {style}{word}{style:#} {}", hazard.rule)?;
+        wrapped(out, "    ", &hazard.message, width)?;
+    }
+    for finding in told.iter().filter(|one| one.cleared.is_some()) {
+        let note = finding.cleared.as_ref().map_or("", |note| &note.reason);
+        let text = format!("allowed by {note}: {}", finding.why);
+        dim(out, "  ", &text, width)?;
+    }
+    write_passed(out, &proof.check.leftovers, width)?;
+    for finding in told.iter().filter(|one| is_aside(one)) {
+        dim(
+            out,
+            "  ",
+            &format!("{}: {}", finding.rule, finding.why),
+            width,
+        )?;
+    }
+    for gap in &proof.diagnosis.gaps {
+        let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
+        dim(out, "", &text, width)?;
+    }
+    Ok(())
+}
+
+/// What the watch saw and the check does not judge.
+fn is_aside(finding: &Finding) -> bool {
+    finding.cleared.is_none() && finding.severity >= Severity::Warning
+}
+
+fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
+    let check = &proof.check;
+    let (style, word) = match (check.passed, check.blind) {
+        (false, _) => (CRITICAL, "failed"),
+        (true, true) => (WARNING, "unknown"),
+        (true, false) => (ADDED, "passed"),
+    };
+    let process = &proof.diagnosis.process;
+    let comm = sanitize(&process.comm);
+    let count = proof.failures();
+    let found = match count {
+        0 if check.blind => "could not be judged".to_owned(),
+        0 => "nothing was left behind".to_owned(),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
+    };
+    writeln!(
+        out,
+        "{style}{word}{style:#}  {HEADING}{comm}{HEADING:#} (pid {}): {found}{}",
+        process.pid,
+        proof.extent(),
+    )?;
+    Ok(())
+}
+
+fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow::Result<()> {
+    let (style, word) = severity(finding.severity);
+    let origin = finding.origin.as_ref();
+    let culprit = origin.and_then(|origin| origin.culprit.as_ref());
+    let place = culprit.map(|one| format!("  {}", sanitize_str(&full_place(one))));
+    let what = match (&finding.class, &finding.target) {
+        (Some(class), Some(target)) => format!("  {class} {}", sanitize(target)),
+        (Some(class), None) => format!("  {class}"),
+        (None, Some(target)) => format!("  {}", sanitize(target)),
+        (None, None) => String::new(),
+    };
+    let place = place.unwrap_or_default();
+    writeln!(
+        out,
+        "  {style}{word}{style:#} {}{HEADING}{place}{HEADING:#}{what}",
+        finding.rule
+    )?;
+    wrapped(out, "    ", &finding.why, width)?;
+    let stack = origin
+        .map(|origin| origin.stack.as_slice())
+        .unwrap_or_default();
+    for frame in stack.iter().take(MOST_FRAMES) {
+        writeln!(out, "      {DIM}{}{DIM:#}", sanitize_str(&shown(frame)))?;
+    }
+    dim(out, "    ", &format!("next: {}", finding.next_step), width)
+}
+
+/// With its whole path: an editor opens it.
+fn full_place(culprit: &Culprit) -> String {
+    match (&culprit.file, culprit.line) {
+        (Some(file), Some(line)) => {
+            let function = culprit.function.as_deref().unwrap_or("?");
+            format!("{}:{line} {function}", file.to_lossy())
+        }
+        _ => proof::place(culprit),
+    }
+}
+
+fn shown(frame: &Frame) -> String {
+    match &frame.module {
+        Some(module) if frame.line.is_none() => {
+            let function = frame.function.as_deref().unwrap_or("?");
+            let module = module.to_lossy();
+            let name = module.rsplit('/').next().unwrap_or(&module);
+            format!("{function} in {name}")
+        }
+        _ => proof::place(&Culprit::from(frame)),
+    }
+}
+
+/// What was open and passes: a line each, the runtime's in one.
+fn write_passed(out: &mut dyn Write, leftovers: &[Remains], width: usize) -> anyhow::Result<()> {
+    let of = |judged: Judged| leftovers.iter().filter(move |one| one.judged == judged);
+    let kinds = [
+        Judged::Held,
+        Judged::Rolling,
+        Judged::InFlight,
+        Judged::CutOff,
+    ];
+    let told: Vec<&Remains> = kinds.into_iter().flat_map(of).collect();
+    for one in told.iter().take(MOST_PASSED) {
+        let text = format!("{} ({})", one.why, proof::what(one));
+        dim(out, "  info: ", &text, width)?;
+    }
+    let more = told.len().saturating_sub(MOST_PASSED);
+    if more > 0 {
+        writeln!(out, "  {DIM}and {more} more places{DIM:#}")?;
+    }
+    let runtime: u64 = of(Judged::Runtime).map(|one| one.count).sum();
+    if runtime > 0 {
+        let text =
+            format!("{runtime} open descriptors belong to the runtime or to installed programs");
+        dim(out, "  info: ", &text, width)?;
+    }
+    Ok(())
+}
+
+fn wrapped(out: &mut dyn Write, indent: &str, text: &str, width: usize) -> anyhow::Result<()> {
+    let width = width.saturating_sub(indent.len());
+    for line in wrap::lines(&sanitize_str(text), width, 0, 0) {
+        writeln!(out, "{indent}{line}")?;
+    }
+    Ok(())
+}
+
+fn dim(out: &mut dyn Write, indent: &str, text: &str, width: usize) -> anyhow::Result<()> {
+    let rest = width.saturating_sub(indent.len());
+    for (at, line) in wrap::lines(&sanitize_str(text), rest, 0, 0)
+        .iter()
+        .enumerate()
+    {
+        let lead = if at == 0 {
+            indent.to_owned()
+        } else {
+            " ".repeat(indent.len())
+        };
+        writeln!(out, "{DIM}{lead}{line}{DIM:#}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! What fails a check, in the one form that the reports for other tools are made from.
+
+use std::path::Path;
+
+use fdguard_core::catalog;
+use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::finding::Finding;
+use fdguard_core::hazard::{Fault, Hazard, Party};
+use fdguard_core::lint::Severity;
+use fdguard_core::origin::{Culprit, Frame};
+use fdguard_core::proof;
+
+/// Where the guide is on the web.
+const GUIDE: &str = "https://github.com/fdguard/fdguard/blob/main/docs/guide/rules";
+
+/// One thing that fails a check, or would if somebody had not cleared it.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The id of its rule.
+    pub rule: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What happened, in words.
+    pub message: String,
+    /// What to do about it.
+    pub fix: String,
+    /// The line of the application.
+    pub culprit: Option<Culprit>,
+    /// All of its stack.
+    pub stack: Vec<Frame>,
+    /// The class of the descriptors.
+    pub class: Option<String>,
+    /// Why it does not count.
+    pub cleared: Option<String>,
+}
+
+/// What is told to other tools.
+#[derive(Debug)]
+pub struct Told {
+    /// The name of what was checked.
+    pub name: String,
+    /// What was found, the gravest first.
+    pub problems: Vec<Problem>,
+    /// How long it took.
+    pub seconds: f64,
+    /// Paths under this folder are told without it.
+    pub base: std::path::PathBuf,
+}
+
+impl Told {
+    /// The findings that `fails` picks, what was cleared, and every hazard.
+    #[must_use]
+    pub fn of(diagnosis: &Diagnosis, name: String, fails: impl Fn(&Finding) -> bool) -> Self {
+        let chosen = diagnosis.findings.iter();
+        let chosen = chosen.filter(|one| fails(one) || one.cleared.is_some());
+        let hazards = diagnosis.hazards.iter().map(of_hazard);
+        let problems = chosen.map(of_finding).chain(hazards).collect();
+        let passed = diagnosis.ended_at.duration_since(diagnosis.started_at);
+        Self {
+            name,
+            problems,
+            seconds: passed.as_secs_f64().max(0.0),
+            base: std::env::current_dir().unwrap_or_default(),
+        }
+    }
+
+    /// The file of a problem as the repository knows it, as far as it is known.
+    #[must_use]
+    pub fn file(&self, problem: &Problem) -> Option<String> {
+        let file = problem.culprit.as_ref()?.file.as_ref()?;
+        Some(relative(&file.to_lossy(), &self.base))
+    }
+}
+
+/// A path without the folder that it is in, where it is.
+#[must_use]
+pub fn relative(path: &str, base: &Path) -> String {
+    let path = Path::new(path);
+    let short = path.strip_prefix(base).unwrap_or(path);
+    short
+        .strip_prefix("./")
+        .unwrap_or(short)
+        .display()
+        .to_string()
+}
+
+impl Problem {
+    /// The place in one line: `main.c:12 load`.
+    #[must_use]
+    pub fn place(&self) -> Option<String> {
+        self.culprit.as_ref().map(proof::place)
+    }
+
+    /// The page of its rule.
+    #[must_use]
+    pub fn page(&self) -> String {
+        page(&self.rule)
+    }
+}
+
+/// The page of a rule.
+#[must_use]
+pub fn page(rule: &str) -> String {
+    format!("{GUIDE}/{rule}.md")
+}
+
+fn of_finding(finding: &Finding) -> Problem {
+    let origin = finding.origin.as_ref();
+    Problem {
+        rule: finding.rule.clone(),
+        severity: finding.severity,
+        message: finding.why.clone(),
+        fix: finding.next_step.clone(),
+        culprit: origin.and_then(|origin| origin.culprit.clone()),
+        stack: origin
+            .map(|origin| origin.stack.clone())
+            .unwrap_or_default(),
+        class: finding.class.as_ref().map(ToString::to_string),
+        cleared: finding.cleared.as_ref().map(|note| note.reason.clone()),
+    }
+}
+
+/// The line to be changed, where that is clear; else who met it.
+fn of_hazard(hazard: &Hazard) -> Problem {
+    let blamed: Option<&Party> = match hazard.fault {
+        Some(Fault::Closer) => hazard.closer.as_ref(),
+        Some(Fault::User) => hazard.user.as_ref(),
+        None => None,
+    };
+    let anybody = [&hazard.user, &hazard.closer, &hazard.opener];
+    let party = blamed.or_else(|| anybody.into_iter().flatten().next());
+    let rules = catalog::hazards();
+    let rule = rules.iter().find(|rule| rule.id == hazard.rule);
+    Problem {
+        rule: hazard.rule.clone(),
+        severity: hazard.severity,
+        message: hazard.message.clone(),
+        fix: rule
+            .and_then(|rule| rule.fix)
+            .unwrap_or_default()
+            .to_owned(),
+        culprit: party.and_then(|party| party.culprit.clone()),
+        stack: party.map(|party| party.stack.clone()).unwrap_or_default(),
+        class: hazard.class.as_ref().map(ToString::to_string),
+        cleared: None,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::path::Path;
+
+    use fdguard_core::lint::Severity;
+    use fdguard_core::origin::{Culprit, Frame, Language};
+
+    use super::{Problem, Told, relative};
+
+    /// One problem at a line.
+    pub(in crate::report) fn told(line: u32) -> Told {
+        let frame = Frame {
+            file: Some("/repo/src/a,b:c.py".into()),
+            function: Some("load".to_owned()),
+            line: Some(line),
+            module: None,
+            language: Language::Python,
+        };
+        Told {
+            name: "./tests <all> & more".to_owned(),
+            problems: vec![Problem {
+                rule: "leftover-descriptor".to_owned(),
+                severity: Severity::Warning,
+                message: "1 descriptor, 100 % \"open\" <here>\nand\u{1} there".to_owned(),
+                fix: "close it".to_owned(),
+                culprit: Some(Culprit::from(&frame)),
+                stack: vec![frame],
+                class: Some("regular".to_owned()),
+                cleared: None,
+            }],
+            seconds: 1.5,
+            base: "/repo".into(),
+        }
+    }
+
+    #[test]
+    fn paths_are_told_as_the_repository_knows_them() {
+        let base = Path::new("/repo");
+        assert_eq!(relative("/repo/src/a.c", base), "src/a.c");
+        assert_eq!(relative("/usr/src/a.c", base), "/usr/src/a.c");
+        assert_eq!(relative("./a.c", base), "a.c");
+        assert_eq!(relative("/repository/a.c", base), "/repository/a.c");
+    }
+}

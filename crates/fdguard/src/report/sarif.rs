@@ -1,0 +1,224 @@
+//! SARIF 2.1.0, as code scanning reads it.
+
+use std::io::Write;
+
+use fdguard_core::catalog::{self, Check};
+use fdguard_core::lint::Severity;
+use fdguard_core::origin::Frame;
+use serde_json::{Value, json};
+
+use super::problem::{Problem, Told, page, relative};
+
+const SCHEMA: &str =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+
+/// Writes the document.
+pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(told))?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn document(told: &Told) -> Value {
+    let checks = [catalog::rules(), catalog::hazards(), catalog::proofs()].concat();
+    let results: Vec<Value> = told
+        .problems
+        .iter()
+        .map(|problem| result(told, problem, &checks))
+        .collect();
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "fdguard",
+                "version": env!("CARGO_PKG_VERSION"),
+                "informationUri": env!("CARGO_PKG_REPOSITORY"),
+                "rules": checks.iter().map(rule).collect::<Vec<Value>>(),
+            }},
+            "columnKind": "unicodeCodePoints",
+            "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "the folder that fdguard was called in"}}},
+            "automationDetails": {"id": format!("fdguard check/{}", told.name)},
+            "results": results,
+        }],
+    })
+}
+
+fn rule(check: &Check) -> Value {
+    let fix = check.fix.unwrap_or("see the guide");
+    let mut tags = vec!["file-descriptors".to_owned(), "reliability".to_owned()];
+    tags.extend(check.cwe.map(|cwe| format!("external/cwe/cwe-{cwe}")));
+    let help = format!("{}. {}.", sentence(check.summary), sentence(fix));
+    json!({
+        "id": check.id,
+        "name": camel(check.id),
+        "shortDescription": {"text": sentence(check.summary)},
+        "fullDescription": {"text": sentence(check.summary)},
+        "help": {"text": help, "markdown": format!("{help}\n\n[The guide]({})", page(check.id))},
+        "helpUri": page(check.id),
+        "defaultConfiguration": {"level": level(check.severity)},
+        "properties": {"tags": tags, "precision": "high", "requirement": check.requirement},
+    })
+}
+
+fn result(told: &Told, problem: &Problem, checks: &[Check]) -> Value {
+    let mut result = json!({
+        "ruleId": problem.rule,
+        "level": level(problem.severity),
+        "message": {"text": format!("{}. {}", sentence(&problem.message), problem.fix)},
+        "partialFingerprints": {"fdguard/v1": fingerprint(told, problem)},
+    });
+    if let Some(index) = checks.iter().position(|check| check.id == problem.rule) {
+        result["ruleIndex"] = json!(index);
+    }
+    let frame = problem.culprit.as_ref().map(|culprit| Frame {
+        file: culprit.file.clone(),
+        function: culprit.function.clone(),
+        line: culprit.line,
+        module: None,
+        language: culprit.language,
+    });
+    if let Some(location) = frame.as_ref().and_then(|frame| location(told, frame)) {
+        result["locations"] = json!([location]);
+    }
+    let frames = problem
+        .stack
+        .iter()
+        .filter_map(|frame| location(told, frame));
+    let frames: Vec<Value> = frames.map(|place| json!({"location": place})).collect();
+    if !frames.is_empty() {
+        result["stacks"] = json!([{"message": {"text": "opened here"}, "frames": frames}]);
+    }
+    if let Some(reason) = &problem.cleared {
+        result["suppressions"] = json!([{"kind": "external", "justification": reason}]);
+    }
+    result
+}
+
+fn location(told: &Told, frame: &Frame) -> Option<Value> {
+    let mut location = json!({});
+    if let Some(function) = &frame.function {
+        location["logicalLocations"] =
+            json!([{"fullyQualifiedName": function, "kind": "function"}]);
+    }
+    if let Some(file) = &frame.file {
+        let path = relative(&file.to_lossy(), &told.base);
+        let artifact = match path.strip_prefix('/') {
+            Some(_) => json!({"uri": format!("file://{}", encoded(&path))}),
+            None => json!({"uri": encoded(&path), "uriBaseId": "%SRCROOT%"}),
+        };
+        location["physicalLocation"] = json!({"artifactLocation": artifact});
+        if let Some(line) = frame.line.filter(|line| *line > 0) {
+            location["physicalLocation"]["region"] = json!({"startLine": line});
+        }
+    }
+    (frame.file.is_some() || frame.function.is_some()).then_some(location)
+}
+
+/// The same problem in the next version of the program, whatever was written above it: no line, no number.
+fn fingerprint(told: &Told, problem: &Problem) -> String {
+    let file = told.file(problem).unwrap_or_default();
+    let culprit = problem.culprit.as_ref();
+    let function = culprit
+        .and_then(|one| one.function.clone())
+        .unwrap_or_default();
+    let class = problem.class.clone().unwrap_or_default();
+    let parts = [problem.rule.as_str(), &file, &function, &class];
+    format!("{:016x}", fnv(parts.join("\u{1f}").as_bytes()))
+}
+
+/// FNV-1a: the same on every machine and in every version.
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "note",
+        Severity::Warning | Severity::Critical => "error",
+    }
+}
+
+/// A path as a part of a URI.
+fn encoded(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(char::from(byte));
+            }
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out
+}
+
+fn camel(id: &str) -> String {
+    let word = |word: &str| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        format!("{}{rest}", first.to_uppercase())
+    };
+    id.split('-').map(word).collect()
+}
+
+/// With a capital, without a full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim().trim_end_matches('.');
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string());
+    format!("{}{}", first.unwrap_or_default(), chars.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::problem::tests::told;
+    use super::document;
+
+    #[test]
+    fn a_result_has_its_rule_its_place_and_its_weakness() {
+        let document = document(&told(7));
+        let run = &document["runs"][0];
+        let result = &run["results"][0];
+        let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(rules[index]["id"], "leftover-descriptor");
+        assert_eq!(
+            rules[index]["properties"]["tags"][2],
+            "external/cwe/cwe-775"
+        );
+        let place = &result["locations"][0]["physicalLocation"];
+        assert_eq!(place["artifactLocation"]["uri"], "src/a%2Cb%3Ac.py");
+        assert_eq!(place["artifactLocation"]["uriBaseId"], "%SRCROOT%");
+        assert_eq!(place["region"]["startLine"], 7);
+        assert_eq!(result["level"], "error");
+        let weaknesses: Vec<_> = [("double-close", 1341), ("use-after-close", 910)]
+            .iter()
+            .map(|(id, cwe)| {
+                let rule = rules.iter().find(|rule| rule["id"] == *id).unwrap();
+                rule["properties"]["tags"][2] == format!("external/cwe/cwe-{cwe}")
+            })
+            .collect();
+        assert_eq!(weaknesses, [true, true]);
+    }
+
+    #[test]
+    fn a_fingerprint_survives_lines_that_move_and_nothing_else() {
+        let print = |told| document(&told)["runs"][0]["results"][0]["partialFingerprints"].clone();
+        assert_eq!(print(told(7)), print(told(70)));
+        let mut other = told(7);
+        other.problems[0].class = Some("pipe".to_owned());
+        assert_ne!(print(told(7)), print(other));
+        // Written down: a change would open every known alert again.
+        assert_eq!(print(told(7))["fdguard/v1"].as_str().unwrap().len(), 16);
+    }
+
+    #[test]
+    fn what_was_cleared_is_suppressed_and_not_hidden() {
+        let mut told = told(7);
+        told.problems[0].cleared = Some("on purpose".to_owned());
+        let document = document(&told);
+        let suppression = &document["runs"][0]["results"][0]["suppressions"][0];
+        assert_eq!(suppression["justification"], "on purpose");
+    }
+}

@@ -1,0 +1,163 @@
+//! What `fdguard check` tells other tools.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Said, fdguard};
+
+fn victim() -> PathBuf {
+    testkit::c_variant("left", "O1", &["-O1", "-g", "-fno-inline", "-pthread"]).unwrap()
+}
+
+/// Runs a check with reports in this folder.
+fn check(folder: &Path, kind: &str) -> Said {
+    let mut command = fdguard();
+    command.arg("check");
+    for (flag, name) in [("--junit", "junit.xml"), ("--sarif", "check.sarif")] {
+        command.arg(flag).arg(folder.join(name));
+    }
+    command
+        .args(["--annotations", "github", "--"])
+        .arg(victim())
+        .arg(kind);
+    Said::of(command.output().unwrap())
+}
+
+fn sarif(folder: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(folder.join("check.sarif")).unwrap()).unwrap()
+}
+
+#[test]
+fn sarif_has_what_code_scanning_asks_for() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(check(folder.path(), "one").code, 1);
+    let document = sarif(folder.path());
+    assert_eq!(document["version"], "2.1.0");
+    let run = &document["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "fdguard");
+    for rule in driver["rules"].as_array().unwrap() {
+        for field in [
+            "id",
+            "name",
+            "shortDescription",
+            "fullDescription",
+            "help",
+            "helpUri",
+            "defaultConfiguration",
+        ] {
+            assert!(rule.get(field).is_some(), "{field} of {rule}");
+        }
+    }
+    let result = &run["results"][0];
+    assert_eq!(result["ruleId"], "leftover-descriptor");
+    assert_eq!(result["level"], "error");
+    assert!(
+        result["message"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("left.c")
+    );
+    let place = &result["locations"][0]["physicalLocation"];
+    assert!(
+        place["artifactLocation"]["uri"]
+            .as_str()
+            .unwrap()
+            .ends_with("left.c")
+    );
+    assert!(place["region"]["startLine"].as_u64().unwrap() > 1);
+    let frames = result["stacks"][0]["frames"].as_array().unwrap();
+    assert!(frames.len() >= 3, "{frames:?}");
+    let print = result["partialFingerprints"]["fdguard/v1"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(check(folder.path(), "one").code, 1);
+    assert_eq!(
+        sarif(folder.path())["runs"][0]["results"][0]["partialFingerprints"]["fdguard/v1"],
+        print
+    );
+    // A schema in the folder of the environment, where somebody has one: jsonschema is the judge.
+    validate(folder.path());
+}
+
+/// Asks Python's jsonschema, where it and the schema are at hand.
+fn validate(folder: &Path) {
+    let Some(schema) = std::env::var_os("FDGUARD_SARIF_SCHEMA") else {
+        return testkit::skip("FDGUARD_SARIF_SCHEMA does not name the schema of SARIF 2.1.0");
+    };
+    let script = "import json,sys,jsonschema; jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))";
+    let status = std::process::Command::new("python3")
+        .args(["-c", script])
+        .arg(folder.join("check.sarif"))
+        .arg(schema)
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn junit_is_xml_with_a_failure_or_without() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(check(folder.path(), "one").code, 1);
+    let text = std::fs::read_to_string(folder.path().join("junit.xml")).unwrap();
+    assert!(text.contains("failures=\"1\""), "{text}");
+    assert!(
+        text.contains("<failure type=\"leftover-descriptor\""),
+        "{text}"
+    );
+    let parse = "import sys,xml.etree.ElementTree as e; r=e.parse(sys.argv[1]).getroot(); print(r.tag, len(r.findall('.//testcase')), len(r.findall('.//failure')))";
+    let parsed = |folder: &Path| {
+        let output = std::process::Command::new("python3")
+            .args(["-c", parse])
+            .arg(folder.join("junit.xml"))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    if !testkit::have("python3") {
+        return testkit::skip("no python3 to parse XML");
+    }
+    assert_eq!(parsed(folder.path()), "testsuites 6 1\n");
+    assert_eq!(check(folder.path(), "proper").code, 0);
+    assert_eq!(parsed(folder.path()), "testsuites 6 0\n");
+    assert_eq!(
+        sarif(folder.path())["runs"][0]["results"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn annotations_stand_in_the_log_one_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = check(folder.path(), "one");
+    let lines: Vec<&str> = said.text().lines().collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("::error file="), "{}", lines[0]);
+    assert!(
+        lines[0].contains(",title=fdguard%3A leftover-descriptor::"),
+        "{}",
+        lines[0]
+    );
+    assert_eq!(check(folder.path(), "proper").text(), "");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_told_before_the_program_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("ran");
+    let mut command = fdguard();
+    command
+        .args(["check", "--sarif"])
+        .arg(folder.path().join("no/such/folder.sarif"));
+    command.args(["--", "touch"]).arg(&mark);
+    let said = Said::of(command.output().unwrap());
+    assert_ne!(said.code, 0);
+    assert!(
+        said.stderr.contains("no/such/folder.sarif"),
+        "{}",
+        said.stderr
+    );
+    assert!(!mark.exists());
+}
