@@ -14,6 +14,7 @@ mod canary;
 mod ceilings;
 mod check;
 mod check_exercise;
+mod check_hazards;
 mod check_reports;
 mod check_scenario;
 mod contract;

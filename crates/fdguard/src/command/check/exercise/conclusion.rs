@@ -2,9 +2,11 @@
 
 use fdguard_core::Gap;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
+use fdguard_core::event::Collected;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::proof::{Judged, Remains};
+use fdguard_trace::Symbols;
 use jiff::Timestamp;
 
 use super::super::proof::budget_finding;
@@ -68,6 +70,11 @@ pub(super) fn diagnosis(
         let why = "the program did not load the injected library";
         gaps.push(Gap::new(what, why, "see `fdguard trace`"));
     }
+    let (hazards, unheard) = match server {
+        Server::Launched(one) => one.traced.hazards(&mut Symbols::new(), false),
+        Server::Attached(_) => (Vec::new(), Collected::default().gaps()),
+    };
+    gaps.extend(unheard);
     let lost = tables
         .as_ref()
         .map_or(0, fdguard_trace::Tables::lost_events);
@@ -86,7 +93,7 @@ pub(super) fn diagnosis(
             Ended::TimeUp
         },
         findings: Vec::new(),
-        hazards: Vec::new(),
+        hazards,
         processes: Vec::new(),
         predecessors: Vec::new(),
         coverage: Coverage {

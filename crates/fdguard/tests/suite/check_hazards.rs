@@ -1,0 +1,130 @@
+//! `fdguard check` beside `valgrind --track-fds=yes`: what that finds, and what it misses.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Said, fdguard};
+
+fn victim() -> PathBuf {
+    let flags = ["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls"];
+    testkit::c_variant("hazards", "O1", &flags).expect("a victim that compiles")
+}
+
+fn line(mark: &str) -> u64 {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/hazards.c");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mark = format!("/* {mark} */");
+    text.lines().position(|line| line.contains(&mark)).unwrap() as u64 + 1
+}
+
+fn check(mode: &str) -> (i32, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = fdguard();
+    let result = folder.path().join("check.json");
+    command
+        .args(["check", "--json", "-o"])
+        .arg(&result)
+        .arg("--");
+    let said = Said::of(
+        command
+            .arg(victim())
+            .arg(mode)
+            .arg(folder.path())
+            .output()
+            .unwrap(),
+    );
+    let found = std::fs::read(&result).unwrap_or_else(|error| panic!("{error}: {}", said.stderr));
+    (said.code, serde_json::from_slice(&found).unwrap())
+}
+
+/// What valgrind says of the same run; nothing where it is not installed.
+fn valgrind(mode: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let said = Command::new("valgrind")
+        .args(["-q", "--tool=none", "--track-fds=yes"])
+        .arg(victim())
+        .arg(mode)
+        .arg(folder.path())
+        .output();
+    let Ok(said) = said else {
+        testkit::skip("no valgrind to compare with");
+        return None;
+    };
+    Some(String::from_utf8_lossy(&said.stderr).into_owned())
+}
+
+fn rules(found: &Value) -> Vec<&str> {
+    let hazards = found["hazards"].as_array().unwrap();
+    hazards
+        .iter()
+        .map(|one| one["rule"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn r40_what_valgrind_finds_is_found_with_the_same_lines() {
+    for (mode, parts) in [
+        (
+            "double-close",
+            [
+                ("opener", "JOURNAL"),
+                ("closer", "SECOND"),
+                ("user", "FIRST"),
+            ],
+        ),
+        (
+            "use-after-close",
+            [
+                ("opener", "JOURNAL"),
+                ("closer", "CLOSED"),
+                ("user", "USED"),
+            ],
+        ),
+    ] {
+        let (code, found) = check(mode);
+        assert_eq!((code, rules(&found)), (1, vec![mode]), "{found:#}");
+        for (part, mark) in parts {
+            let at = &found["hazards"][0][part]["culprit"]["line"];
+            assert_eq!(at, line(mark), "{mode} {part}");
+        }
+        let Some(theirs) = valgrind(mode) else {
+            continue;
+        };
+        // Before 3.21 it does not look for misuse.
+        let is_told = theirs.contains("already closed") || theirs.contains("File descriptor");
+        if !is_told {
+            testkit::skip("a valgrind that does not tell of misuse");
+            continue;
+        }
+        for (_, mark) in parts {
+            let place = format!("hazards.c:{}", line(mark));
+            assert!(theirs.contains(&place), "{mode}: {theirs}");
+        }
+    }
+}
+
+#[test]
+fn r40_a_close_under_a_reader_is_found_and_valgrind_says_nothing() {
+    let (code, found) = check("stranger-close");
+    assert_eq!(
+        (code, rules(&found)),
+        (1, vec!["stranger-close"]),
+        "{found:#}"
+    );
+    assert_eq!(
+        found["hazards"][0]["closer"]["culprit"]["line"],
+        line("STRANGER")
+    );
+    if let Some(theirs) = valgrind("stranger-close") {
+        let place = format!("hazards.c:{}", line("STRANGER"));
+        assert!(!theirs.contains(&place), "{theirs}");
+    }
+}
+
+#[test]
+fn r40_what_only_looks_like_misuse_passes() {
+    let (code, found) = check("innocent");
+    assert_eq!((code, rules(&found)), (0, vec![]), "{found:#}");
+}
