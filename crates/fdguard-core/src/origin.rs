@@ -91,6 +91,10 @@ pub struct Origin {
     /// The packages that the line went through to open them, its own dependency first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<String>,
+    /// Whether this very stack also closed many of what it opened: they stay open on some path only, as after a failed start, an
+    /// exception or a timeout.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partly: bool,
     /// All of the stack, the innermost frame first.
     pub stack: Stack,
     /// The thread that opened the oldest which is still open.
@@ -122,6 +126,7 @@ mod tests {
             culprit: Some(Culprit::from(&frame)),
             telling: None,
             through: Vec::new(),
+            partly: false,
             stack: vec![frame],
             thread: Some(12),
             live: 2,

@@ -179,6 +179,7 @@ impl Site {
             culprit: self.culprit.clone(),
             telling: self.telling.clone(),
             through: through(&self.stack),
+            partly: self.strands.first().is_some_and(is_partly_closed),
             stack: self.stack.clone(),
             thread: oldest.map(|open| open.descriptor.tid),
             live: self.open.len() as u64,
@@ -203,6 +204,12 @@ impl Site {
 }
 
 /// Whether a stack closes what it opens: but for a few that may be in use just now.
+/// Whether a stack that left something open closed a good part of what it opened.
+fn is_partly_closed(strand: &Strand) -> bool {
+    const PART: u64 = 10;
+    !strand.fds.is_empty() && strand.closed > 0 && strand.closed * PART >= strand.opened
+}
+
 fn is_used_well(&(opened, closed): &(u64, u64)) -> bool {
     const IN_USE: u64 = 10;
     let open = opened.saturating_sub(closed);
@@ -211,7 +218,20 @@ fn is_used_well(&(opened, closed): &(u64, u64)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_used_well;
+    use super::{Strand, is_partly_closed, is_used_well};
+
+    #[test]
+    fn r20_a_stack_that_closes_some_and_leaves_some_has_a_path_that_forgets() {
+        let strand = |live: u32, opened, closed| Strand {
+            stack: Vec::new(),
+            fds: (0..live).collect(),
+            opened,
+            closed,
+        };
+        assert!(is_partly_closed(&strand(30, 100, 70)) && is_partly_closed(&strand(90, 100, 10)));
+        assert!(!is_partly_closed(&strand(30, 30, 0)) && !is_partly_closed(&strand(0, 100, 100)));
+        assert!(!is_partly_closed(&strand(99, 100, 1)), "a stray one");
+    }
 
     #[test]
     fn a_stack_that_closes_nearly_all_is_used_well() {

@@ -81,6 +81,7 @@ impl Tally {
             culprit: Culprit::of(&stack),
             telling: None,
             through: through(&stack),
+            partly: false,
             stack,
             thread: self.thread,
             live: self.live,

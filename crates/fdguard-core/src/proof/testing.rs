@@ -18,6 +18,7 @@ pub(super) fn origin(stack: Vec<Frame>) -> Origin {
     Origin {
         telling: None,
         through: Vec::new(),
+        partly: false,
         culprit: Culprit::of(&stack),
         stack,
         thread: Some(1),

@@ -171,3 +171,24 @@ fn a_signal_to_the_tracer_reaches_the_program() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }
+
+#[test]
+fn r20_a_line_that_forgets_on_its_error_path_alone_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let victim = testkit::c_variant("error_path", "O1", &["-O1", "-g"]).unwrap();
+    let said = trace(&["--json", "-o", file.to_str().unwrap()], victim, &[]);
+    assert_eq!(said.code, 1, "{}", said.stderr);
+    let found: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let finding = &found["findings"][0];
+    assert_eq!(
+        finding["origin"]["culprit"]["line"],
+        line("error_path.c", "/* OPENED */")
+    );
+    assert_eq!(finding["origin"]["partly"], true, "{finding:#}");
+    let why = finding["why"].as_str().unwrap();
+    assert!(
+        why.contains("on some path only, as after a failed start"),
+        "{why}"
+    );
+}

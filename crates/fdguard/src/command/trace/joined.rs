@@ -129,6 +129,7 @@ impl Joined {
                     site.origin(now)
                 });
                 if finding.severity >= Severity::Warning {
+                    tell_path(finding);
                     grown.extend(fds);
                 }
             }
@@ -275,6 +276,16 @@ impl Origins {
     fn attributed(&self) -> u64 {
         let known = self.sites.iter().filter(|site| site.culprit.is_some());
         known.map(|site| site.open.len() as u64).sum()
+    }
+}
+
+/// Where one stack leaves some open and closes others, the line alone is not the answer: which way through it is.
+fn tell_path(finding: &mut Finding) {
+    if let Some(origin) = finding.origin.as_ref().filter(|origin| origin.partly) {
+        finding.why.push_str(&format!(
+            "; {} of the {} that came from there were closed: they stay open on some path only, as after a failed start, an exception or a timeout",
+            origin.closed, origin.opened
+        ));
     }
 }
 

@@ -34,6 +34,7 @@ fn made() -> Made {
         origin: Some(Origin {
             telling: None,
             through: Vec::new(),
+            partly: false,
             culprit: Some(Culprit::from(&inner)),
             stack: vec![inner],
             thread: Some(7),
