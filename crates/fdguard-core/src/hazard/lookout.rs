@@ -124,8 +124,8 @@ impl Lookout {
             gaps.push(Gap::new(what, why, "repair the first ones and trace again"));
         }
         if self.ledger.lost() > 0 {
-            let what = format!("{} events", self.ledger.lost());
-            let why = "the tracer could not keep up";
+            let what = format!("hazards among {} events", self.ledger.lost());
+            let why = "they came faster than they could be read";
             gaps.push(Gap::new(
                 what,
                 why,
