@@ -5,12 +5,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = "target/bench"
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
 FDGUARD = ["target/release/fdguard", "trace", "-o", "/dev/null", "--"]
+CHECK = ["target/release/fdguard", "check", "-o", "/dev/null", "--"]
+# A check costs what a trace does, but for noise.
+SAME = 1.05
 # The first is what the others are a multiple of.
 BASE = "alone"
 # For each tool: the words before the command, and by how much its rounds are shorter than those of the program alone.
 TOOLS = {
     BASE: ([], 1),
     "fdguard trace": (FDGUARD, 1),
+    "fdguard check": (CHECK, 1),
     "strace -f -e %desc": (["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=%desc"], 20),
     "strace -f --seccomp-bpf": (["strace", "-f", "-qq", "-o", "/dev/null", "--seccomp-bpf", "-e", "trace=openat,socket,accept4,close"], 20),
     "strace -f -k": (["strace", "-f", "-qq", "-k", "-o", "/dev/null", "-e", "trace=%desc"], 100),
@@ -201,10 +205,11 @@ def main(sections):
         there = fast
     if "c" in sections:
         command = [f"{OUT}/loop"]
-        cost = turns("C: open and close", command, 300_000, there)
+        cost = turns("C: open and close", command, 300_000, [*there, "fdguard check"] if there == fast else there)
         if "peers" in sections and (kernel := bpftrace("loop", command, 100_000)):
             row("bpftrace ustack", [kernel], [cost[BASE]])
         goal("C loop", cost["fdguard trace"] / cost[BASE], 1.30)
+        goal("C loop, check beside trace", cost["fdguard check"] / cost["fdguard trace"], SAME)
     if "python" in sections:
         command = [python(), f"{HERE}/trace/loop.py"]
         cost = turns(f"Python {os.path.basename(os.path.dirname(os.path.dirname(command[0])))}: (open or socket) and close", command, 100_000, there)

@@ -14,7 +14,7 @@ pub enum Error {
         program: String,
     },
     /// The program cannot be run.
-    #[error("{program}: {source}")]
+    #[error("{program} cannot be run")]
     NotRunnable {
         /// As it was named.
         program: String,
@@ -22,13 +22,13 @@ pub enum Error {
         source: io::Error,
     },
     /// No folder for what the program writes.
-    #[error("no private folder for the trace: {source}")]
+    #[error("no private folder for the trace")]
     Folder {
         /// Why.
         source: io::Error,
     },
     /// A file of the trace cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{path}", path = path.display())]
     Read {
         /// Which.
         path: PathBuf,

@@ -192,3 +192,21 @@ fn r20_a_line_that_forgets_on_its_error_path_alone_is_told_so() {
         "{why}"
     );
 }
+
+#[test]
+fn a_program_that_cannot_be_run_is_told_once() {
+    let said = trace(&[], "/etc/passwd", &[]);
+    assert_eq!(said.code, 126);
+    assert_eq!(
+        said.stderr.matches("Permission denied").count(),
+        1,
+        "{}",
+        said.stderr
+    );
+    assert!(
+        said.stderr
+            .starts_with("fdguard: /etc/passwd cannot be run: Permission denied"),
+        "{}",
+        said.stderr
+    );
+}
