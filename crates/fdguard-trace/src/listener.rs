@@ -165,7 +165,10 @@ impl Heard {
         let Ok(entries) = std::fs::read_dir(&self.folder) else {
             return;
         };
-        for path in entries.flatten().map(|entry| entry.path()) {
+        let paths: BTreeSet<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        // Files of processes that are gone go as well: a build starts thousands.
+        self.over.retain(|path| paths.contains(path));
+        for path in paths {
             let Some(key) = key_of(&path) else {
                 continue;
             };
