@@ -10,11 +10,13 @@ use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::start::{self, Text};
-use crate::{errno, room, sys};
+use crate::{errno, real, room, seat, sys};
 
 const ASKED: &CStr = c"FDGUARD_FAREWELL";
 /// A program that leaves more has told enough.
 const MOST: usize = 4096;
+/// A program that lived for so many nanoseconds was looked at several times.
+const LONG: u64 = 1_000_000_000;
 /// The kernel answers a file that grows beyond its limit with a signal.
 const ROOM: u64 = 64 << 20;
 
@@ -55,8 +57,16 @@ fn write(pid: u32) -> Option<()> {
     let mut buffer = [0; 4096];
     let path = start::path(&mut buffer, pid, began, b".left\0")?;
     let file = sys::new_file(path)?;
+    // Threads of a program that ends go on meanwhile, in an interpreter that is gone: they must not be given time. Whoever lived
+    // long enough was looked at from outside, and its descriptors have their names from there.
+    let is_known = real::now().saturating_sub(began) > LONG;
+    let most = if is_known && seat::is_threaded() {
+        0
+    } else {
+        MOST
+    };
     let open = (0..mapping.numbers()).filter(|fd| mapping.birth_of(*fd).is_some());
-    for fd in open.take(MOST) {
+    for fd in open.take(most) {
         if line(file, fd).is_none() {
             break;
         }
