@@ -42,10 +42,11 @@ def no_program(monkeypatch, tmp_path):
 
 @pytest.fixture
 def untraced(pytester):
-    """Runs pytest in this process, without lines."""
+    """Runs pytest in this process, without lines. It may have threads of xdist, for which nobody needs to wait."""
+    always = ("--fdguard", "--fdguard-no-trace", "-p", "no:cacheprovider", "-o", "fdguard_settle=0")
 
     def run(*arguments):
-        return pytester.runpytest_inprocess("--fdguard", "--fdguard-no-trace", "-p", "no:cacheprovider", *arguments)
+        return pytester.runpytest_inprocess(*always, *arguments)
 
     return run
 

@@ -120,3 +120,24 @@ def test_the_collectors_work_has_its_line_in_strict_runs(pytester, traced):
             "  closed only by the garbage collector: fd *",
         ]
     )
+
+
+def test_a_test_that_fills_the_table_is_told_with_its_line(pytester, traced):
+    path = pytester.makepyfile(
+        """
+        import os, resource
+
+        def test_fills():
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+            try:
+                while True:
+                    os.open("/etc/hosts", os.O_RDONLY)  # LEAK all
+            except OSError:
+                pass
+        """
+    )
+    result = traced()
+    result.assert_outcomes(passed=1, errors=1)
+    place = f"{path.name}:{line_of(path, 'all')} test_fills"
+    result.stdout.fnmatch_lines([f"fdguard: * descriptors left behind, opened at {place}", "  and * more"])

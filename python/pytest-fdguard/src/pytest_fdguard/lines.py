@@ -6,11 +6,15 @@ import subprocess
 import tempfile
 from typing import Dict, List, NamedTuple, Optional
 
+from .look import room
+
 # A loaded machine may take its time over many descriptors.
 PATIENCE = 120
-# Frames of pytest's own machinery: what is outside of them is not the test's.
-MACHINERY = ("/_pytest/", "/pluggy/")
+# Whoever calls tests and what they await: what is outside of them is not the test's.
+MACHINERY = ("/_pytest/", "/pluggy/", "/pytest_asyncio/", "/asyncio/events.py")
 FRAMES = 8
+# Nothing found, or findings: both come with the report.
+ANSWERED = (0, 1)
 
 
 class Opened(NamedTuple):
@@ -42,29 +46,33 @@ def untraced_environment() -> Dict[str, str]:
 
 
 def ask(program: str) -> Answer:
-    """Asks once for everything that this process holds."""
-    own = os.getpid()
-    with tempfile.TemporaryDirectory(prefix="pytest-fdguard-") as folder:
-        path = os.path.join(folder, "report.json")
-        command = [program, "trace", "--report", str(own), "--json", "-o", path]
+    """Asks once for everything that this process holds, also where a test has filled the table."""
+    with room(), tempfile.TemporaryDirectory(prefix="pytest-fdguard-") as folder:
         try:
-            ended = subprocess.run(
-                command,
-                env=untraced_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=PATIENCE,
-            )
-            with open(path, encoding="utf-8") as file:
-                return read(json.load(file), own)
+            return _ask(program, os.path.join(folder, "report.json"))
         except subprocess.TimeoutExpired:
             return Answer({}, f"the tracer did not answer in {PATIENCE} s")
         except OSError as error:
-            said = ended.stderr.decode(errors="replace").strip() if isinstance(error, FileNotFoundError) else ""
-            return Answer({}, said.partition("\n")[0] or str(error))
+            return Answer({}, f"the tracer could not be asked: {error}")
         except ValueError as error:
             return Answer({}, f"the tracer's answer cannot be read: {error}")
+
+
+def _ask(program: str, path: str) -> Answer:
+    own = os.getpid()
+    ended = subprocess.run(
+        [program, "trace", "--report", str(own), "--json", "-o", path],
+        env=untraced_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE,
+    )
+    if ended.returncode not in ANSWERED:
+        said = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
+        return Answer({}, said or f"the tracer ended with code {ended.returncode}")
+    with open(path, encoding="utf-8") as file:
+        return read(json.load(file), own)
 
 
 def read(document: dict, pid: int) -> Answer:
@@ -75,10 +83,10 @@ def read(document: dict, pid: int) -> Answer:
             continue
         if "fds" not in site:
             return Answer({}, "this fdguard is too old to tell the line of each descriptor")
+        frames = stack(site)
+        line = frames[0] if frames else frame(site.get("culprit"))
         for one in site["fds"]:
-            opened[one["fd"]] = Opened(
-                frame(site.get("culprit")), stack(site), site.get("how") or "", one["generation"], one["thread"]
-            )
+            opened[one["fd"]] = Opened(line, frames, site.get("how") or "", one["generation"], one["thread"])
     return Answer(opened, None)
 
 
@@ -107,7 +115,8 @@ def frame(one: Optional[dict]) -> str:
 
 
 def stack(site: dict) -> List[str]:
-    """The Python frames from the one to blame out to the test, without pytest's."""
+    """The Python frames of the test, from the one to blame outwards. Where libraries alone took part, the tracer blames who
+    started pytest: then it is from the innermost."""
     frames: List[str] = []
     for one in site.get("stack", []):
         if any(part in text(one.get("file")) for part in MACHINERY):
