@@ -3,6 +3,7 @@
 import gc
 import threading
 import time
+from contextlib import contextmanager
 from typing import List, Optional
 
 import pytest
@@ -80,6 +81,10 @@ class Guard:
         if before is None:
             return
         self.note_fixtures()
+        with no_collection():
+            self.compare(item, before)
+
+    def compare(self, item, before: Look) -> None:
         left = self.leftovers(before)
         if left.is_empty():
             return
@@ -166,6 +171,18 @@ class Guard:
                 marked(item)
             except ValueError as error:
                 raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+
+
+@contextmanager
+def no_collection():
+    """No collection but those that are asked for: else one by chance closes what is being told."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:
+            gc.enable()
 
 
 def marked(item) -> List[allow.Allowance]:
