@@ -15,6 +15,10 @@ check:
 test *args:
     ./test {{args}}
 
+# the wheels in a fresh environment, and the tests of the pytest plugin
+test-python *args:
+    python/test {{args}}
+
 # write the man pages and the index of rules
 gen:
     cargo run -q -p xtask -- gen

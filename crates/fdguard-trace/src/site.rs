@@ -72,6 +72,15 @@ pub struct Open {
     pub descriptor: Descriptor,
 }
 
+impl Open {
+    /// Seconds that it has been open, to the millisecond; `now` is by the same clock as its time.
+    #[must_use]
+    pub fn age(&self, now: u64) -> f64 {
+        let age = Duration::from_nanos(now.saturating_sub(self.descriptor.ns));
+        (age.as_secs_f64() * 1e3).round() / 1e3
+    }
+}
+
 impl Site {
     /// The sites of these descriptors of a process, the one with the most first. Descriptors that it does not know are left out.
     #[must_use]
@@ -192,8 +201,8 @@ impl Site {
     /// Seconds that the oldest has been open, to the millisecond.
     #[must_use]
     pub fn oldest_age(&self, now: u64) -> Option<f64> {
-        let age = Duration::from_nanos(now.saturating_sub(self.oldest()?));
-        Some((age.as_secs_f64() * 1e3).round() / 1e3)
+        let oldest = self.open.iter().min_by_key(|open| open.descriptor.ns);
+        oldest.map(|open| open.age(now))
     }
 
     /// When the oldest was opened, by the monotonic clock.

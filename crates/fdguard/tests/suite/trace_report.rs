@@ -73,6 +73,15 @@ fn r18_the_sites_of_a_running_program_and_its_child_are_told_with_class_and_stac
     assert_eq!(files["target"], "/dev/null");
     assert_eq!(files["culprit"]["function"], "hold_files");
     assert_eq!(files["stack"][1]["function"], "main");
+    let fds = files["fds"].as_array().unwrap();
+    let listed = testkit::listed(holder.parent.parse().unwrap());
+    assert_eq!(fds.len(), 7, "{files}");
+    for one in fds {
+        let number = u32::try_from(one["fd"].as_u64().unwrap()).unwrap();
+        assert!(listed.contains(&number), "{one}");
+        assert!(one["generation"].is_u64(), "{one}");
+        assert!(one["age_seconds"].as_f64() <= files["oldest_age_seconds"].as_f64());
+    }
     let [counters] = site(&found, &holder.child, "counters")[..] else {
         panic!("one site: {found}");
     };

@@ -258,8 +258,18 @@ struct SiteNow<'a> {
     target: Option<&'a Text>,
     how: &'static str,
     rate_per_second: Option<f64>,
+    fds: Vec<OpenNow>,
     #[serde(flatten)]
     origin: Origin,
+}
+
+/// A descriptor of a site, for whoever has a number in hand and asks for its line.
+#[derive(Debug, Serialize)]
+struct OpenNow {
+    fd: u32,
+    generation: u32,
+    thread: u32,
+    age_seconds: f64,
 }
 
 impl<'a> Document<'a> {
@@ -290,8 +300,23 @@ impl<'a> SiteNow<'a> {
             target: what.and_then(|(_, target)| target),
             how: figures::how(site),
             rate_per_second: figures::rate(site).map(|rate| (rate * 1e3).round() / 1e3),
+            fds: OpenNow::all(site, process.now),
             origin: site.origin(process.now),
         }
+    }
+}
+
+impl OpenNow {
+    fn all(site: &fdguard_trace::Site, now: u64) -> Vec<Self> {
+        let of = |open: &fdguard_trace::Open| Self {
+            fd: open.fd,
+            generation: open.descriptor.generation,
+            thread: open.descriptor.tid,
+            age_seconds: open.age(now),
+        };
+        let mut fds: Vec<Self> = site.open.iter().map(of).collect();
+        fds.sort_by_key(|one| one.fd);
+        fds
     }
 }
 

@@ -1,0 +1,214 @@
+"""Looks around each test, and fails it for what it left."""
+
+import gc
+import threading
+import time
+from contextlib import contextmanager
+from typing import List, Optional
+
+import pytest
+
+from . import allow, lines, owned, told
+from .look import Child, Descriptor, Look, State, look
+from .naming import name
+
+# How often to look again while others may let go.
+AGAIN = 0.01
+
+
+class Guard:
+    """One for each process that runs tests."""
+
+    def __init__(self, config, program: Optional[str]):
+        # Where this process is traced: who is asked for lines.
+        self.program = program
+        self.is_strict = config.option.fdguard_strict or config.getini("fdguard_strict")
+        self.allowed: List[str] = config.getini("fdguard_allow")
+        self.settle = seconds(config.getini("fdguard_settle"))
+        self.before: Optional[Look] = None
+        self.has_failed = False
+        self.fixtures = owned.Fixtures()
+        self.left_by_fixtures: List[str] = []
+
+    # The looks. Outermost, so that what other plugins hold during a test is not seen.
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        self.before = None if item.get_closest_marker("fdguard_skip") else look()
+        self.has_failed = False
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item, call):
+        if call.when != "teardown" and call.excinfo is not None:
+            self.has_failed = True
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        if self.before is None or fixturedef.scope == "function":
+            return (yield)
+        before = look()
+        try:
+            return (yield)
+        finally:
+            # It outlives the test that asked for it first.
+            new = look().since(before)
+            self.fixtures.own(fixturedef, new)
+            self.before.descriptors.update(new.descriptors)
+            self.before.children.update(new.children)
+
+    def pytest_fixture_post_finalizer(self, fixturedef):
+        self.fixtures.end(fixturedef)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item):
+        try:
+            result = yield
+        except (KeyboardInterrupt, pytest.exit.Exception):
+            raise
+        except BaseException:
+            self.has_failed = True
+            self.judge(item)
+            raise
+        self.judge(item)
+        return result
+
+    # The judgement.
+
+    def judge(self, item) -> None:
+        before, self.before = self.before, None
+        if before is None:
+            return
+        self.note_fixtures()
+        with no_collection():
+            self.compare(item, before)
+
+    def compare(self, item, before: Look) -> None:
+        left = self.leftovers(before)
+        if left.is_empty():
+            return
+        # What fixtures returned goes with the test: pytest drops it in a moment, too.
+        item.funcargs = {}
+        left = self.leftovers(before).only(left)
+        if not self.is_strict:
+            left = self.collected(before, left)
+        left = self.settled(before, left)
+        found, _ = allow.sift(named(left), self.allowances(item))
+        if not found:
+            return
+        answer = self.ask(found)
+        found = told.attributed(found, answer)
+        notes = told.doubts(found, before.threads, left.threads, threading.get_native_id())
+        if self.is_strict:
+            closed = left.since(self.collected(before, left))
+            notes += told.collected(found, {one.fd for one in closed.descriptors})
+        if answer and answer.why_not:
+            notes.append(f"no opening lines: {answer.why_not}")
+        self.tell(item, found, notes)
+
+    def leftovers(self, before: Look) -> Look:
+        return owned.without_runtime(look().since(before))
+
+    def collected(self, before: Look, left: Look) -> Look:
+        """What of it stays when the garbage is collected; twice, for what a finalizer lets go."""
+        for _ in range(2):
+            if not left.is_empty():
+                gc.collect()
+                left = self.leftovers(before).only(left)
+        return left
+
+    def settled(self, before: Look, left: Look) -> Look:
+        """What of it stays when other threads and children had time to let go."""
+        deadline = time.monotonic() + self.settle
+        while not left.is_empty() and left.may_change() and time.monotonic() < deadline:
+            time.sleep(AGAIN)
+            left = self.leftovers(before).only(left)
+        return left
+
+    def allowances(self, item) -> List[allow.Allowance]:
+        return allow.of_lines(self.allowed) + marked(item)
+
+    def ask(self, found: List[told.Leftover]) -> Optional[lines.Answer]:
+        """Processes have no line, and asking takes its time."""
+        is_asked = self.program and not all(told.is_process(one) for one in found)
+        return lines.ask(self.program) if is_asked else None
+
+    def tell(self, item, found: List[told.Leftover], notes: List[str]) -> None:
+        """A test that failed is not failed again: its traceback may hold what is left."""
+        if self.has_failed:
+            notes = [*notes, "the test failed, and its traceback may hold them"]
+            item.add_report_section("teardown", "fdguard", told.failure(found, notes))
+        else:
+            pytest.fail(told.failure(found, notes), pytrace=False)
+
+    # Fixtures that outlive a test, and do not close what they opened when they end.
+
+    def note_fixtures(self) -> None:
+        left = [(one.fixture, [descriptor(each) for each in one.descriptors]) for one in self.fixtures.left()]
+        answer = self.ask([one for _, found in left for one in found])
+        for fixture, found in left:
+            found = told.attributed(found, answer)
+            self.left_by_fixtures += [f"{fixture}: {told.counted(found)}", *told.listing(found)]
+
+    def pytest_sessionfinish(self, session):
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["fdguard"] = self.left_by_fixtures
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node):
+        self.left_by_fixtures += getattr(node, "workeroutput", {}).get("fdguard", [])
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.left_by_fixtures:
+            terminalreporter.section("fdguard: left open by fixtures of wider scope", yellow=True)
+            for line in self.left_by_fixtures:
+                terminalreporter.line(line)
+
+    def pytest_collection_modifyitems(self, items):
+        for item in items:
+            try:
+                marked(item)
+            except ValueError as error:
+                raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+
+
+@contextmanager
+def no_collection():
+    """No collection but those that are asked for: else one by chance closes what is being told."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:
+            gc.enable()
+
+
+def marked(item) -> List[allow.Allowance]:
+    return [allow.of_marker(mark) for mark in item.iter_markers("fdguard_allow")]
+
+
+def named(left: Look) -> List[told.Leftover]:
+    found = [descriptor(one) for one in sorted(left.descriptors)]
+    return found + [process(child, state) for child, state in sorted(left.children.items())]
+
+
+def descriptor(one: Descriptor) -> told.Leftover:
+    return told.Leftover(one.fd, *name(one))
+
+
+def process(child: Child, state: State) -> told.Leftover:
+    what = "still running" if state.is_running else "ended, and nobody waited for it"
+    return told.Leftover(child.pid, "process", state.command, what)
+
+
+def seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    # Not a number is not at least 0, either.
+    if not 0 <= found < float("inf"):
+        raise pytest.UsageError(f"fdguard_settle = {text}: a number of seconds is expected")
+    return found

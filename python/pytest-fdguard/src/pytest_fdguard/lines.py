@@ -1,0 +1,128 @@
+"""The opening lines: the tracer is asked about this process, which it traces."""
+
+import json
+import os
+import subprocess
+import tempfile
+from typing import Dict, List, NamedTuple, Optional
+
+from .look import room
+
+# A loaded machine may take its time over many descriptors.
+PATIENCE = 120
+# Whoever calls tests and what they await: what is outside of them is not the test's.
+MACHINERY = ("/_pytest/", "/pluggy/", "/pytest_asyncio/", "/asyncio/events.py")
+FRAMES = 8
+# Nothing found, or findings: both come with the report.
+ANSWERED = (0, 1)
+
+
+class Opened(NamedTuple):
+    """Where a descriptor comes from."""
+
+    line: str
+    stack: List[str]
+    how: str
+    generation: int
+    thread: int
+
+
+class Answer(NamedTuple):
+    """What the tracer said: by number; or why it said nothing."""
+
+    opened: Dict[int, Opened]
+    why_not: Optional[str]
+
+
+def untraced_environment() -> Dict[str, str]:
+    """For a child of ours that nobody needs to trace."""
+    environment = dict(os.environ)
+    folder = environment.pop("FDGUARD_TRACE_DIR", None)
+    others = [part for part in environment.get("LD_PRELOAD", "").split(":") if not (folder and part.startswith(folder))]
+    environment.pop("LD_PRELOAD", None)
+    if any(others):
+        environment["LD_PRELOAD"] = ":".join(others)
+    return environment
+
+
+def ask(program: str) -> Answer:
+    """Asks once for everything that this process holds, also where a test has filled the table."""
+    with room(), tempfile.TemporaryDirectory(prefix="pytest-fdguard-") as folder:
+        try:
+            return _ask(program, os.path.join(folder, "report.json"))
+        except subprocess.TimeoutExpired:
+            return Answer({}, f"the tracer did not answer in {PATIENCE} s")
+        except OSError as error:
+            return Answer({}, f"the tracer could not be asked: {error}")
+        except ValueError as error:
+            return Answer({}, f"the tracer's answer cannot be read: {error}")
+
+
+def _ask(program: str, path: str) -> Answer:
+    own = os.getpid()
+    ended = subprocess.run(
+        [program, "trace", "--report", str(own), "--json", "-o", path],
+        env=untraced_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE,
+    )
+    if ended.returncode not in ANSWERED:
+        said = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
+        return Answer({}, said or f"the tracer ended with code {ended.returncode}")
+    with open(path, encoding="utf-8") as file:
+        return read(json.load(file), own)
+
+
+def read(document: dict, pid: int) -> Answer:
+    """The origins of one process in a report, by number."""
+    opened: Dict[int, Opened] = {}
+    for site in document.get("sites", []):
+        if site.get("pid") != pid:
+            continue
+        if "fds" not in site:
+            return Answer({}, "this fdguard is too old to tell the line of each descriptor")
+        frames = stack(site)
+        line = frames[0] if frames else frame(site.get("culprit"))
+        for one in site["fds"]:
+            opened[one["fd"]] = Opened(line, frames, site.get("how") or "", one["generation"], one["thread"])
+    return Answer(opened, None)
+
+
+def text(value) -> str:
+    """Names that are no text come as base64."""
+    return "?" if value is None or isinstance(value, dict) else str(value)
+
+
+def near(path: str) -> str:
+    """As seen from the current folder, where it lies in it."""
+    try:
+        folder = os.path.join(os.getcwd(), "")
+    except FileNotFoundError:
+        return path
+    return path[len(folder) :] if path.startswith(folder) else path
+
+
+def frame(one: Optional[dict]) -> str:
+    """`file:line function`, as an editor takes it."""
+    if not one:
+        return "an unknown line"
+    place = near(text(one.get("file")))
+    if one.get("line") is not None:
+        place += f":{one['line']}"
+    return f"{place} {text(one.get('function'))}"
+
+
+def stack(site: dict) -> List[str]:
+    """The Python frames of the test, from the one to blame outwards. Where libraries alone took part, the tracer blames who
+    started pytest: then it is from the innermost."""
+    frames: List[str] = []
+    for one in site.get("stack", []):
+        if any(part in text(one.get("file")) for part in MACHINERY):
+            break
+        if one.get("language") == "python":
+            frames.append(frame(one))
+    culprit = frame(site.get("culprit"))
+    start = frames.index(culprit) if culprit in frames else 0
+    return frames[start : start + FRAMES]
