@@ -7,6 +7,8 @@ const MAGIC: u16 = 0xeb9f;
 const HEAD: usize = 12;
 /// Anonymous structures and chains of type names nest this deep at most.
 const DEPTH: usize = 16;
+/// As many members as are looked at in search of one: structures inside of each other may be a maze.
+const MEMBERS: usize = 1 << 16;
 const POINTER: u32 = 8;
 
 /// What a type can be, as far as it matters here.
@@ -91,7 +93,8 @@ impl<'a> Btf<'a> {
     /// A member of a structure, also one of an anonymous structure or union inside.
     #[must_use]
     pub fn member(&self, structure: u32, name: &str) -> Option<Member> {
-        self.member_within(structure, name, DEPTH)
+        let mut budget = MEMBERS;
+        self.member_within(structure, name, DEPTH, &mut budget)
     }
 
     /// The size of a type.
@@ -100,13 +103,20 @@ impl<'a> Btf<'a> {
         self.size_within(id, DEPTH)
     }
 
-    fn member_within(&self, structure: u32, name: &str, depth: usize) -> Option<Member> {
+    fn member_within(
+        &self,
+        structure: u32,
+        name: &str,
+        depth: usize,
+        budget: &mut usize,
+    ) -> Option<Member> {
         let (head, start) = self.head(structure)?;
         if !matches!(head.kind, 4 | 5) || depth == 0 {
             return None;
         }
         let mut at = start + HEAD;
         for _ in 0..head.length {
+            *budget = budget.checked_sub(1)?;
             let label = word(self.types, at)?;
             let of = word(self.types, at + 4)?;
             let mut bits = word(self.types, at + 8)?;
@@ -123,7 +133,7 @@ impl<'a> Btf<'a> {
                 return Some(Member { offset, size });
             }
             if label == 0
-                && let Some(inner) = self.member_within(of, name, depth - 1)
+                && let Some(inner) = self.member_within(of, name, depth - 1, budget)
             {
                 let offset = offset.checked_add(inner.offset)?;
                 return Some(Member { offset, ..inner });
@@ -190,3 +200,6 @@ impl Head {
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
+
+#[cfg(test)]
+mod tests;

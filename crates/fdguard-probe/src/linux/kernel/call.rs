@@ -1,7 +1,7 @@
 //! The system call `bpf`, for the three things we ask of it.
 #![expect(unsafe_code, reason = "no safe wrapper makes this system call")]
 
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use rustix::io::Errno;
 
@@ -112,7 +112,7 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<OwnedFd, Errno> {
             size_of::<T>(),
         )
     };
-    match RawFd::try_from(result) {
+    match i32::try_from(result) {
         // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(std::io::Error::last_os_error()

@@ -150,8 +150,7 @@ impl Writer<'_> {
     fn path(&mut self, end: Label) {
         let [none, done] = [(); 2].map(|()| self.code.label());
         for magic in [SOCKFS, PIPEFS] {
-            self.code
-                .jump(If::Equal, R9, magic.cast_signed(), none);
+            self.code.jump(If::Equal, R9, magic.cast_signed(), none);
         }
         self.code.load(2, R1, R10, RECORD + at::MARKS);
         self.code.jump(If::NotEqual, R1, 0, none);
