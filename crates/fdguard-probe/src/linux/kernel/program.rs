@@ -195,8 +195,9 @@ impl Writer<'_> {
         self.keep(field.size, to, R1);
     }
 
-    /// Reads where the verifier cannot follow us; what cannot be read is 0. The value is in `R1`.
+    /// Reads where the verifier cannot follow us. The value is in `R1`; where it cannot be read it is 0, and marked.
     fn read(&mut self, (base, offset): (Reg, i32), size: i32) {
+        let fine = self.code.label();
         let code = &mut self.code;
         code.register(Do::Move, R3, base);
         code.number(Do::Add, R3, offset);
@@ -205,7 +206,10 @@ impl Writer<'_> {
         code.number(Do::Add, R1, i32::from(SCRATCH));
         code.number(Do::Move, R2, size);
         code.call(Helper::ProbeReadKernel);
-        code.load(size.cast_unsigned(), R1, R10, SCRATCH);
+        code.jump(If::Equal, R0, 0, fine);
+        self.mark(MARK_UNSURE);
+        self.code.place(fine);
+        self.code.load(size.cast_unsigned(), R1, R10, SCRATCH);
     }
 
     fn mark(&mut self, mark: i32) {

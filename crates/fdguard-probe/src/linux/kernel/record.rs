@@ -9,7 +9,8 @@ pub(super) const PATH: i16 = 384;
 
 /// fdinfo says more of this one than the record does.
 pub(super) const MARK_MORE: i32 = 1;
-/// The number went to another file while the record was made, or the path is too long for it.
+/// The number went to another file while the record was made, the path is too long for it, or something could not be
+/// read.
 pub(super) const MARK_UNSURE: i32 = 2;
 
 /// Where in the record each field lies.

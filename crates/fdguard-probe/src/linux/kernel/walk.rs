@@ -79,38 +79,21 @@ impl Walk {
                 break;
             }
             length += read;
-            let used = self.hand_out(&buffer[..length], &mut open);
+            let used = open.take(&buffer[..length]);
+            self.publish(&mut open);
             buffer.copy_within(used..length, 0);
             length -= used;
         }
-        self.finish(&mut open);
+        open.finish();
+        self.publish(&mut open);
         (length == 0).then_some(())
     }
 
-    /// Takes whole records off the front, and says how many bytes they were.
-    fn hand_out(&self, bytes: &[u8], open: &mut Open) -> usize {
-        let mut rest = bytes;
-        while let Some((record, tail)) = Record::take(rest) {
-            if record.pid != open.pid {
-                self.finish(open);
-                open.pid = record.pid;
-                open.records.start_ticks = record.start_ticks();
-            }
-            let length = rest.len() - tail.len();
-            open.records.bytes.extend_from_slice(&rest[..length]);
-            rest = tail;
-        }
-        bytes.len() - rest.len()
-    }
-
-    /// The process is complete.
-    fn finish(&self, open: &mut Open) {
-        let records = std::mem::take(&mut open.records);
+    /// What is complete is there for everybody.
+    fn publish(&self, open: &mut Open) {
         let mut state = self.lock();
-        state.complete = open.pid.saturating_add(1);
-        if !records.bytes.is_empty() {
-            state.records.insert(open.pid, records);
-        }
+        state.complete = open.pid;
+        state.records.extend(open.done.drain(..));
         self.moved.notify_all();
     }
 
@@ -119,11 +102,38 @@ impl Walk {
     }
 }
 
-/// The process whose records are coming.
+/// The process whose records are coming, and those whose came.
 #[derive(Debug, Default)]
 struct Open {
     pid: Pid,
     records: Records,
+    done: Vec<(Pid, Records)>,
+}
+
+impl Open {
+    /// Takes whole records off the front, and says how many bytes they were.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        while let Some((record, tail)) = Record::take(rest) {
+            if record.pid != self.pid {
+                self.finish();
+                self.pid = record.pid;
+                self.records.start_ticks = record.start_ticks();
+            }
+            let length = rest.len() - tail.len();
+            self.records.bytes.extend_from_slice(&rest[..length]);
+            rest = tail;
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// No more records of this process will come.
+    fn finish(&mut self) {
+        let records = std::mem::take(&mut self.records);
+        if !records.bytes.is_empty() {
+            self.done.push((self.pid, records));
+        }
+    }
 }
 
 /// Says that the walk is over, however it ends.
@@ -133,5 +143,53 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.lock().over = true;
         self.0.moved.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::super::record::{HEAD, at};
+    use super::{Open, Walk};
+
+    /// A record without a path, of this process.
+    fn record(pid: u32) -> Vec<u8> {
+        let head = usize::try_from(HEAD).unwrap();
+        let mut bytes = vec![0; head];
+        let length = u32::try_from(head).unwrap();
+        for (at, word) in [(at::LENGTH, length), (at::PID, pid)] {
+            let at = usize::try_from(at).unwrap();
+            bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_process_is_complete_when_the_next_one_comes() {
+        let walk = Walk::default();
+        let mut open = Open::default();
+        let bytes = [record(3), record(3), record(8), vec![1, 2]].concat();
+        assert_eq!(open.take(&bytes), bytes.len() - 2);
+        walk.publish(&mut open);
+        let records = walk.take(3).unwrap();
+        assert_eq!(
+            records.of_start(Some(0)).unwrap().len(),
+            2 * record(3).len()
+        );
+        assert!(records.of_start(Some(1)).is_none());
+        assert!(walk.take(7).is_none());
+        assert!(walk.lock().complete <= 8);
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_the_walk_is_over() {
+        let walk = Walk::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| walk.take(u32::MAX));
+            walk.make();
+            assert!(waiting.join().unwrap().is_none());
+        });
+        assert!(walk.begun.load(Ordering::Relaxed));
     }
 }
