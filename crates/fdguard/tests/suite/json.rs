@@ -185,7 +185,7 @@ fn r2_all_processes_are_told_the_same_by_the_kernel_and_by_proc() {
             assert_eq!(value, &in_full[key], "{key}");
         }
     }
-    victims.map(Victim::finish);
+    victims.into_iter().for_each(Victim::finish);
 }
 
 #[test]
