@@ -92,6 +92,7 @@ def host():
             "fdguard top --once --json": f"{FDGUARD} top --once --json",
             "C floor + sock_diag": f"{OUT}/floor -lioS -a",
             "fdguard snap --all --json": f"{FDGUARD} snap --all --json",
+            "fdguard snap --all --tier full": f"{FDGUARD} snap --all --json --tier full",
             "lsof -nP": "lsof -nP",
             "lsof -nP -F": "lsof -nP -F",
             "lsfd -J": "lsfd -J",

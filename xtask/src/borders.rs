@@ -100,6 +100,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/python/memory.rs",
         "crates/fdguard-preload/src/python/runtime.rs",
         "crates/fdguard-preload/src/python/tests.rs",
+        "crates/fdguard-probe/src/linux/kernel/call.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
         "testkit/src/sys.rs",
         "testkit/src/launch.rs",

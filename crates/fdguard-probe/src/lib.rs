@@ -14,5 +14,5 @@ pub mod workers;
 pub use error::Error;
 pub use linux::Probe;
 pub use linux::radar::Radar;
-pub use linux::snapshot::Options;
+pub use linux::snapshot::{Depth, Options};
 pub use linux::watcher::{Tick, Watcher};

@@ -53,6 +53,12 @@ pub(crate) fn classify(entries: &mut [FdEntry], fd_dir: Option<BorrowedFd<'_>>) 
     }
 }
 
+/// Whether any name suggests a database: without one there is nothing to classify.
+pub(crate) fn may_be_among(entries: &[FdEntry]) -> bool {
+    let none = HashSet::new();
+    entries.iter().any(|entry| is_candidate(entry, &none))
+}
+
 fn is_file(entry: &FdEntry) -> bool {
     matches!(entry.class, Class::Regular | Class::Deleted)
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 
 use super::gaps::{denied_gap, table_gaps};
+use super::kernel::walk::Walk;
 use super::process::Basics;
 use super::table::Table;
 use super::{Probe, epoll, files};
@@ -30,10 +31,10 @@ impl Draft {
     pub(super) fn into_snapshot(self, host: Ceilings) -> Snapshot {
         Snapshot {
             taken_at: self.taken_at,
-            tier: if self.table.is_some() {
-                Tier::Full
-            } else {
-                Tier::Radar
+            tier: match &self.table {
+                Some(table) if table.by_kernel => Tier::Kernel,
+                Some(_) => Tier::Full,
+                None => Tier::Radar,
             },
             via: Via::Proc,
             process: self.basics.process,
@@ -48,22 +49,43 @@ impl Draft {
 }
 
 impl Probe {
-    /// Reads several processes, on several cores.
-    pub(super) fn drafts(&self, pids: &[Pid], threads: usize) -> Vec<Result<Draft, Error>> {
+    /// Reads several processes, on several cores, with what a walk of the kernel shows where there is one.
+    pub(super) fn drafts(
+        &self,
+        pids: &[Pid],
+        threads: usize,
+        walk: Option<&Walk>,
+    ) -> Vec<Result<Draft, Error>> {
         if pids.len() < 8 || threads < 2 {
-            return pids.iter().map(|pid| self.draft(*pid, threads)).collect();
+            walk.inspect(|walk| walk.make());
+            let drafts = pids.iter().map(|pid| self.draft(*pid, threads, walk));
+            return drafts.collect();
         }
-        workers::map(pids, 1, |pid| self.draft(*pid, 1))
+        let walked = || walk.inspect(|walk| walk.make());
+        workers::map_after(walked, pids, 1, |pid| self.draft(*pid, 1, walk))
     }
 
     /// Reads one process.
-    pub(super) fn draft(&self, pid: Pid, threads: usize) -> Result<Draft, Error> {
+    pub(super) fn draft(
+        &self,
+        pid: Pid,
+        threads: usize,
+        walk: Option<&Walk>,
+    ) -> Result<Draft, Error> {
         let base = self.open_process(pid)?;
         let basics = self.basics(pid, base.as_fd())?;
         let taken_at = Timestamp::now();
         let mut gaps = Vec::new();
         let mut count = None;
-        let table = match self.read_table(pid, &base, threads) {
+        let records = walk.and_then(|walk| walk.take(pid));
+        let records = records
+            .as_ref()
+            .and_then(|records| records.of_start(basics.process.start_ticks));
+        let table = match records {
+            Some(records) => self.table_by_kernel(pid, &base, records),
+            None => self.read_table(pid, &base, threads),
+        };
+        let table = match table {
             Ok((table, complete)) => {
                 if !complete {
                     self.still_there(pid, &base)?;

@@ -10,6 +10,7 @@ use super::Probe;
 use super::borrow::Borrower;
 use super::draft::Draft;
 use super::gaps::peers_gap;
+use super::kernel::walk::Walk;
 use super::peers::{Holdings, Interest};
 use super::socket::SocketTable;
 use super::table::Table;
@@ -26,6 +27,20 @@ pub struct Options {
     pub peers: bool,
     /// How many threads may read; 0 for as many as there are cores, up to four.
     pub threads: usize,
+    /// Whether the kernel may be asked for all tables at once.
+    pub depth: Depth,
+}
+
+/// How deep a look at several processes goes, where there is a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// By a walk of the kernel where that is allowed and pays, else through `/proc`.
+    #[default]
+    Auto,
+    /// Through `/proc` alone.
+    Full,
+    /// By a walk of the kernel wherever that is allowed.
+    Kernel,
 }
 
 impl Default for Options {
@@ -33,6 +48,7 @@ impl Default for Options {
         Self {
             peers: true,
             threads: 0,
+            depth: Depth::Auto,
         }
     }
 }
@@ -44,13 +60,27 @@ impl Options {
             given => given,
         }
     }
+
+    /// A walk goes over the whole host: for a few processes that is the longer way.
+    fn wants_walk(self, processes: usize) -> bool {
+        match self.depth {
+            Depth::Auto => processes >= MANY,
+            Depth::Full => false,
+            Depth::Kernel => true,
+        }
+    }
 }
 
 impl Probe {
     /// What one process holds.
     pub fn snapshot(&self, pid: Pid, options: Options) -> Result<Snapshot, Error> {
         let ahead = self.wants_sockets_ahead(pid).then_some(all_sockets);
-        let (ahead, draft) = workers::beside(ahead, || self.draft(pid, options.threads()));
+        // Of ourselves the walk would show what it takes itself.
+        let others = self.real && pid != std::process::id();
+        let walk = (others && options.depth == Depth::Kernel).then(Walk::default);
+        walk.as_ref().inspect(|walk| walk.make());
+        let (ahead, draft) =
+            workers::beside(ahead, || self.draft(pid, options.threads(), walk.as_ref()));
         let mut draft = draft?;
         draft
             .basics
@@ -74,10 +104,13 @@ impl Probe {
         let own = pids
             .iter()
             .position(|pid| self.real && *pid == std::process::id());
-        let own = own.map(|at| (at, self.draft(pids[at], 1)));
+        let own = own.map(|at| (at, self.draft(pids[at], 1, None)));
         // Of many processes some will have sockets: asked for beside the reading, they cost no time.
         let ahead = (self.real && pids.len() >= MANY).then_some(all_sockets);
-        let (ahead, mut drafts) = workers::beside(ahead, || self.drafts(pids, options.threads()));
+        let walk = (self.real && options.wants_walk(pids.len())).then(Walk::default);
+        let (ahead, mut drafts) = workers::beside(ahead, || {
+            self.drafts(pids, options.threads(), walk.as_ref())
+        });
         if let Some((at, draft)) = own {
             drafts[at] = draft;
         }

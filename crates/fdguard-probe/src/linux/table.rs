@@ -35,10 +35,12 @@ pub(super) struct Table {
     /// What kept us from reading, where the fault was not the target's: our own table or the host's
     /// is full.
     pub(super) trouble: Option<Errno>,
+    /// Whether it comes from a walk of the kernel.
+    pub(super) by_kernel: bool,
 }
 
 impl Table {
-    fn absorb(&mut self, mut other: Self) {
+    pub(super) fn absorb(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);
         self.sockets.append(&mut other.sockets);
         self.epolls.append(&mut other.epolls);
@@ -53,7 +55,7 @@ impl Table {
         self.entries.len() as u64 + self.denied + self.unstable
     }
 
-    fn add(&mut self, seen: Seen) {
+    pub(super) fn add(&mut self, seen: Seen) {
         match seen {
             Seen::Entry(entry) => self.entries.push(entry),
             Seen::Socket(entry) => {

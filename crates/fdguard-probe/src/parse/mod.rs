@@ -3,6 +3,7 @@
 //! What a parser does not know it keeps or ignores; it never fails because a newer kernel says more.
 
 pub mod ascii;
+pub mod btf;
 pub mod cgroup;
 pub mod diag;
 pub mod elf;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fdguard_core::detail::PipeEnd;
 use fdguard_core::{Class, Detail, FdEntry, Snapshot};
-use fdguard_probe::{Options, Probe, Watcher};
+use fdguard_probe::{Depth, Options, Probe, Watcher};
 use serde_json::Value;
 use testkit::{Launch, Namespace, Victim, have, is_root};
 
@@ -118,6 +118,7 @@ fn look_often(slots: &str, looks: usize, options: Options) {
 const ALONE: Options = Options {
     peers: false,
     threads: 1,
+    depth: Depth::Auto,
 };
 
 #[test]
@@ -132,6 +133,17 @@ fn a_file_and_another_kind_are_never_mixed_into_one_record() {
 }
 
 #[test]
+fn a_walk_of_the_kernel_mixes_nothing() {
+    let by_kernel = Options {
+        depth: Depth::Kernel,
+        ..ALONE
+    };
+    // Each of these looks loads a program and goes over the whole host.
+    look_often("15", 40, by_kernel);
+    look_often("16", 40, by_kernel);
+}
+
+#[test]
 fn the_walk_over_others_mixes_nothing_in() {
     look_often("9", 25, Options::default());
 }
@@ -141,6 +153,7 @@ fn two_threads_over_a_long_table_mix_nothing() {
     let threads = Options {
         peers: false,
         threads: 2,
+        depth: Depth::Auto,
     };
     let mut victim = churn("701").start();
     let oracle = Oracle::of(&victim);

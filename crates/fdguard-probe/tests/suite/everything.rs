@@ -62,6 +62,7 @@ fn r2_without_the_walk_over_others_only_peers_are_missing() {
     let options = fdguard_probe::Options {
         peers: false,
         threads: 1,
+        ..fdguard_probe::Options::default()
     };
     let snapshot = probe.snapshot(victim.pid(), options).unwrap();
     let document = super::document(&snapshot);

@@ -40,6 +40,7 @@ fn r6_a_process_that_ends_while_it_is_read_gives_no_half_snapshot() {
         let options = Options {
             peers: round % 5 == 0,
             threads: 1 + round % 2,
+            ..Options::default()
         };
         let looking = AtomicBool::new(false);
         whole += thread::scope(|scope| {

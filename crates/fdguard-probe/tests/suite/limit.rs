@@ -28,6 +28,7 @@ fn r6_sixteen_descriptors_are_enough_for_everything() {
         let options = Options {
             peers: true,
             threads,
+            ..Options::default()
         };
         let snapshot = probe.snapshot(victim.pid(), options).unwrap();
         assert_says_the_same(&document(&snapshot), victim.holdings());
@@ -58,6 +59,7 @@ fn r6_hundreds_of_processes_at_once_take_no_more_room_than_one() {
         let options = Options {
             peers: true,
             threads,
+            ..Options::default()
         };
         let looked = probe.snapshots(&pids, options);
         assert_eq!(looked.len(), 300);
@@ -83,6 +85,7 @@ fn r6_with_no_room_at_all_there_is_an_error_and_never_a_shorter_list() {
         let options = Options {
             peers: false,
             threads: 1 + room % 2,
+            ..Options::default()
         };
         match probe.snapshot(victim.pid(), options) {
             Ok(snapshot) => {

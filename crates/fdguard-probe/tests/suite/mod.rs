@@ -11,6 +11,7 @@ mod everything;
 mod exiter;
 mod fake;
 mod family;
+mod kernel;
 mod limit;
 mod nobody;
 mod own;

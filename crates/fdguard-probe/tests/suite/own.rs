@@ -26,6 +26,7 @@ fn r1_a_look_at_ourselves_leaves_out_what_the_look_takes() {
         Options {
             peers: false,
             threads: 1,
+            ..Options::default()
         },
     ] {
         let probe = Probe::new().unwrap();
@@ -71,6 +72,7 @@ fn r1_two_hundred_of_everything_leave_our_own_table_as_it_was() {
             let options = Options {
                 peers: round % 50 == 0,
                 threads: 1 + round % 2,
+                ..Options::default()
             };
             let looked = probe.snapshot(victim.pid(), options).unwrap();
             assert_eq!(looked.count, Some(victim.holdings().len() as u64));

@@ -20,7 +20,7 @@ pub use doctor::DoctorArgs;
 pub use explain::ExplainArgs;
 pub use ready::Ready;
 pub use select::{SelectArgs, Selection};
-pub use snap::{FailOn, SnapArgs, Via};
+pub use snap::{FailOn, SnapArgs, Tier, Via};
 pub use top::TopArgs;
 pub use trace::{OutputArgs, TraceArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};

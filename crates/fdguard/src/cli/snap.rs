@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use fdguard_core::lint::Severity;
+use fdguard_probe::Depth;
 
 use super::SelectArgs;
 
@@ -47,6 +48,10 @@ pub struct SnapArgs {
     /// Read through `/proc`, or through the `lsof` program.
     #[arg(long, value_enum, default_value_t = Via::Proc)]
     pub via: Via,
+    /// How to read: `kernel` asks the kernel for all tables at once (root, or CAP_BPF and CAP_PERFMON), `full` reads `/proc`
+    /// alone; `auto` asks the kernel from 64 processes on. Where it may not be asked, `/proc` is read.
+    #[arg(long, value_enum, value_name = "TIER", default_value_t = Tier::Auto, conflicts_with = "from")]
+    pub tier: Tier,
     /// Do not look at other processes for who holds the other ends.
     #[arg(long)]
     pub no_peers: bool,
@@ -67,6 +72,17 @@ pub enum Via {
     Lsof,
 }
 
+/// How to read tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tier {
+    /// By the kernel where that is allowed and pays.
+    Auto,
+    /// Through `/proc` alone.
+    Full,
+    /// By the kernel where that is allowed.
+    Kernel,
+}
+
 /// From which severity on a lint fails the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
@@ -76,6 +92,16 @@ pub enum FailOn {
     Warning,
     /// Only critical ones.
     Critical,
+}
+
+impl From<Tier> for Depth {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Auto => Self::Auto,
+            Tier::Full => Self::Full,
+            Tier::Kernel => Self::Kernel,
+        }
+    }
 }
 
 impl From<FailOn> for Severity {

@@ -109,6 +109,7 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
     let pids = pick::pick(&probe, &selection)?;
     let options = Options {
         peers: !args.no_peers && !args.counts,
+        depth: args.tier.into(),
         ..Options::default()
     };
     let all = selection == Selection::All;

@@ -1,7 +1,7 @@
 //! JSON: strictly valid, as the contract says, and the victim agrees.
 
 use serde_json::{Value, json};
-use testkit::{Victim, have};
+use testkit::{Victim, have, skip};
 
 use super::contract::{assert_host, assert_snapshot, assert_snapshots};
 use super::{run, snap};
@@ -146,6 +146,46 @@ fn r10_counts_have_no_path_no_peer_and_no_command_line() {
         .sum();
     assert_eq!(sum, victim.holdings().len() as u64);
     victim.finish();
+}
+
+/// The whole host in both tiers: the victims among it are told the same, word for word.
+#[test]
+fn r2_all_processes_are_told_the_same_by_the_kernel_and_by_proc() {
+    let victims = [
+        Victim::start("everything"),
+        Victim::of_c("everything").start(),
+    ];
+    let mut documents = ["kernel", "full"].map(|tier| {
+        let said = run(["snap", "--all", "--json", "--tier", tier]);
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        let document = said.json();
+        assert_snapshots(&document);
+        document
+    });
+    for victim in &victims {
+        let [by_kernel, in_full] = documents.each_mut().map(|document| {
+            let members = document["snapshots"].as_array_mut().unwrap();
+            let is_it = |member: &&mut Value| member["process"]["pid"] == victim.pid();
+            let found = members.iter_mut().find(is_it).unwrap();
+            for fd in found["fds"].as_array_mut().unwrap() {
+                if fd["class"] == "timerfd" {
+                    fd["detail"]["remaining"].take();
+                }
+            }
+            found
+        });
+        if by_kernel["tier"] != "kernel" {
+            skip("the kernel lets us load no iterator");
+        }
+        assert_eq!(in_full["tier"], "full");
+        let ours = |key: &str| !["taken_at", "tier", "host", "walls"].contains(&key);
+        let by_kernel = by_kernel.as_object().unwrap();
+        assert!(by_kernel.len() > 10);
+        for (key, value) in by_kernel.iter().filter(|(key, _)| ours(key)) {
+            assert_eq!(value, &in_full[key], "{key}");
+        }
+    }
+    victims.into_iter().for_each(Victim::finish);
 }
 
 #[test]

@@ -157,3 +157,24 @@ fn processes_that_are_hidden_are_a_gap_and_not_absent() {
         );
     }
 }
+
+#[test]
+fn r6_without_the_right_to_ask_the_kernel_the_tier_is_full_and_says_so() {
+    if !is_root() {
+        return skip("needs root");
+    }
+    let nobody = AsNobody::new();
+    let victim = Victim::of("everything").as_user(NOBODY).start();
+    let pid = victim.pid().to_string();
+    let said = nobody.run(&["snap", &pid, "--tier", "kernel", "--json"]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    let document = said.json();
+    assert_snapshot(&document);
+    assert_eq!(document["tier"], "full");
+    assert_eq!(
+        document["count"],
+        victim.holdings().len(),
+        "what the victim holds"
+    );
+    victim.finish();
+}

@@ -1,0 +1,167 @@
+//! One descriptor from its record: pure.
+
+use super::super::classify::{self, FileStat};
+use super::super::reader::Seen;
+use super::program::{PIPEFS, SOCKFS};
+use super::record::Record;
+use crate::parse::fdinfo::Fdinfo;
+use crate::parse::link::Link;
+
+/// File systems whose inodes hold what `statx` would say: nothing lies above or behind them that answers for
+/// them, as with overlays and networks.
+const PLAIN: [u64; 10] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0xf2f5_2010, // f2fs
+    0x0102_1994, // tmpfs, devtmpfs, memory files
+    0x8584_58f6, // ramfs
+    0x9584_58f6, // hugetlbfs
+    0x1cd1,      // devpts
+    0x7371_7368, // squashfs
+    0xe0f5_e1e2, // erofs
+];
+
+/// The descriptor as `/proc` would show it; `None` where `/proc` says more, or may say something else.
+pub(super) fn of(record: &Record<'_>) -> Option<Seen> {
+    let info = head(record);
+    if !record.is_sure() {
+        return None;
+    }
+    // What fdinfo adds for a socket is not used.
+    if record.magic == u64::from(SOCKFS) {
+        return Some(Seen::Socket(classify::socket(record.fd, &info, record.ino)));
+    }
+    if record.has_more() {
+        return None;
+    }
+    if record.magic == u64::from(PIPEFS) {
+        return Some(Seen::Entry(classify::pipe(record.fd, &info, record.ino)));
+    }
+    let entry = match Link::parse(record.path) {
+        Link::Path { path, marked } => {
+            // A living file with the mark: it lost this one of its names, or is named like that.
+            let doubtful = marked && record.links > 0;
+            if doubtful || !PLAIN.contains(&record.magic) {
+                return None;
+            }
+            classify::path(record.fd, &info, path, marked, Some(&stat(record)))
+        }
+        Link::Anonymous(raw) => {
+            let class = classify::anonymous_class(raw);
+            // Of these fdinfo always has lines.
+            if !classify::agrees(&class, &info) {
+                return None;
+            }
+            classify::anonymous(record.fd, &info, class)
+        }
+        Link::Numbered { name, ino } if ino == record.ino => {
+            classify::other(record.fd, &info, name, record.path)
+        }
+        _ => return None,
+    };
+    Some(Seen::Entry(entry))
+}
+
+/// The head of its fdinfo.
+fn head(record: &Record<'_>) -> Fdinfo<'static> {
+    Fdinfo {
+        pos: u64::try_from(record.pos).ok(),
+        flags: Some(u64::from(record.flags)),
+        mnt: Some(u64::from(record.mnt)),
+        ino: Some(record.ino),
+        rest: b"",
+    }
+}
+
+fn stat(record: &Record<'_>) -> FileStat {
+    FileStat {
+        mode: record.mode,
+        links: record.links,
+        ino: record.ino,
+        mnt: u64::from(record.mnt),
+        size: record.size,
+        rdev: (record.rdev >> 20, record.rdev & 0xf_ffff),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::{Class, FdEntry, Mode};
+
+    use super::super::record::{HEAD, MARK_MORE, MARK_UNSURE, Record, at};
+    use super::Seen;
+
+    const EXT4: u64 = 0xef53;
+    const OVERLAY: u64 = 0x794c_7630;
+
+    /// A record of a regular file with one link at number 7, changed as the test wants.
+    fn bytes(path: &[u8], magic: u64, links: u32, marks: i32) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(HEAD).unwrap()];
+        let mut put = |at: i16, field: &[u8]| {
+            let at = usize::try_from(at).unwrap();
+            bytes[at..at + field.len()].copy_from_slice(field);
+        };
+        let length = u32::try_from(path.len()).unwrap() + HEAD.cast_unsigned() as u32;
+        put(at::LENGTH, &length.to_ne_bytes());
+        put(at::FD, &7u32.to_ne_bytes());
+        put(at::FLAGS, &0o2_000_001u32.to_ne_bytes());
+        put(at::INO, &99u64.to_ne_bytes());
+        put(at::MNT, &5u32.to_ne_bytes());
+        put(at::MAGIC, &magic.to_ne_bytes());
+        put(at::LINKS, &links.to_ne_bytes());
+        put(at::MODE, &0o100_644u16.to_ne_bytes());
+        put(at::MARKS, &u16::try_from(marks).unwrap().to_ne_bytes());
+        bytes.extend(path);
+        bytes
+    }
+
+    fn of(bytes: &[u8]) -> Option<FdEntry> {
+        let (record, rest) = Record::take(bytes).unwrap();
+        assert!(rest.is_empty());
+        match super::of(&record)? {
+            Seen::Entry(entry) | Seen::Socket(entry) => Some(entry),
+            _ => panic!("neither an entry nor a socket"),
+        }
+    }
+
+    #[test]
+    fn a_file_is_told_by_its_record() {
+        let entry = of(&bytes(b"/a\0", EXT4, 1, 0)).unwrap();
+        assert_eq!((entry.fd, &entry.class), (7, &Class::Regular));
+        assert_eq!(entry.target.as_bytes(), b"/a");
+        assert_eq!((entry.mode, entry.cloexec), (Some(Mode::Write), Some(true)));
+        assert_eq!(entry.id.map(|id| (id.mnt, id.ino)), Some((5, 99)));
+        let gone = of(&bytes(b"/a (deleted)\0", EXT4, 0, 0)).unwrap();
+        assert_eq!((gone.class, gone.deleted), (Class::Deleted, true));
+        assert_eq!(gone.target.as_bytes(), b"/a");
+    }
+
+    #[test]
+    fn what_the_record_cannot_tell_is_left_to_proc() {
+        for (path, magic, marks) in [
+            (&b"/a\0"[..], EXT4, MARK_MORE),
+            (b"/a\0", EXT4, MARK_UNSURE),
+            (b"/a (deleted)\0", EXT4, 0),
+            (b"/a\0", OVERLAY, 0),
+            (b"", EXT4, 0),
+            (b"anon_inode:[eventfd]\0", 0x0904_1934, 0),
+            (b"net:[98]\0", 0x6e73_6673, 0),
+        ] {
+            let text = String::from_utf8_lossy(path);
+            assert_eq!(of(&bytes(path, magic, 1, marks)), None, "{text} {marks}");
+        }
+    }
+
+    #[test]
+    fn what_fdinfo_adds_for_a_socket_is_not_waited_for() {
+        let socket = u64::from(super::SOCKFS);
+        let entry = of(&bytes(b"", socket, 1, MARK_MORE)).unwrap();
+        assert_eq!(entry.target.as_bytes(), b"socket:[99]");
+        assert_eq!(of(&bytes(b"", socket, 1, MARK_UNSURE)), None);
+        let pipe = of(&bytes(b"", u64::from(super::PIPEFS), 1, 0)).unwrap();
+        assert_eq!((pipe.class, pipe.cloexec), (Class::Pipe, Some(true)));
+        let space = of(&bytes(b"net:[99]\0", 0x6e73_6673, 1, 0)).unwrap();
+        assert_eq!(space.class, Class::Other("net".into()));
+    }
+}

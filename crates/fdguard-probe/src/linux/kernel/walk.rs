@@ -1,0 +1,195 @@
+//! One walk of the kernel over all tables, shared by the threads that read processes: one of them makes it, the
+//! others take from it what is complete.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use fdguard_core::Pid;
+use rustc_hash::FxHashMap;
+
+use super::record::Record;
+
+/// As much as the kernel gives at once.
+const CHUNK: usize = 1 << 15;
+
+/// The records of one process.
+#[derive(Debug, Default)]
+pub(in super::super) struct Records {
+    start_ticks: u64,
+    bytes: Vec<u8>,
+}
+
+impl Records {
+    /// The bytes, if they are of the process that started then.
+    pub(in super::super) fn of_start(&self, ticks: Option<u64>) -> Option<&[u8]> {
+        (ticks == Some(self.start_ticks)).then_some(&self.bytes)
+    }
+}
+
+/// A walk that is made while it is used.
+#[derive(Debug, Default)]
+pub(in super::super) struct Walk {
+    begun: AtomicBool,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Everything below this pid is complete.
+    complete: Pid,
+    over: bool,
+    records: FxHashMap<Pid, Records>,
+}
+
+impl Walk {
+    /// Makes the walk, on the first thread that comes here; the others return at once.
+    pub(in super::super) fn make(&self) {
+        if self.begun.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // Also when something below panics: nobody may wait for ever.
+        let _over = Over(self);
+        if self.read_all().is_none() {
+            self.lock().records.clear();
+        }
+    }
+
+    /// The records of this process, once they are complete; `None` when it has none. Somebody must make the walk.
+    pub(in super::super) fn take(&self, pid: Pid) -> Option<Records> {
+        let mut state = self.lock();
+        while !state.over && state.complete <= pid {
+            state = self
+                .moved
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        state.records.remove(&pid)
+    }
+
+    /// `None` when it could not be begun, or broke off: what was not taken yet is read the other way.
+    fn read_all(&self) -> Option<()> {
+        let iterator = super::iterator()?;
+        let mut buffer = vec![0; CHUNK];
+        let mut length = 0;
+        let mut open = Open::default();
+        loop {
+            let read = super::read(&iterator, &mut buffer[length..]).ok()?;
+            if read == 0 {
+                break;
+            }
+            length += read;
+            let used = open.take(&buffer[..length]);
+            self.publish(&mut open);
+            buffer.copy_within(used..length, 0);
+            length -= used;
+        }
+        open.finish();
+        self.publish(&mut open);
+        (length == 0).then_some(())
+    }
+
+    /// What is complete is there for everybody.
+    fn publish(&self, open: &mut Open) {
+        let mut state = self.lock();
+        state.complete = open.pid;
+        state.records.extend(open.done.drain(..));
+        self.moved.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The process whose records are coming, and those whose came.
+#[derive(Debug, Default)]
+struct Open {
+    pid: Pid,
+    records: Records,
+    done: Vec<(Pid, Records)>,
+}
+
+impl Open {
+    /// Takes whole records off the front, and says how many bytes they were.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        while let Some((record, tail)) = Record::take(rest) {
+            if record.pid != self.pid {
+                self.finish();
+                self.pid = record.pid;
+                self.records.start_ticks = record.start_ticks();
+            }
+            let length = rest.len() - tail.len();
+            self.records.bytes.extend_from_slice(&rest[..length]);
+            rest = tail;
+        }
+        bytes.len() - rest.len()
+    }
+
+    /// No more records of this process will come.
+    fn finish(&mut self) {
+        let records = std::mem::take(&mut self.records);
+        if !records.bytes.is_empty() {
+            self.done.push((self.pid, records));
+        }
+    }
+}
+
+/// Says that the walk is over, however it ends.
+struct Over<'a>(&'a Walk);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.lock().over = true;
+        self.0.moved.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::super::record::{HEAD, at};
+    use super::{Open, Walk};
+
+    /// A record without a path, of this process.
+    fn record(pid: u32) -> Vec<u8> {
+        let head = usize::try_from(HEAD).unwrap();
+        let mut bytes = vec![0; head];
+        let length = u32::try_from(head).unwrap();
+        for (at, word) in [(at::LENGTH, length), (at::PID, pid)] {
+            let at = usize::try_from(at).unwrap();
+            bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_process_is_complete_when_the_next_one_comes() {
+        let walk = Walk::default();
+        let mut open = Open::default();
+        let bytes = [record(3), record(3), record(8), vec![1, 2]].concat();
+        assert_eq!(open.take(&bytes), bytes.len() - 2);
+        walk.publish(&mut open);
+        let records = walk.take(3).unwrap();
+        assert_eq!(
+            records.of_start(Some(0)).unwrap().len(),
+            2 * record(3).len()
+        );
+        assert!(records.of_start(Some(1)).is_none());
+        assert!(walk.take(7).is_none());
+        assert!(walk.lock().complete <= 8);
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_the_walk_is_over() {
+        let walk = Walk::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| walk.take(u32::MAX));
+            walk.make();
+            assert!(waiting.join().unwrap().is_none());
+        });
+        assert!(walk.begun.load(Ordering::Relaxed));
+    }
+}
