@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use fdguard_core::Gap;
@@ -61,6 +61,8 @@ pub struct Traced {
     outlived: BTreeSet<(u32, u64)>,
     /// Processes whose table was read, also those that were forgotten since.
     told: BTreeSet<u32>,
+    /// Which program each process without a table was when it was looked at.
+    untold: BTreeMap<u32, PathBuf>,
     options: Options,
 }
 
@@ -113,6 +115,7 @@ impl Traced {
             became: BTreeMap::new(),
             outlived: BTreeSet::new(),
             told: BTreeSet::new(),
+            untold: BTreeMap::new(),
             options,
         })
     }
@@ -173,6 +176,17 @@ impl Traced {
         listener
             .map(|listener| listener.hazards(symbols, is_end))
             .unwrap_or_default()
+    }
+
+    /// Looks at processes that have no table: a shell may be another program by the next look, and nobody can ask it after its end.
+    pub fn look_at_untold(&mut self, pids: impl IntoIterator<Item = u32>) {
+        for pid in pids {
+            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+            if exe.is_some() && self.untold.get(&pid) != exe.as_ref() {
+                self.became.insert(pid, Became::of(pid));
+                self.untold.extend(exe.map(|exe| (pid, exe)));
+            }
+        }
     }
 
     /// The processes that ever wrote a table which was read by [`Traced::tables_of_living`].
@@ -268,7 +282,7 @@ fn node_options(before: &OsStr, arguments: &[OsString], agent: &Path) -> Option<
 #[cfg(test)]
 mod tests {
     use std::ffi::{OsStr, OsString};
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::node_options;
 

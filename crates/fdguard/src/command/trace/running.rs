@@ -147,6 +147,14 @@ impl<'p> Running<'_, 'p> {
             self.looked = self.before;
             self.before = joined::monotonic();
             self.tables = self.traced.tables_of_living()?;
+            let living = self
+                .live
+                .watch()
+                .subjects()
+                .filter(|one| one.gone.is_none());
+            let pids = living.map(|one| one.process.pid);
+            let untold: Vec<u32> = pids.filter(|pid| self.tables.of(*pid).is_none()).collect();
+            self.traced.look_at_untold(untold);
         }
         // What the program does after it was asked to end is no part of what it did.
         let request = self.asked.take();
