@@ -282,7 +282,7 @@ fn node_options(before: &OsStr, arguments: &[OsString], agent: &Path) -> Option<
 #[cfg(test)]
 mod tests {
     use std::ffi::{OsStr, OsString};
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
 
     use super::node_options;
 
