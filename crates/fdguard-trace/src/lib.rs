@@ -23,6 +23,7 @@ mod table;
 pub use error::Error;
 pub use folder::library;
 pub use launch::{Options, Traced};
+pub use listener::monotonic;
 pub use observe::{Became, Observed};
 pub use program::{Blind, GO, Program};
 pub use site::{Open, Site, Strand};

@@ -283,8 +283,9 @@ impl Stacks {
     }
 }
 
-/// Now, by the clock of the events.
-fn monotonic() -> u64 {
+/// Now, by the clock that the injected library uses, in nanoseconds.
+#[must_use]
+pub fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     let passed = Duration::new(time.tv_sec.unsigned_abs(), nanos);

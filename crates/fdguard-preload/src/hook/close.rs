@@ -27,57 +27,32 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
     result
 }
 
-// SAFETY: the type of its manual page.
-static FCLOSE: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"fclose") };
+/// A function that closes what a stream or an open folder holds.
+macro_rules! closes {
+    ($real:ident, $name:literal, $function:ident, $number:path) => {
+        static $real: Real<unsafe extern "C" fn(*mut c_void) -> c_int> =
+            // SAFETY: the type of its manual page.
+            unsafe { Real::new($name) };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn fclose(stream: *mut c_void) -> c_int {
-    let Some(real) = FCLOSE.get() else {
-        return missing();
+        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function(stream: *mut c_void) -> c_int {
+            let Some(real) = $real.get() else {
+                return missing();
+            };
+            let fd = $number(stream);
+            let ending = ending(fd);
+            // SAFETY: the caller's own argument.
+            let result = unsafe { real(stream) };
+            ended(fd, ending, result);
+            result
+        }
     };
-    let fd = number_of_stream(stream);
-    let ending = ending(fd);
-    // SAFETY: the caller's own argument.
-    let result = unsafe { real(stream) };
-    ended(fd, ending, result);
-    result
 }
 
-// SAFETY: the type of its manual page.
-static PCLOSE: Real<unsafe extern "C" fn(*mut c_void) -> c_int> = unsafe { Real::new(c"pclose") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn pclose(stream: *mut c_void) -> c_int {
-    let Some(real) = PCLOSE.get() else {
-        return missing();
-    };
-    let fd = number_of_stream(stream);
-    let ending = ending(fd);
-    // SAFETY: the caller's own argument.
-    let result = unsafe { real(stream) };
-    ended(fd, ending, result);
-    result
-}
-
-// SAFETY: the type of its manual page.
-static CLOSEDIR: Real<unsafe extern "C" fn(*mut c_void) -> c_int> =
-    unsafe { Real::new(c"closedir") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn closedir(stream: *mut c_void) -> c_int {
-    let Some(real) = CLOSEDIR.get() else {
-        return missing();
-    };
-    let fd = number_of_directory(stream);
-    let ending = ending(fd);
-    // SAFETY: the caller's own argument.
-    let result = unsafe { real(stream) };
-    ended(fd, ending, result);
-    result
-}
+closes! { FCLOSE, c"fclose", fclose, number_of_stream }
+closes! { PCLOSE, c"pclose", pclose, number_of_stream }
+closes! { CLOSEDIR, c"closedir", closedir, number_of_directory }
 
 // SAFETY: the type of its manual page.
 static CLOSE_RANGE: Real<unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int> =

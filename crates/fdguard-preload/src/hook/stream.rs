@@ -197,137 +197,33 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     stream
 }
 
-// SAFETY: the type of its manual page.
-static MKSTEMP: Real<unsafe extern "C" fn(*mut c_char) -> c_int> = unsafe { Real::new(c"mkstemp") };
+/// A function that makes a file with a name of its own and gives its number.
+macro_rules! makes_temporary {
+    ($real:ident, $name:literal, fn $function:ident($($argument:ident: $type:ty),*)) => {
+        static $real: Real<unsafe extern "C" fn($($type),*) -> c_int> =
+            // SAFETY: the type of its manual page.
+            unsafe { Real::new($name) };
 
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn mkstemp(template: *mut c_char) -> c_int {
-    let Some(real) = MKSTEMP.get() else {
-        return missing();
+        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function($($argument: $type),*) -> c_int {
+            let Some(real) = $real.get() else {
+                return missing();
+            };
+            let since = now();
+            // SAFETY: the caller's own arguments.
+            let fd = unsafe { real($($argument),*) };
+            born_within(fd, How::Mkstemp, since);
+            fd
+        }
     };
-    let since = now();
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(template) };
-    born_within(fd, How::Mkstemp, since);
-    fd
 }
 
-// SAFETY: the type of its manual page.
-static MKSTEMP64: Real<unsafe extern "C" fn(*mut c_char) -> c_int> =
-    unsafe { Real::new(c"mkstemp64") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn mkstemp64(template: *mut c_char) -> c_int {
-    let Some(real) = MKSTEMP64.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(template) };
-    born_within(fd, How::Mkstemp, since);
-    fd
-}
-
-// SAFETY: the type of its manual page.
-static MKOSTEMP: Real<unsafe extern "C" fn(*mut c_char, c_int) -> c_int> =
-    unsafe { Real::new(c"mkostemp") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn mkostemp(template: *mut c_char, flags: c_int) -> c_int {
-    let Some(real) = MKOSTEMP.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(template, flags) };
-    born_within(fd, How::Mkstemp, since);
-    fd
-}
-
-// SAFETY: the type of its manual page.
-static MKOSTEMP64: Real<unsafe extern "C" fn(*mut c_char, c_int) -> c_int> =
-    unsafe { Real::new(c"mkostemp64") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
-    let Some(real) = MKOSTEMP64.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(template, flags) };
-    born_within(fd, How::Mkstemp, since);
-    fd
-}
-
-// SAFETY: the type of its manual page.
-static MKSTEMPS: Real<unsafe extern "C" fn(*mut c_char, c_int) -> c_int> =
-    unsafe { Real::new(c"mkstemps") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int {
-    let Some(real) = MKSTEMPS.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(template, suffix) };
-    born_within(fd, How::Mkstemp, since);
-    fd
-}
-
-// SAFETY: the type of its manual page.
-static MKSTEMPS64: Real<unsafe extern "C" fn(*mut c_char, c_int) -> c_int> =
-    unsafe { Real::new(c"mkstemps64") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn mkstemps64(template: *mut c_char, suffix: c_int) -> c_int {
-    let Some(real) = MKSTEMPS64.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(template, suffix) };
-    born_within(fd, How::Mkstemp, since);
-    fd
-}
-
-// SAFETY: the type of its manual page.
-static MKOSTEMPS: Real<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int> =
-    unsafe { Real::new(c"mkostemps") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
-    let Some(real) = MKOSTEMPS.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(template, suffix, flags) };
-    born_within(fd, How::Mkstemp, since);
-    fd
-}
-
-// SAFETY: the type of its manual page.
-static MKOSTEMPS64: Real<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int> =
-    unsafe { Real::new(c"mkostemps64") };
-
-// SAFETY: the name is interposed on purpose, with the type of its manual page.
-#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
-unsafe extern "C" fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
-    let Some(real) = MKOSTEMPS64.get() else {
-        return missing();
-    };
-    let since = now();
-    // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(template, suffix, flags) };
-    born_within(fd, How::Mkstemp, since);
-    fd
-}
+makes_temporary! { MKSTEMP, c"mkstemp", fn mkstemp(template: *mut c_char) }
+makes_temporary! { MKSTEMP64, c"mkstemp64", fn mkstemp64(template: *mut c_char) }
+makes_temporary! { MKOSTEMP, c"mkostemp", fn mkostemp(template: *mut c_char, flags: c_int) }
+makes_temporary! { MKOSTEMP64, c"mkostemp64", fn mkostemp64(template: *mut c_char, flags: c_int) }
+makes_temporary! { MKSTEMPS, c"mkstemps", fn mkstemps(template: *mut c_char, suffix: c_int) }
+makes_temporary! { MKSTEMPS64, c"mkstemps64", fn mkstemps64(template: *mut c_char, suffix: c_int) }
+makes_temporary! { MKOSTEMPS, c"mkostemps", fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) }
+makes_temporary! { MKOSTEMPS64, c"mkostemps64", fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
 use fdguard_core::evidence::Curves;
@@ -16,9 +15,10 @@ use fdguard_core::snapshot::Process;
 use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Gap, Text};
-use fdguard_trace::{Became, Blind, Descriptor, GO, Program, Site, Symbols, Table, Tables, Traced};
+use fdguard_trace::{
+    Became, Blind, Descriptor, GO, Program, Site, Symbols, Table, Tables, Traced, monotonic,
+};
 use jiff::Timestamp;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::running::Watched;
 use crate::watching::Live;
@@ -399,12 +399,4 @@ pub(in crate::command) fn members(timeline: &Timeline, finding: &Finding) -> Vec
 
 fn is_same_family(family: &Class, class: &Class) -> bool {
     family == class || *family == class.family()
-}
-
-/// Now, by the clock that the injected library uses, in nanoseconds.
-pub(in crate::command) fn monotonic() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-    let passed = Duration::new(time.tv_sec.unsigned_abs(), nanos);
-    u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -12,10 +12,10 @@ use fdguard_core::rule::Settings;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Error, Observed, Tables};
+use fdguard_trace::{Error, Observed, Tables, monotonic};
 use serde::Serialize;
 
-use super::joined::{About, Joined, Origins, monotonic};
+use super::joined::{About, Joined, Origins};
 use super::{PATIENCE, figures, text, view};
 use crate::cli::TraceArgs;
 use crate::command::settings;

@@ -8,12 +8,11 @@ use fdguard_core::diagnosis::Ended;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::recording::Entry;
 use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Symbols, Tables, Traced};
+use fdguard_trace::{Symbols, Tables, Traced, monotonic};
 use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::asked::{Asked, Request, Woken};
-use super::joined;
 use crate::watching::{Live, OnSignal, Plan, Progress};
 
 /// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
@@ -145,7 +144,7 @@ impl<'p> Running<'_, 'p> {
         drop(subjects);
         if !is_gone {
             self.looked = self.before;
-            self.before = joined::monotonic();
+            self.before = monotonic();
             self.tables = self.traced.tables_of_living()?;
             let living = self
                 .live

@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use fdguard_core::origin::Culprit;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Text};
-use fdguard_trace::{Site, Symbols, Tables};
+use fdguard_trace::{Site, Symbols, Tables, monotonic};
 
 use super::figures;
-use super::joined::{Origins, monotonic};
+use super::joined::Origins;
 
 /// What is said to be the rate of now, in seconds.
 const NOW: f64 = 10.0;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::proof::Remains;
 use fdguard_core::rule::Settings;
 use fdguard_probe::Probe;
-use fdguard_trace::Symbols;
+use fdguard_trace::{Symbols, monotonic};
 use jiff::Timestamp;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -32,7 +32,6 @@ use super::baseline;
 use super::proof::{Evidence, Proof};
 use crate::cli::{CheckArgs, Ready};
 use crate::command::trace::SIGNALLED;
-use crate::command::trace::joined::monotonic;
 use crate::exit::Hinted;
 use crate::terminal::sanitize_bytes;
 
