@@ -118,9 +118,11 @@ fn build(dir: &Path) {
     let mut target_dir = dir.parent().expect("folder of the build");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "-p", "testkit", "--bins", "--profile", &profile]);
-    if !target_dir.join("CACHEDIR.TAG").exists() {
+    let triple = target_dir.file_name().expect("name of the target");
+    // A folder for builds that was copied has no tag, and is no triple either.
+    let is_triple = triple.to_string_lossy().contains('-');
+    if is_triple && !target_dir.join("CACHEDIR.TAG").exists() {
         // built with --target: one folder more
-        let triple = target_dir.file_name().expect("name of the target");
         command.arg("--target").arg(triple);
         target_dir = target_dir.parent().expect("folder of the build");
     }
