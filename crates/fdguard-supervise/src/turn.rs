@@ -1,0 +1,56 @@
+//! How a part takes part in the loop.
+
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// What the parts wait for until the next turn.
+#[derive(Debug, Default)]
+pub struct Wants<'f> {
+    fds: Vec<PollFd<'f>>,
+    deadline: Option<Instant>,
+}
+
+impl<'f> Wants<'f> {
+    /// Until this can be read.
+    pub fn read(&mut self, fd: BorrowedFd<'f>) {
+        self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    }
+
+    /// Until this can be written.
+    pub fn write(&mut self, fd: BorrowedFd<'f>) {
+        self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
+    }
+
+    /// Until this moment at the latest.
+    pub fn until(&mut self, moment: Instant) {
+        self.deadline = Some(self.deadline.map_or(moment, |at| at.min(moment)));
+    }
+
+    /// Waits.
+    pub fn wait(mut self) -> rustix::io::Result<Ready> {
+        let left = self
+            .deadline
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut self.fds, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        let happened = self.fds.iter().filter(|fd| !fd.revents().is_empty());
+        Ok(Ready(happened.map(|fd| fd.as_fd().as_raw_fd()).collect()))
+    }
+}
+
+/// Where something happened.
+#[derive(Debug, Default)]
+pub struct Ready(Vec<RawFd>);
+
+impl Ready {
+    /// Whether something happened here: it can be read or written, or hung up.
+    #[must_use]
+    pub fn has(&self, fd: impl AsFd) -> bool {
+        self.0.contains(&fd.as_fd().as_raw_fd())
+    }
+}
