@@ -7,7 +7,9 @@ mod diff;
 mod doctor;
 mod duration;
 mod explain;
+mod protect;
 mod ready;
+mod run;
 mod select;
 mod snap;
 mod top;
@@ -18,7 +20,9 @@ pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
 pub use explain::ExplainArgs;
+pub use protect::{Level, ProtectArgs};
 pub use ready::Ready;
+pub use run::RunArgs;
 pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Tier, Via};
 pub use top::TopArgs;
@@ -64,6 +68,8 @@ pub enum Command {
     Trace(Box<TraceArgs>),
     /// Does this program, or this exercise of a server, return to its baseline?
     Check(Box<CheckArgs>),
+    /// Keep this service alive: a foreground supervisor with a descriptor budget.
+    Run(Box<RunArgs>),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
     /// Print the completion script for a shell.

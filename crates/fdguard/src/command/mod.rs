@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod pick;
+mod run;
 mod settings;
 mod snap;
 mod top;
@@ -27,6 +28,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Watch(args) => watch::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),
