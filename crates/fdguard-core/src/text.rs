@@ -20,6 +20,16 @@ impl Text {
         &self.0
     }
 
+    /// The last part of a path, slashes at its end apart; the whole where there is none.
+    #[must_use]
+    pub fn base_name(&self) -> String {
+        let whole = self.to_lossy();
+        let name = whole.trim_end_matches('/').rsplit('/').next();
+        name.filter(|name| !name.is_empty())
+            .unwrap_or(&whole)
+            .to_owned()
+    }
+
     /// The text, when it is text.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
@@ -124,6 +134,20 @@ mod tests {
         let json = serde_json::to_string(&odd).unwrap();
         assert_eq!(json, r#"{"bytes":"L3RtcC///i5sb2c="}"#);
         assert_eq!(serde_json::from_str::<Text>(&json).unwrap(), odd);
+    }
+
+    #[test]
+    fn the_last_part_of_a_path_has_no_slash() {
+        let cases = [
+            ("/a/b.py", "b.py"),
+            ("b.py", "b.py"),
+            ("/a/b/", "b"),
+            ("/", "/"),
+            ("", ""),
+        ];
+        for (path, name) in cases {
+            assert_eq!(Text::from(path).base_name(), name, "{path:?}");
+        }
     }
 
     proptest! {

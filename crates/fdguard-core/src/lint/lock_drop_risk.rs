@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::wording::{base_name, numbers};
+use super::wording::numbers;
 use super::{Lint, Severity, Suspicion, entries, fds_of};
 use crate::{Class, Detail, FdEntry, FileId, Snapshot, Text};
 
@@ -113,7 +113,7 @@ fn dropped(snapshot: &Snapshot) -> Vec<Suspicion> {
                 "{} is in use without its lock: a close beside SQLite dropped it, and another process \
                  may now delete {}-wal under this one",
                 path.to_lossy(),
-                base_name(path)
+                path.base_name()
             );
             Suspicion::new(message, fds_of(&database.db)).at(Severity::Critical)
         })

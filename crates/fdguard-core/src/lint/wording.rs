@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::{Fd, Text};
+use crate::Fd;
 
 /// How many groups a sentence names before it only counts the rest.
 const NAMED: usize = 3;
@@ -63,12 +63,6 @@ pub(super) fn groups(list: &[(String, usize)], preposition: &str) -> String {
         parts.push(format!("{rest} other"));
     }
     parts.join(", ")
-}
-
-/// The last component of a path.
-pub(super) fn base_name(path: &Text) -> String {
-    let lossy = path.to_lossy();
-    lossy.rsplit('/').next().unwrap_or(&lossy).to_owned()
 }
 
 #[cfg(test)]

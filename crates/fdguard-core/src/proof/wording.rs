@@ -1,9 +1,6 @@
 //! How remains are told.
 
-use std::path::Path;
-
 use super::Remains;
-use crate::Text;
 use crate::origin::{Culprit, Origin};
 
 /// `main.c:23 begin`, or as much of it as is known.
@@ -12,9 +9,9 @@ pub fn place(culprit: &Culprit) -> String {
     let function = culprit.function.as_deref();
     match (&culprit.file, culprit.line, function) {
         (Some(file), Some(line), _) => {
-            format!("{}:{line} {}", base_name(file), function.unwrap_or("?"))
+            format!("{}:{line} {}", file.base_name(), function.unwrap_or("?"))
         }
-        (Some(file), None, None) => format!("{} (no debug information)", base_name(file)),
+        (Some(file), None, None) => format!("{} (no debug information)", file.base_name()),
         _ => function.unwrap_or("?").to_owned(),
     }
 }
@@ -22,15 +19,6 @@ pub fn place(culprit: &Culprit) -> String {
 pub(super) fn place_of(origin: Option<&Origin>) -> String {
     let culprit = origin.and_then(|origin| origin.culprit.as_ref());
     culprit.map_or_else(|| "an unknown line".to_owned(), place)
-}
-
-fn base_name(path: &Text) -> String {
-    let path = path.to_lossy();
-    let name = Path::new(&*path).file_name();
-    name.map_or_else(
-        || path.clone().into_owned(),
-        |name| name.to_string_lossy().into_owned(),
-    )
 }
 
 /// `regular /srv/a.log`, or the call that opened it where nobody saw more.
@@ -49,7 +37,7 @@ pub fn what(remains: &Remains) -> String {
 pub fn next_step(remains: &Remains) -> String {
     let culprit = remains.origin.as_ref().and_then(|one| one.culprit.as_ref());
     let allow = match culprit.map(|one| (one.file.as_ref(), one.line)) {
-        Some((Some(file), Some(line))) => format!("--allow {}:{line}", base_name(file)),
+        Some((Some(file), Some(line))) => format!("--allow {}:{line}", file.base_name()),
         _ => match &remains.class {
             Some(class) => format!("--allow {class}"),
             None => "[[cleared]] in fdguard.toml".to_owned(),

@@ -44,12 +44,3 @@ pub(super) fn how(site: &Site) -> &'static str {
     let first = site.open.first();
     first.map_or("", |open| open.descriptor.how.name())
 }
-
-/// The last part of a path.
-pub(super) fn base_name(path: &Text) -> String {
-    let path = path.to_lossy();
-    let name = std::path::Path::new(&*path).file_name();
-    name.map_or(path.clone().into_owned(), |name| {
-        name.to_string_lossy().into_owned()
-    })
-}

@@ -17,7 +17,6 @@ use fdguard_trace::Symbols;
 use jiff::Timestamp;
 
 use super::PATIENCE;
-use super::figures::base_name;
 use super::running::{Audience, Running};
 use super::sites::{SiteNow, Sites};
 use crate::cli::TraceArgs;
@@ -218,7 +217,7 @@ fn hazard_line(hazard: &Hazard) -> String {
 fn place(culprit: Option<&Culprit>) -> String {
     let unknown = || "unknown".to_owned();
     let line = culprit.and_then(|culprit| {
-        let file = base_name(culprit.file.as_ref()?);
+        let file = culprit.file.as_ref()?.base_name();
         Some(format!("{}:{}", word(&sanitize_str(&file)), culprit.line?))
     });
     let function = culprit.and_then(|culprit| culprit.function.as_deref());
