@@ -32,6 +32,7 @@ mod phases;
 mod profile;
 mod real;
 mod recordings;
+mod run_soak;
 mod select;
 mod terminal;
 mod trace;
