@@ -71,6 +71,8 @@ pub(super) struct Inode {
     pub(super) rdev: Field,
     pub(super) superblock: Field,
     pub(super) locks: Field,
+    /// Of what `locks` points at, each list of them.
+    pub(super) lock_lists: [Field; 3],
 }
 
 impl Layout {
@@ -172,7 +174,13 @@ fn inode(btf: &Btf<'_>) -> Option<Inode> {
             ("i_flctx", 8),
         ],
     )?;
+    let lock_lists = fields(
+        btf,
+        "file_lock_context",
+        [("flc_flock", 16), ("flc_posix", 16), ("flc_lease", 16)],
+    )?;
     Some(Inode {
+        lock_lists,
         ino,
         mode,
         links,

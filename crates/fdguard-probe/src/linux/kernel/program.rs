@@ -37,7 +37,7 @@ pub(super) fn assemble(layout: &Layout) -> Option<Vec<u8>> {
     writer.code.finish()
 }
 
-/// `R6` is the context, `R7` the file, `R8` the task throughout.
+/// `R6` is the context, `R7` the file throughout, `R8` the task until the inode is looked at.
 struct Writer<'a> {
     code: Assembler,
     layout: &'a Layout,
@@ -139,11 +139,29 @@ impl Writer<'_> {
         self.copy(R9, inode.links, at::LINKS);
         self.copy(R9, inode.size, at::SIZE);
         self.copy(R9, inode.rdev, at::RDEV);
-        self.code.load(8, R1, R9, inode.locks.offset);
-        self.mark_unless_null(R1);
+        self.locks();
         self.code.load(8, R1, R9, inode.superblock.offset);
         self.code.load(8, R9, R1, self.layout.magic.offset);
         self.keep(8, at::MAGIC, R9);
+    }
+
+    /// Whether somebody has a lock on it now. That somebody once had one says nothing: all anonymous inodes are one, and one lock on an
+    /// eventfd would make every one of them look locked until the next boot. `R8` is used up.
+    fn locks(&mut self) {
+        let inode = &self.layout.inode;
+        let none = self.code.label();
+        self.code.load(8, R8, R9, inode.locks.offset);
+        self.code.jump(If::Equal, R8, 0, none);
+        for list in inode.lock_lists {
+            let empty = self.code.label();
+            self.read((R8, i32::from(list.offset)), 8);
+            self.code.register(Do::Move, R2, R8);
+            self.code.number(Do::Add, R2, i32::from(list.offset));
+            self.code.jump_by(If::Equal, (R1, R2), empty);
+            self.mark(MARK_MORE);
+            self.code.place(empty);
+        }
+        self.code.place(none);
     }
 
     /// The path, where it is needed. `R9` is left with its length.
