@@ -35,10 +35,12 @@ pub(super) enum Course {
 
 /// Fewer tell nothing about when they came.
 const LEAST: usize = 8;
+/// Fewer do not tell that they stopped.
+const LEAST_STOPPED: usize = 3;
 /// They must have come in so many of the parts into which the time is cut: two bursts are not all the time.
 const PARTS: usize = 30;
 /// A place that closed fewer has no habit of closing; and where few are left, so many must have been closed.
-const FEW_CLOSED: u64 = 3;
+const FEW_CLOSED: u64 = 2;
 const HABIT: u64 = 8;
 /// One in so many may be out of order: a file that is always in use is never the least recently used.
 const STRAY: usize = 8;
@@ -134,7 +136,7 @@ fn has_stopped(lived: f64, births: &[f64]) -> bool {
         return false;
     };
     let (came, silent) = (last - first, lived - last);
-    births.len() as u64 >= FEW_CLOSED && silent >= FULL * came && silent >= SILENCE * lived
+    births.len() >= LEAST_STOPPED && silent >= FULL * came && silent >= SILENCE * lived
 }
 
 #[cfg(test)]

@@ -152,7 +152,8 @@ fn of_process(
         looked: ending.looked,
         farewell: farewell.unwrap_or_default().names,
     };
-    let sites = Site::rank(tables, table, fds, symbols);
+    let mut sites = Site::rank(tables, table, fds, symbols);
+    Site::add_spent(&mut sites, table, symbols);
     let places = sites.iter().map(|site| Place {
         origin: Origin {
             culprit: own::culprit(&site.stack),
