@@ -45,7 +45,7 @@ pub(super) fn remains(ending: &Ending<'_>) -> Vec<Remains> {
         .latest()
         .filter(|table| !ending.cut_off.contains(&table.pid))
         .flat_map(|table| {
-            let (fds, farewell) = left_by(ending, table);
+            let (fds, farewell) = left_by(table);
             of_process(ending, (ending.tables, table), fds, farewell, &mut symbols)
         })
         .collect();
@@ -97,21 +97,14 @@ fn is_near(table: &Table, end: &Table) -> bool {
 }
 
 /// The numbers that a process left open, and its last word.
-fn left_by(ending: &Ending<'_>, table: &Table) -> (Vec<u32>, Option<Farewell>) {
+fn left_by(table: &Table) -> (Vec<u32>, Option<Farewell>) {
     let farewell = table.farewell();
-    let subject = subject(ending, table.pid);
-    let is_open = |fd: u32, born: u64| match &farewell {
-        Some(farewell) if farewell.is_whole => farewell.names.contains_key(&fd),
-        // What was closed where the library did not see it was not there at the last look.
-        Some(farewell) if !farewell.names.contains_key(&fd) => {
-            let was_there = |of: &Subject| of.timeline.live().iter().any(|(seen, _)| seen == fd);
-            born > ending.looked || subject.is_none_or(was_there)
-        }
-        _ => true,
-    };
+    // Who does not tell of all is believed by its table. The last look is no witness: on a busy machine it may be of long before.
+    let whole = farewell.as_ref().filter(|farewell| farewell.is_whole);
+    let is_open = |fd: u32| whole.is_none_or(|farewell| farewell.names.contains_key(&fd));
     let own = table.open.iter().filter(|(fd, one)| {
         // Of a parent's it is the parent who is asked, and stdio is nobody's to close.
-        one.forks == 0 && **fd > 2 && is_open(**fd, one.ns)
+        one.forks == 0 && **fd > 2 && is_open(**fd)
     });
     (own.map(|(fd, _)| *fd).collect(), farewell)
 }
