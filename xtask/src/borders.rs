@@ -91,6 +91,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/hook/syscall.rs",
         "crates/fdguard-preload/src/hook/terminal.rs",
         "crates/fdguard-preload/src/hook/transfer.rs",
+        "crates/fdguard-preload/src/hook/unmap.rs",
         "crates/fdguard-preload/src/hook/wait.rs",
         "crates/fdguard-preload/src/java/call.rs",
         "crates/fdguard-preload/src/java/layout.rs",

@@ -2,12 +2,14 @@
 //!
 //! Nobody can look into a process that is gone, and a short one is gone before anybody looked. So, where a check asks for it
 //! (`FDGUARD_FAREWELL`), its end is told in a file beside the mapping, `PID-BEGAN.left`: for each descriptor its number, a blank, what its link in
-//! `/proc/self/fd` says, and a zero. A process without that file did not end by itself.
+//! `/proc/self/fd` says, and a zero; or that it does not tell ([`UNTOLD`]). A process without that file did not end by itself.
 
 #![expect(unsafe_code, reason = "asks for a variable of the environment")]
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
+
+use fdguard_wire::UNTOLD;
 
 use crate::start::{self, Text};
 use crate::{errno, real, room, seat, sys};
@@ -60,15 +62,14 @@ fn write(pid: u32) -> Option<()> {
     // Threads of a program that ends go on meanwhile, in an interpreter that is gone: they must not be given time. Whoever lived
     // long enough was looked at from outside, and its descriptors have their names from there.
     let is_known = real::now().saturating_sub(began) > LONG;
-    let most = if is_known && seat::is_threaded() {
-        0
+    if is_known && seat::is_threaded() {
+        sys::write(file, UNTOLD);
     } else {
-        MOST
-    };
-    let open = (0..mapping.numbers()).filter(|fd| mapping.birth_of(*fd).is_some());
-    for fd in open.take(most) {
-        if line(file, fd).is_none() {
-            break;
+        let open = (0..mapping.numbers()).filter(|fd| mapping.birth_of(*fd).is_some());
+        for fd in open.take(MOST) {
+            if line(file, fd).is_none() {
+                break;
+            }
         }
     }
     sys::close(file);

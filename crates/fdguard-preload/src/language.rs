@@ -17,6 +17,7 @@ use crate::modules::{self, Module};
 use crate::python::{RawFrame, Refusal, Runtime, Walked};
 use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
+use crate::walkers::{self, Walk};
 
 /// Frames of one stack; what called those is cut.
 const DEPTH: usize = 64;
@@ -153,6 +154,14 @@ fn python() -> Option<&'static Interpreter> {
     Some(unsafe { interpreter.assume_init_ref() })
 }
 
+/// The calling thread gives memory back. One that shuts the interpreter down may so take the frames of others, and they may be read
+/// just now.
+pub(crate) fn unmapping() {
+    if python().is_some_and(|interpreter| interpreter.runtime.is_ended_here()) {
+        walkers::wait();
+    }
+}
+
 /// What the calling thread runs in languages of their own.
 #[derive(Clone, Copy)]
 pub(crate) struct Languages<'a> {
@@ -206,7 +215,9 @@ impl InPython {
         // A frame is whole when the interpreter calls out; a signal may come at any time.
         let trace = &native.trace;
         let is_whole = is_at_loop && trace.is_generated_sure && trace.generated.is_none();
+        let walk = Walk::begin();
         let walked = runtime.glance(DEPTH, is_whole);
+        drop(walk);
         if is_at_loop {
             if walked.is_some_and(|walked| walked.frames > 0 && !walked.is_broken) {
                 native.trace.is_whole = true;
@@ -220,11 +231,13 @@ impl InPython {
     #[inline(never)]
     fn push(&self, mapping: &Mapping, push: &mut impl FnMut(Frame)) {
         let mut frames = [RawFrame::default(); DEPTH];
+        let walk = Walk::begin();
         let Some(walked) = self.runtime.walk(&mut frames) else {
             return;
         };
         let mut record = [0; ROOM];
         let length = self.runtime.render(&frames, &walked, &mut record);
+        drop(walk);
         let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
         while let Some((frame, after)) = Written::read(rest) {
             let text = (frame.file, frame.function, frame.line);

@@ -50,3 +50,4 @@ mod sys;
 mod thread;
 mod told;
 mod unwind;
+mod walkers;

@@ -123,8 +123,8 @@ pub(crate) fn ending(fd: c_int) -> Ending {
     {
         // A few atomic steps that need neither the stack nor errno.
         lock::closing(mapping, number);
-        ending.death = mapping.close(number);
         ending.ns = real::now();
+        ending.death = mapping.close(number, ending.ns);
         let generation = ending.death.map_or(0, |death| death.generation);
         seat::tear(number, generation, |tid, code| {
             let mut inside = event(Kind::Inside, number, code);
@@ -173,12 +173,12 @@ pub(crate) fn range_ending(first: u32, last: u32) {
         event.more = [u64::from(last), 0];
         event.stack = stack::here(mapping);
         tell(mapping, &event);
-        let numbers = mapping.numbers();
+        let (numbers, now) = (mapping.numbers(), event.ns);
         for fd in first..=last {
             if fd >= numbers {
                 break;
             }
-            mapping.close(fd);
+            mapping.close(fd, now);
         }
     });
 }

@@ -28,4 +28,4 @@ pub use observe::{Became, Observed};
 pub use program::{Blind, GO, Program};
 pub use site::{Open, Site, Strand};
 pub use symbol::Symbols;
-pub use table::{Descriptor, Table, Tables};
+pub use table::{Descriptor, Farewell, Table, Tables};

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use fdguard_core::blame::telling_frame;
-use fdguard_core::origin::{Culprit, Origin, Stack};
+use fdguard_core::blame::{is_own, telling_frame};
+use fdguard_core::origin::{Culprit, Frame, Origin, Stack};
 use fdguard_core::through::through;
+
+use fdguard_wire::Account;
 
 use crate::symbol::Symbols;
 use crate::table::{Descriptor, Table, Tables};
@@ -25,6 +27,8 @@ pub struct Site {
     pub opened: u64,
     /// How many of those ended.
     pub closed: u64,
+    /// The same account, with the times of what ended.
+    pub account: Account,
     /// The stacks that came together here, the one with the most first.
     pub strands: Vec<Strand>,
 }
@@ -49,15 +53,15 @@ impl Strand {
         let open = sites.iter().flat_map(|site| &site.open);
         let own = open.filter(|open| open.descriptor.forks == 0);
         let live: BTreeSet<u32> = own.map(|open| open.descriptor.stack).collect();
-        let counts: BTreeMap<u32, (u64, u64)> =
-            table.counts.iter().map(|(id, of)| (*id, *of)).collect();
-        let spent = counts.into_iter().filter(|(id, _)| !live.contains(id));
+        let accounts: BTreeMap<u32, Account> =
+            table.accounts.iter().map(|(id, of)| (*id, *of)).collect();
+        let spent = accounts.into_iter().filter(|(id, _)| !live.contains(id));
         spent
-            .map(|(id, (opened, closed))| Self {
+            .map(|(id, account)| Self {
                 stack: symbols.name(&table.spots(id)),
                 fds: Vec::new(),
-                opened,
-                closed,
+                opened: account.opened,
+                closed: account.closed,
             })
             .collect()
     }
@@ -128,10 +132,12 @@ impl Site {
     ) -> Option<Self> {
         let first = open.first()?.descriptor;
         let stack = symbols.name(&tables.stack(table, &first));
-        let counts = table.counts.get(&first.stack).copied();
-        let (opened, closed) = counts
-            .filter(|_| first.forks == 0)
-            .unwrap_or((open.len() as u64, 0));
+        let own = table.accounts.get(&first.stack).copied();
+        let account = own.filter(|_| first.forks == 0).unwrap_or(Account {
+            opened: open.len() as u64,
+            ..Account::default()
+        });
+        let (opened, closed) = (account.opened, account.closed);
         let strand = Strand {
             stack: stack.clone(),
             fds: open.iter().map(|open| open.fd).collect(),
@@ -145,6 +151,7 @@ impl Site {
             open,
             opened,
             closed,
+            account,
             strands: vec![strand],
         })
     }
@@ -153,7 +160,30 @@ impl Site {
         self.open.extend(other.open);
         self.opened += other.opened;
         self.closed += other.closed;
+        self.account = self.account.and(other.account);
         self.strands.extend(other.strands);
+    }
+
+    /// Adds to the accounts of sites what those stacks opened and closed that have nothing open any more, where the program's own lines are the
+    /// same: only the way through libraries and the loader differs, as it does at the first calls. Names every stack of the process.
+    pub fn add_spent(sites: &mut [Self], table: &Table, symbols: &mut Symbols) {
+        let open = sites.iter().flat_map(|site| &site.open);
+        let live: BTreeSet<u32> = open.map(|open| open.descriptor.stack).collect();
+        for (id, account) in &table.accounts {
+            if account.closed == 0 || live.contains(id) {
+                continue;
+            }
+            let stack = symbols.name(&table.spots(*id));
+            let is_same = |site: &&mut Self| {
+                let mut strands = site.strands.iter();
+                strands.any(|strand| is_same_way(&strand.stack, &stack))
+            };
+            if let Some(site) = sites.iter_mut().find(is_same) {
+                site.opened += account.opened;
+                site.closed += account.closed;
+                site.account = site.account.and(*account);
+            }
+        }
     }
 
     /// Finds the caller that leaks, where others use the same line and close what it opens. Names every stack of the
@@ -164,13 +194,13 @@ impl Site {
         for one in own {
             open.insert(one.descriptor.stack, one.descriptor);
         }
-        let is_healthy = |stack: &u32| table.counts.get(stack).is_some_and(is_used_well);
+        let is_healthy = |stack: &u32| table.accounts.get(stack).is_some_and(is_used_well);
         let leaking: Vec<Stack> = open
             .iter()
             .filter(|(stack, _)| !is_healthy(stack))
             .map(|(_, one)| symbols.name(&tables.stack(table, one)))
             .collect();
-        let healthy = table.counts.keys().filter(|stack| is_healthy(stack));
+        let healthy = table.accounts.keys().filter(|stack| is_healthy(stack));
         let healthy: Vec<Stack> = healthy
             .map(|stack| symbols.name(&table.spots(*stack)))
             .filter(|stack| Culprit::of(stack) == self.culprit)
@@ -212,22 +242,59 @@ impl Site {
     }
 }
 
-/// Whether a stack closes what it opens: but for a few that may be in use just now.
+/// Whether two stacks go through the same lines of the program's own.
+fn is_same_way(one: &[Frame], other: &[Frame]) -> bool {
+    let own = |stack: &[Frame]| {
+        let frames = stack.iter().filter(|frame| is_own(frame));
+        let lines = frames.map(|frame| (frame.file.clone(), frame.function.clone(), frame.line));
+        lines.collect::<Vec<_>>()
+    };
+    let lines = own(one);
+    !lines.is_empty() && lines == own(other)
+}
+
 /// Whether a stack that left something open closed a good part of what it opened.
 fn is_partly_closed(strand: &Strand) -> bool {
     const PART: u64 = 10;
     !strand.fds.is_empty() && strand.closed > 0 && strand.closed * PART >= strand.opened
 }
 
-fn is_used_well(&(opened, closed): &(u64, u64)) -> bool {
+/// Whether a stack closes what it opens: but for a few that may be in use just now.
+fn is_used_well(account: &Account) -> bool {
     const IN_USE: u64 = 10;
-    let open = opened.saturating_sub(closed);
-    closed > 0 && open <= (opened / IN_USE).max(1)
+    let open = account.opened.saturating_sub(account.closed);
+    account.closed > 0 && open <= (account.opened / IN_USE).max(1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Strand, is_partly_closed, is_used_well};
+    use fdguard_wire::Account;
+
+    use fdguard_core::origin::{Frame, Language};
+
+    use super::{Strand, is_partly_closed, is_same_way, is_used_well};
+
+    fn frame(file: &str, line: u32, language: Language) -> Frame {
+        Frame {
+            file: Some(file.into()),
+            function: Some("f".to_owned()),
+            line: Some(line),
+            module: None,
+            language,
+        }
+    }
+
+    #[test]
+    fn the_first_calls_of_a_line_that_went_another_way_through_a_library_are_of_the_same_line() {
+        let own = [21, 49].map(|line| frame("/srv/run.py", line, Language::Python));
+        let library = frame("/usr/lib/python3.11/io.py", 7, Language::Python);
+        let first = [&[library], &own[..]].concat();
+        assert!(is_same_way(&first, &own));
+        // Another caller may use what it opens in another way.
+        let other = [21, 56].map(|line| frame("/srv/run.py", line, Language::Python));
+        assert!(!is_same_way(&other, &own));
+        assert!(!is_same_way(&[], &[]));
+    }
 
     #[test]
     fn r20_a_stack_that_closes_some_and_leaves_some_has_a_path_that_forgets() {
@@ -244,7 +311,14 @@ mod tests {
 
     #[test]
     fn a_stack_that_closes_nearly_all_is_used_well() {
-        assert!(is_used_well(&(500, 495)) && is_used_well(&(3, 3)) && is_used_well(&(2, 1)));
-        assert!(!is_used_well(&(500, 300)) && !is_used_well(&(1, 0)) && !is_used_well(&(5, 3)));
+        let is_well = |opened, closed| {
+            is_used_well(&Account {
+                opened,
+                closed,
+                ..Account::default()
+            })
+        };
+        assert!(is_well(500, 495) && is_well(3, 3) && is_well(2, 1));
+        assert!(!is_well(500, 300) && !is_well(1, 0) && !is_well(5, 3));
     }
 }

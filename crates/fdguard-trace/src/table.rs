@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use fdguard_wire::{Frame, How, Image, Tongue};
+use fdguard_wire::{Account, Frame, How, Image, Tongue, UNTOLD};
 
 use crate::Error;
 
@@ -32,8 +32,8 @@ pub struct Table {
     pub open: BTreeMap<u32, Descriptor>,
     /// The numbers that were open once and are not now.
     pub ended: BTreeSet<u32>,
-    /// How many each stack opened, and how many of them ended.
-    pub counts: HashMap<u32, (u64, u64)>,
+    /// What each stack opened, and what became of it.
+    pub accounts: HashMap<u32, Account>,
     /// Numbers below 1024 that were open before its first instruction.
     pub inherited: Vec<u32>,
     /// Births and ends that found no place.
@@ -65,6 +65,32 @@ pub struct Descriptor {
     pub how: How,
     /// How many forks ago: the stack is one of an ancestor.
     pub forks: u8,
+}
+
+/// The last word of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Farewell {
+    /// What its open descriptors are called, as far as it told.
+    pub names: BTreeMap<u32, Vec<u8>>,
+    /// Whether it told of all that were open: one without a name is closed.
+    pub is_whole: bool,
+}
+
+impl Farewell {
+    /// As many as are told.
+    const MOST: usize = 4096;
+
+    fn of(bytes: &[u8]) -> Self {
+        let lines = bytes.split(|byte| *byte == 0);
+        let parsed = lines.filter_map(|line| {
+            let blank = line.iter().position(|byte| *byte == b' ')?;
+            let fd = std::str::from_utf8(&line[..blank]).ok()?.parse().ok()?;
+            Some((fd, line[blank + 1..].to_vec()))
+        });
+        let names: BTreeMap<u32, Vec<u8>> = parsed.collect();
+        let is_whole = names.len() < Self::MOST && bytes != UNTOLD;
+        Self { names, is_whole }
+    }
 }
 
 /// A frame with what is needed to name it.
@@ -176,17 +202,11 @@ impl Tables {
 }
 
 impl Table {
-    /// What its open descriptors are called, if it ended by itself and was asked for that; see `fdguard-preload`'s farewell.
+    /// Its last word, if it ended by itself and was asked for one; see `fdguard-preload`'s farewell.
     #[must_use]
-    pub fn farewell(&self) -> Option<BTreeMap<u32, Vec<u8>>> {
+    pub fn farewell(&self) -> Option<Farewell> {
         let bytes = std::fs::read(self.file.with_extension("left")).ok()?;
-        let lines = bytes.split(|byte| *byte == 0);
-        let parsed = lines.filter_map(|line| {
-            let blank = line.iter().position(|byte| *byte == b' ')?;
-            let fd = std::str::from_utf8(&line[..blank]).ok()?.parse().ok()?;
-            Some((fd, line[blank + 1..].to_vec()))
-        });
-        Some(parsed.collect())
+        Some(Farewell::of(&bytes))
     }
 
     /// Its name in the folder.
@@ -228,16 +248,14 @@ impl Table {
             };
             Some((fd, descriptor))
         });
-        let counts = image
-            .sites()
-            .map(|site| (site.stack, (site.opened, site.closed)));
+        let accounts = image.sites().map(|site| (site.stack, site.account));
         let mut table = Self {
             pid: image.pid(),
             began: image.began(),
             parent: image.parent(),
             open: open.collect(),
             ended: image.ended().collect(),
-            counts: counts.collect(),
+            accounts: accounts.collect(),
             inherited: (0..1024).filter(|fd| image.is_inherited(*fd)).collect(),
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
@@ -248,7 +266,7 @@ impl Table {
             texts: HashMap::new(),
             file: path.to_owned(),
         };
-        for stack in table.counts.keys().copied().collect::<Vec<u32>>() {
+        for stack in table.accounts.keys().copied().collect::<Vec<u32>>() {
             table.take_stack(image, stack);
         }
         table
@@ -326,4 +344,24 @@ fn fill(file: &File, bytes: &mut [u8], from: usize, to: usize) -> io::Result<()>
         return Ok(());
     };
     file.read_exact_at(part, from as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Farewell;
+
+    #[test]
+    fn a_threaded_program_that_had_no_time_to_tell_has_not_told_that_all_is_closed() {
+        let untold = Farewell::of(fdguard_wire::UNTOLD);
+        assert!(untold.names.is_empty() && !untold.is_whole);
+        let none = Farewell::of(b"");
+        assert!(none.names.is_empty() && none.is_whole);
+        let one = Farewell::of(b"7 /srv/a log\0");
+        assert_eq!(one.names[&7], b"/srv/a log");
+        assert!(one.is_whole);
+        let most: Vec<u8> = (0..4096)
+            .flat_map(|fd| format!("{fd} /x\0").into_bytes())
+            .collect();
+        assert!(!Farewell::of(&most).is_whole);
+    }
 }

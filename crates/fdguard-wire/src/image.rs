@@ -7,6 +7,7 @@ use crate::header::{Header, MAGIC, VERSION};
 use crate::mapping::{Mapping, low};
 use crate::module::{self, ModuleRecord};
 use crate::slot::{self, SlotRecord};
+use crate::stack::Account;
 use crate::{EVENTS, FRAMES, Frame, MODULES, NUMBERS, STACKS, TEXTS, WORDS, stack, text};
 
 /// Words in bytes.
@@ -40,10 +41,8 @@ pub struct Image<'a> {
 pub struct SiteRecord {
     /// Its number.
     pub stack: u32,
-    /// Descriptors opened from there.
-    pub opened: u64,
-    /// Those of them that ended.
-    pub closed: u64,
+    /// What it opened, and what became of it.
+    pub account: Account,
 }
 
 impl<'a> Image<'a> {
@@ -196,16 +195,15 @@ impl<'a> Image<'a> {
     /// The stacks with what they opened.
     pub fn sites(&self) -> impl Iterator<Item = SiteRecord> {
         (1..STACKS).filter_map(move |index| {
-            let (_, _, opened, closed) = self.stack_entry(index)?;
+            let (_, _, account) = self.stack_entry(index)?;
             Some(SiteRecord {
                 stack: u32::try_from(index).ok()?,
-                opened,
-                closed,
+                account,
             })
         })
     }
 
-    fn stack_entry(&self, index: usize) -> Option<(u32, u32, u64, u64)> {
+    fn stack_entry(&self, index: usize) -> Option<(u32, u32, Account)> {
         stack::read(self.entry(Mapping::parts().stacks, index, stack::SIZE))
     }
 
@@ -213,7 +211,7 @@ impl<'a> Image<'a> {
     pub fn frames(&self, stack: u32) -> impl Iterator<Item = Frame> {
         let entry = (stack as usize) < STACKS && stack > 0;
         let entry = entry.then(|| self.stack_entry(stack as usize)).flatten();
-        let (first, frames, _, _) = entry.unwrap_or((0, 0, 0, 0));
+        let (first, frames) = entry.map_or((0, 0), |(first, frames, _)| (first, frames));
         let part = Mapping::parts().words + first as usize * 8;
         let frames = (frames as usize).min(FRAMES);
         let words = (0..frames).map_while(move |index| word(self.bytes, part + index * 8));

@@ -33,9 +33,11 @@ pub use image::{Image, SiteRecord};
 pub use mapping::{Area, Frames, Mapping};
 pub use module::{Module, ModuleRecord};
 pub use slot::{Birth, Death, Slot, SlotRecord};
-pub use stack::Stack;
+pub use stack::{Account, Stack};
 pub use text::Text;
 
+/// All of the farewell of a process that ended by itself, and could not take the time to tell what it leaves.
+pub const UNTOLD: &[u8] = b"untold\0";
 /// Descriptor numbers that have a slot; births beyond are counted as lost.
 pub const NUMBERS: usize = 1 << 18;
 /// Places for different stacks.

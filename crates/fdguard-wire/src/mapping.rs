@@ -97,7 +97,7 @@ impl Mapping {
         }
         if let Some(missed) = slot.open(birth) {
             count(&self.header.unseen_ends);
-            self.count_end(&missed);
+            self.count_end(&missed, birth.ns);
         }
         if birth.forks == 0
             && let Some(stack) = self.stacks.get(birth.stack as usize)
@@ -110,14 +110,14 @@ impl Mapping {
         }
     }
 
-    /// Writes the end of a descriptor down; gives what ended, when it was known.
-    pub fn close(&self, fd: u32) -> Option<Death> {
+    /// Writes the end of a descriptor down, now by the monotonic clock; gives what ended, when it was known.
+    pub fn close(&self, fd: u32, now: u64) -> Option<Death> {
         // Slots above the highest that was written have no memory: even reading would give them some.
         if u64::from(fd) >= self.header.numbers.load(Ordering::Acquire) {
             return None;
         }
         let death = self.slots.get(fd as usize)?.close()?;
-        self.count_end(&death);
+        self.count_end(&death, now);
         Some(death)
     }
 
@@ -147,11 +147,13 @@ impl Mapping {
         matches!(frame, Some(Frame::Language { .. }))
     }
 
-    fn count_end(&self, death: &Death) {
+    fn count_end(&self, death: &Death, now: u64) {
         if death.forks == 0
             && let Some(stack) = self.stacks.get(death.stack as usize)
         {
-            count(&stack.closed);
+            let began = self.header.began.load(Ordering::Relaxed);
+            let born = death.born.saturating_sub(began);
+            stack.end(born, now.saturating_sub(death.born));
         }
     }
 

@@ -44,6 +44,8 @@ pub struct Death {
     pub stack: u32,
     /// Forks since it was opened.
     pub forks: u8,
+    /// When it was opened, by the monotonic clock.
+    pub born: u64,
 }
 
 /// A slot as read.
@@ -90,7 +92,7 @@ impl Slot {
     /// Writes a birth down. Gives the one before when nobody saw its end.
     pub fn open(&self, birth: &Birth) -> Option<Death> {
         let before = self.state.load(Ordering::Relaxed);
-        let forks = self.forks();
+        let (forks, born) = (self.forks(), self.ns.load(Ordering::Relaxed));
         let next = turn(before).wrapping_add(if is_open(before) { 2 } else { 1 });
         let state = packed(next, birth.stack);
         let by =
@@ -104,6 +106,7 @@ impl Slot {
             generation: turn(before).div_ceil(2),
             stack: low(before),
             forks,
+            born,
         })
     }
 
@@ -111,7 +114,7 @@ impl Slot {
     pub fn close(&self) -> Option<Death> {
         let mut state = self.state.load(Ordering::Acquire);
         while is_open(state) {
-            let forks = self.forks();
+            let (forks, born) = (self.forks(), self.ns.load(Ordering::Relaxed));
             let next = packed(turn(state).wrapping_add(1), low(state));
             match self
                 .state
@@ -122,6 +125,7 @@ impl Slot {
                         generation: turn(state).div_ceil(2),
                         stack: low(state),
                         forks,
+                        born,
                     });
                 }
                 Err(now) => state = now,
@@ -151,6 +155,7 @@ impl Slot {
             generation: turn(state).div_ceil(2),
             stack: low(state),
             forks: byte(by >> 40),
+            born: ns,
         })
     }
 
@@ -234,6 +239,7 @@ mod tests {
         assert_eq!((record.generation, record.birth), (1, Some(birth(5))));
         let ended = slot.close().unwrap();
         assert_eq!((ended.generation, ended.stack), (1, 5));
+        assert_eq!(ended.born, 123_456);
         assert_eq!(slot.record(), None);
         slot.open(&birth(6));
         assert_eq!(slot.record().unwrap().generation, 2);

@@ -1,4 +1,4 @@
-//! A stack, interned by its hash, with the counts of what it opened.
+//! A stack, interned by its hash, with the account of what it opened.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +17,57 @@ pub struct Stack {
     pub(crate) opened: AtomicU64,
     /// Those of them that ended.
     pub(crate) closed: AtomicU64,
+    /// When those that ended had been opened, summed up: in [`BORN_SHIFT`] of a nanosecond since the process began.
+    born: AtomicU64,
+    /// For how long they had been open, summed up: in [`LIVED_SHIFT`] of a nanosecond.
+    lived: AtomicU64,
+    /// The longest of them, in nanoseconds.
+    longest: AtomicU64,
+    /// When the youngest of them was opened, in nanoseconds since the process began.
+    youngest: AtomicU64,
+}
+
+/// Of times since the beginning the sum has room for a thousand million of them in a week, at 66 microseconds.
+const BORN_SHIFT: u32 = 16;
+/// Of lives, which are mostly short, at a microsecond.
+const LIVED_SHIFT: u32 = 10;
+
+/// What a stack opened, and what became of it. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Descriptors opened from there.
+    pub opened: u64,
+    /// Those of them that ended.
+    pub closed: u64,
+    /// When those that ended had been opened, on the average: since the process began. 0 when none ended.
+    pub closed_born: u64,
+    /// For how long they had been open, on the average.
+    pub closed_lived: u64,
+    /// The longest of them.
+    pub closed_longest: u64,
+    /// When the youngest of them was opened, since the process began.
+    pub closed_youngest: u64,
+}
+
+impl Account {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let mean = |one: u64, two: u64| {
+            let sum = |mean: u64, of: u64| u128::from(mean) * u128::from(of);
+            let all = u128::from(self.closed) + u128::from(other.closed);
+            let mean = (sum(one, self.closed) + sum(two, other.closed)).checked_div(all);
+            mean.and_then(|mean| u64::try_from(mean).ok()).unwrap_or(0)
+        };
+        Self {
+            opened: self.opened.saturating_add(other.opened),
+            closed: self.closed.saturating_add(other.closed),
+            closed_born: mean(self.closed_born, other.closed_born),
+            closed_lived: mean(self.closed_lived, other.closed_lived),
+            closed_longest: self.closed_longest.max(other.closed_longest),
+            closed_youngest: self.closed_youngest.max(other.closed_youngest),
+        }
+    }
 }
 
 impl Stack {
@@ -28,7 +79,24 @@ impl Stack {
             place: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             closed: AtomicU64::new(0),
+            born: AtomicU64::new(0),
+            lived: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            youngest: AtomicU64::new(0),
         }
+    }
+
+    /// One of its descriptors ended, so long after the beginning of the process it was opened, and so long it lived.
+    pub(crate) fn end(&self, born: u64, lived: u64) {
+        self.born.fetch_add(born >> BORN_SHIFT, Ordering::Relaxed);
+        self.lived
+            .fetch_add(lived >> LIVED_SHIFT, Ordering::Relaxed);
+        self.youngest.fetch_max(born, Ordering::Relaxed);
+        // It is read far more often than it rises.
+        if self.longest.load(Ordering::Relaxed) < lived {
+            self.longest.fetch_max(lived, Ordering::Relaxed);
+        }
+        self.closed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn hash(&self) -> u64 {
@@ -61,12 +129,82 @@ impl Default for Stack {
 
 pub(crate) const SIZE: usize = size_of::<Stack>();
 
-/// First word, frames, opened, closed; `None` for a free place.
-pub(crate) fn read(words: Words<'_>) -> Option<(u32, u32, u64, u64)> {
+/// First word, frames, account; `None` for a free place.
+pub(crate) fn read(words: Words<'_>) -> Option<(u32, u32, Account)> {
     if words.at(0)? == 0 {
         return None;
     }
     let place = words.at(1)?;
     let (first, frames) = (low(place), low(place >> 32));
-    Some((first, frames, words.at(2)?, words.at(3)?))
+    let closed = words.at(3)?;
+    // Half of what the shift cuts off is what it cuts off on the average.
+    let mean = |sum: u64, shift: u32| {
+        let whole = u128::from(sum) << shift;
+        let cut = u128::from(closed) << (shift - 1);
+        let mean = (whole + cut).checked_div(u128::from(closed));
+        mean.and_then(|mean| u64::try_from(mean).ok()).unwrap_or(0)
+    };
+    let account = Account {
+        opened: words.at(2)?,
+        closed,
+        closed_born: mean(words.at(4)?, BORN_SHIFT),
+        closed_lived: mean(words.at(5)?, LIVED_SHIFT),
+        closed_longest: words.at(6)?,
+        closed_youngest: words.at(7)?,
+    };
+    Some((first, frames, account))
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use std::vec::Vec;
+
+    use super::{Account, Stack, read};
+    use crate::image::Words;
+
+    fn account(stack: &Stack) -> Account {
+        let words: [&AtomicU64; 8] = [
+            &stack.hash,
+            &stack.place,
+            &stack.opened,
+            &stack.closed,
+            &stack.born,
+            &stack.lived,
+            &stack.longest,
+            &stack.youngest,
+        ];
+        let bytes = words.map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        let bytes: Vec<u8> = bytes.into_iter().flatten().collect();
+        read(Words::of(&bytes)).unwrap().2
+    }
+
+    #[test]
+    fn a_stack_knows_when_what_ended_was_opened_and_how_long_it_lived() {
+        const SECOND: u64 = 1_000_000_000;
+        let stack = Stack::new();
+        stack.claim(7).unwrap();
+        assert_eq!(account(&stack), Account::default());
+        stack.end(SECOND, 2 * SECOND);
+        stack.end(3 * SECOND, SECOND / 2);
+        let account = account(&stack);
+        assert_eq!((account.closed, account.closed_longest), (2, 2 * SECOND));
+        assert_eq!(account.closed_youngest, 3 * SECOND);
+        assert!(account.closed_born.abs_diff(2 * SECOND) < 1 << 16);
+        assert!(account.closed_lived.abs_diff(SECOND + SECOND / 4) < 1 << 10);
+        let more = Account {
+            opened: 6,
+            closed: 6,
+            closed_born: 6 * SECOND,
+            closed_lived: SECOND,
+            closed_longest: 3 * SECOND,
+            closed_youngest: 2 * SECOND,
+        };
+        let both = account.and(more);
+        assert_eq!((both.opened, both.closed), (6, 8));
+        assert_eq!(both.closed_longest, 3 * SECOND);
+        assert_eq!(both.closed_youngest, 3 * SECOND);
+        assert!(both.closed_born.abs_diff(5 * SECOND) < 1 << 16);
+        assert_eq!(Account::default().and(more), more);
+    }
 }

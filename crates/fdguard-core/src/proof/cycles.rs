@@ -132,11 +132,6 @@ fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// Whether more came late than chance has it, of two halves.
-pub(super) fn is_more_late(early: u64, late: u64) -> bool {
-    at_most(early, early + late, 0.5) < FADING
-}
-
 /// The probability of at most `hits` of `all`, each with the chance `share`.
 fn at_most(hits: u64, all: u64, share: f64) -> f64 {
     let mut term = (1.0 - share).powf(as_f64(all));

@@ -1,9 +1,9 @@
 //! What was open when a process ended: left by mistake, or held on purpose?
 //!
 //! A program need not close what the kernel closes for it, and nobody can read intentions. So each
-//! place in the code is judged by what it did with its descriptors: see decision 023.
+//! place in the code is judged by what it did with its descriptors: see decisions 023 and 038.
 
-use super::cycles::{self, Outcome};
+use super::births::{self, Closed, Course};
 use super::wording::{descriptors, place_of};
 use super::{Judged, ProofRule, Remains, own};
 use crate::count::as_f64;
@@ -21,22 +21,15 @@ pub const RULE: ProofRule = ProofRule {
     fix: "close it on every path out of the function that owns it, the failing ones too",
 };
 
-/// So many must have been closed before "the oldest goes first" is a habit.
-const HABIT: u64 = 8;
-/// The same for a thread that was caught between opening and closing.
+/// So many must have been closed by a thread before one that it was caught with is one that it would have closed.
 const THREAD_HABIT: u64 = 3;
 /// By how much the oldest may be older than an even pace would have it: of their number, and of what was closed.
 const SLACK: f64 = 1.25;
 const UNEVEN: f64 = 0.05;
-/// A cache has replaced one in so many of what it holds, before it is known to replace; and those that it closed were opened
-/// before the oldest that it holds, as far as an even pace tells.
-const REPLACED: u64 = 5;
-const BEFORE: f64 = 0.6;
-/// A life is cut into so many parts to see when what is left was opened, and fewer of them tell nothing.
-const BINS: usize = 30;
-const LEAST_ARRIVED: usize = 8;
 /// A thread that waits for its turn on a busy machine, in seconds.
 const STALLED: f64 = 0.25;
+/// Whoever lived for so many seconds has a history, however rarely a busy machine let somebody look.
+const LONG: f64 = 12.0;
 
 /// The life of a process.
 #[derive(Clone, Debug)]
@@ -58,6 +51,8 @@ pub struct Life {
 pub struct Place {
     /// Where; its counts are of this process.
     pub origin: Origin,
+    /// What became of those that are not left.
+    pub closed: Closed,
     /// What is left.
     pub left: Vec<Left>,
 }
@@ -88,24 +83,29 @@ pub fn judge(life: &Life, place: &Place, strict: bool) -> Vec<Remains> {
     let (grown, rest): (Vec<&Left>, Vec<&Left>) = place.left.iter().partition(|one| one.grew);
     let all: Vec<&Left> = place.left.iter().collect();
     // Looked at from outside, a cache that fills and then replaces can pass for a leak, and a leak on a busy machine for a pool
-    // that fills. The line's own account is exact.
-    if !grown.is_empty() && is_rolling(life, place, &all) {
-        return by_class(life, place, &all, Judged::Rolling);
-    }
-    if !grown.is_empty() && has_stopped(&all) {
-        return by_class(life, place, &all, Judged::Held);
-    }
-    if life.has_history
-        && !life.was_cut_off
-        && keeps_arriving(life, &all)
-        && !is_rolling(life, place, &all)
-    {
-        return by_class(life, place, &all, Judged::Grew);
+    // that fills. The times of the line itself are exact.
+    match course(life, place, &all) {
+        Course::Rolls if !grown.is_empty() => return by_class(life, place, &all, Judged::Rolling),
+        Course::Stopped if !grown.is_empty() => return by_class(life, place, &all, Judged::Held),
+        Course::Arrives if has_history(life) && !life.was_cut_off => {
+            return by_class(life, place, &all, Judged::Grew);
+        }
+        _ => {}
     }
     let judged = judge_rest(life, place, &rest, strict);
     let mut remains = by_class(life, place, &grown, Judged::Grew);
     remains.extend(by_class(life, place, &rest, judged));
     remains
+}
+
+fn has_history(life: &Life) -> bool {
+    life.has_history || life.lived >= LONG
+}
+
+fn course(life: &Life, place: &Place, left: &[&Left]) -> Course {
+    let mut births: Vec<f64> = left.iter().map(|one| life.lived - one.age).collect();
+    births.sort_by(f64::total_cmp);
+    births::course(life.lived, &births, &place.closed)
 }
 
 fn judge_rest(life: &Life, place: &Place, rest: &[&Left], strict: bool) -> Judged {
@@ -115,7 +115,7 @@ fn judge_rest(life: &Life, place: &Place, rest: &[&Left], strict: bool) -> Judge
     if life.was_cut_off {
         return Judged::CutOff;
     }
-    if life.has_history && !strict {
+    if has_history(life) && !strict {
         return Judged::Held;
     }
     let (closed, count) = (place.origin.closed, rest.len() as u64);
@@ -123,60 +123,13 @@ fn judge_rest(life: &Life, place: &Place, rest: &[&Left], strict: bool) -> Judge
     let is_fresh = || is_youngest(life, place, rest) || oldest(rest) <= STALLED;
     if closed == 0 {
         Judged::Left
-    } else if is_rolling(life, place, rest) {
+    } else if course(life, place, rest) == Course::Rolls {
         Judged::Rolling
     } else if by_thread && closed >= THREAD_HABIT.max(count) && is_fresh() {
         Judged::InFlight
     } else {
         Judged::Strayed
     }
-}
-
-/// Whether the place is used to closing, and these are merely the last ones: those that were closed had all been opened before.
-fn is_rolling(life: &Life, place: &Place, left: &[&Left]) -> bool {
-    let (closed, count) = (place.origin.closed, left.len() as u64);
-    let is_habit = closed >= HABIT && closed * REPLACED >= count;
-    let pace = as_f64(place.origin.opened) / life.lived.max(f64::EPSILON);
-    let before = pace * (life.lived - oldest(left));
-    is_habit && is_youngest(life, place, left) && before >= BEFORE * as_f64(closed)
-}
-
-/// How many of what is left were opened in each part of the time since the first of them.
-fn arrivals(left: &[&Left]) -> [u64; BINS] {
-    let span = oldest(left).max(f64::EPSILON);
-    let mut arrivals = [0_u64; BINS];
-    for one in left {
-        let share = 1.0 - one.age / span;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of the bins, not negative"
-        )]
-        let bin = (share.max(0.0) * BINS as f64) as usize;
-        arrivals[bin.min(BINS - 1)] += 1;
-    }
-    arrivals
-}
-
-/// Whether what is left was opened early, and then nothing for longer than chance has it: a pool that is full.
-fn has_stopped(left: &[&Left]) -> bool {
-    matches!(cycles::judge(&arrivals(left)), Outcome::Bounded(_))
-}
-
-/// Whether what is left was opened all over the life of the process, as often late as early. A pool fills and stops, what is
-/// replaced now and then is mostly young.
-fn keeps_arriving(life: &Life, left: &[&Left]) -> bool {
-    if left.len() < LEAST_ARRIVED {
-        return false;
-    }
-    let arrivals = arrivals(left);
-    let leaks = match cycles::judge(&arrivals) {
-        Outcome::Leaks(rate) => rate.hits >= LEAST_ARRIVED as u64,
-        _ => false,
-    };
-    // Those of the last moments are in use.
-    let (early, late) = arrivals[..BINS - BINS / 10].split_at(BINS / 2 - BINS / 20);
-    leaks && life.lived > 0.0 && !cycles::is_more_late(early.iter().sum(), late.iter().sum())
 }
 
 /// Whether these are the ones that the place opened last: at an even pace, so many openings ago began the oldest.

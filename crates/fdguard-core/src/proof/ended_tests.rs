@@ -1,4 +1,4 @@
-use super::{Left, Life, Place, judge};
+use super::{Closed, Left, Life, Place, judge};
 use crate::Class;
 use crate::origin::Origin;
 use crate::proof::Judged;
@@ -26,6 +26,7 @@ fn left(age: f64) -> Left {
     }
 }
 
+/// What was closed was closed soon.
 fn place(opened: u64, closed: u64, left: Vec<Left>) -> Place {
     let stack = vec![frame("/srv/app.py", "serve", 12)];
     let origin = Origin {
@@ -33,7 +34,30 @@ fn place(opened: u64, closed: u64, left: Vec<Left>) -> Place {
         closed,
         ..origin(stack)
     };
-    Place { origin, left }
+    let closed = Closed {
+        count: closed,
+        born: 0.5,
+        youngest: 1.0,
+        lived: 0.01,
+        longest: 0.02,
+    };
+    Place {
+        origin,
+        closed,
+        left,
+    }
+}
+
+/// What was closed are the oldest, one by one, when they were so old; the last of them was opened then.
+fn rolling(place: Place, (age, youngest): (f64, f64)) -> Place {
+    let closed = Closed {
+        born: youngest / 2.0,
+        youngest,
+        lived: age,
+        longest: age,
+        ..place.closed
+    };
+    Place { closed, ..place }
 }
 
 fn judged(life: &Life, place: &Place) -> Judged {
@@ -77,7 +101,7 @@ fn a_cache_that_closes_its_oldest_passes_and_a_leak_at_the_same_rate_does_not() 
     };
     // The last 20 of 100 openings in a second: none is older than 0.2 s.
     assert_eq!(
-        judged(&life(1.0), &place(100, 80, ages(0.01))),
+        judged(&life(1.0), &rolling(place(100, 80, ages(0.01)), (0.2, 0.8))),
         Judged::Rolling
     );
     // 20 of 100 openings, from all over that second.
@@ -168,7 +192,8 @@ fn r15_what_the_line_itself_shows_to_be_a_cache_is_no_leak_whatever_it_looked_li
             .collect::<Vec<_>>()
     };
     // The last 200 of 420.
-    assert_eq!(judged(&long, &place(420, 220, ages(0.05))), Judged::Rolling);
+    let cache = rolling(place(420, 220, ages(0.05)), (10.0, 11.0));
+    assert_eq!(judged(&long, &cache), Judged::Rolling);
     // As many, from all over its life.
     assert_eq!(judged(&long, &place(420, 220, ages(0.1))), Judged::Grew);
     assert_eq!(judged(&long, &place(200, 0, ages(0.05))), Judged::Grew);
@@ -207,7 +232,17 @@ fn r13_what_arrives_all_over_the_life_is_a_leak_although_it_did_not_look_so_from
     assert_eq!(judged(&long, &place(50, 0, pool)), Judged::Held);
     // Connections that are replaced after a while: few are old.
     let replaced = ages(&mut (1..=50).map(|n| -5.0 * (1.0 - f64::from(n) / 51.0).ln()));
-    assert_eq!(judged(&long, &place(200, 150, replaced)), Judged::Held);
+    let replaced = Place {
+        closed: Closed {
+            count: 150,
+            born: 8.5,
+            youngest: 21.0,
+            lived: 4.2,
+            longest: 17.0,
+        },
+        ..place(200, 150, replaced)
+    };
+    assert_eq!(judged(&long, &replaced), Judged::Held);
     // Opened at the start.
     let start = ages(&mut (1..=50).map(|n| 21.0 + f64::from(n) / 100.0));
     assert_eq!(judged(&long, &place(50, 0, start)), Judged::Held);
@@ -228,10 +263,8 @@ fn r15_a_cache_that_has_only_begun_to_replace_is_known() {
             .map(|n| grown(f64::from(n) * step))
             .collect::<Vec<_>>()
     };
-    assert_eq!(
-        judged(&long, &place(249, 49, ages(0.0855))),
-        Judged::Rolling
-    );
+    let cache = rolling(place(249, 49, ages(0.0855)), (17.1, 3.4));
+    assert_eq!(judged(&long, &cache), Judged::Rolling);
     // Four of five leak, from the beginning on.
     assert_eq!(judged(&long, &place(249, 49, ages(0.102))), Judged::Grew);
 }
@@ -255,4 +288,23 @@ fn r15_a_pool_that_is_full_for_most_of_the_time_is_no_leak_whatever_it_looked_li
         .map(|n| grown(20.8 - f64::from(n) * 0.39))
         .collect::<Vec<_>>();
     assert_eq!(judged(&long, &place(50, 0, leak)), Judged::Grew);
+}
+
+#[test]
+fn a_long_life_is_a_history_although_a_busy_machine_let_nobody_look() {
+    let pool = place(
+        50,
+        0,
+        (0..50).map(|n| left(20.0 - f64::from(n) * 0.12)).collect(),
+    );
+    assert_eq!(judged(&life(22.0), &pool), Judged::Held);
+    let leak = place(
+        50,
+        0,
+        (0..50).map(|n| left(20.0 - f64::from(n) * 0.38)).collect(),
+    );
+    assert_eq!(judged(&life(22.0), &leak), Judged::Grew);
+    // A short one has none.
+    let short = place(50, 0, vec![left(2.0); 50]);
+    assert_eq!(judged(&life(3.0), &short), Judged::Left);
 }

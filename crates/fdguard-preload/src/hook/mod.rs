@@ -18,6 +18,7 @@ mod stream;
 mod syscall;
 mod terminal;
 mod transfer;
+mod unmap;
 mod wait;
 
 use core::ffi::c_int;

@@ -217,6 +217,13 @@ impl Runtime {
         (finalizing == 0 || finalizing == thread).then_some(thread)
     }
 
+    /// Whether the calling thread shuts the interpreter down.
+    pub(crate) fn is_ended_here(&self) -> bool {
+        // Asked at each call that gives memory back, and mostly answered by one word.
+        let finalizing = self.finalizing().unwrap_or(0);
+        finalizing != 0 && self.thread() == Some(finalizing)
+    }
+
     fn finalizing(&self) -> Option<u64> {
         let at = self.layout.offsets.runtime_finalizing;
         let length = u64::from(at).checked_add(8)?;

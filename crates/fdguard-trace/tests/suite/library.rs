@@ -96,6 +96,7 @@ const EXPORTS: &[&str] = &[
     "mkstemps",
     "mkstemps64",
     "mq_open",
+    "munmap",
     "open",
     "open64",
     "openat",

@@ -73,9 +73,9 @@ fn r18_a_million_openings_by_eight_threads_lose_none() {
     let run = traced("storm", "> \"$1\"");
     let table = run.table();
     let (opened, closed) = table
-        .counts
+        .accounts
         .values()
-        .fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+        .fold((0, 0), |sum, of| (sum.0 + of.opened, sum.1 + of.closed));
     assert_eq!(run.tables.lost_events(), 0);
     assert_eq!((opened, closed), (1_000_000, 1_000_000 - 800));
     assert_eq!(table.open.len(), 800);

@@ -46,7 +46,7 @@ fn threads_that_meet_at_a_stack_share_its_number_and_lose_no_count() {
             let stack = MAPPING.stack(&Everywhere, hash, |frames| frames.push(frame));
             MAPPING.open(&Everywhere, first * EACH + turn, &birth(stack));
             if turn % 2 == 0 {
-                MAPPING.close(first * EACH + turn).unwrap();
+                MAPPING.close(first * EACH + turn, 1).unwrap();
             }
             stack
         });
@@ -91,7 +91,7 @@ fn a_forked_child_begins_with_the_table_and_counts_none_of_it() {
     CHILD.inherit(&Everywhere, &PARENT);
     let known = CHILD.birth_of(5).unwrap();
     assert_eq!((known.stack, known.forks), (3, 1));
-    assert_eq!(CHILD.close(5).unwrap().forks, 1);
+    assert_eq!(CHILD.close(5, 1).unwrap().forks, 1);
     assert_eq!(CHILD.stacks[3].closed.load(Ordering::Relaxed), 0);
     assert!(PARENT.birth_of(5).is_some());
 }
@@ -117,7 +117,7 @@ fn counts_follow_a_stack_that_is_put_in_place_of_another() {
     CHILD.inherit(&Everywhere, &MAPPING);
     CHILD.restack(6, asked);
     assert_eq!(CHILD.birth_of(6).unwrap().stack, native);
-    MAPPING.close(5).unwrap();
+    MAPPING.close(5, 1).unwrap();
     let counts = |stack: u32| {
         let stack = &MAPPING.stacks[stack as usize];
         [&stack.opened, &stack.closed].map(|count| count.load(Ordering::Relaxed))

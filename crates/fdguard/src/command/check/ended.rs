@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use fdguard_core::judge;
 use fdguard_core::origin::Origin;
+use fdguard_core::proof::births::Closed;
 use fdguard_core::proof::ended::{self, Left, Life, Place};
-use fdguard_core::proof::{Remains, own};
+use fdguard_core::proof::{Judged, Remains, own};
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Pid, Text};
-use fdguard_trace::{Open, Site, Symbols, Table, Tables};
+use fdguard_trace::{Farewell, Open, Site, Symbols, Table, Tables};
 
 use super::name;
 use crate::command::trace::joined::members;
@@ -22,6 +23,8 @@ pub(super) struct Ending<'a> {
     pub(super) looked: u64,
     /// What the processes wrote down.
     pub(super) tables: &'a Tables,
+    /// The same as it was at the last look.
+    pub(super) at_work: &'a Tables,
     /// The launched process, and whether a signal ended it.
     pub(super) root: (Pid, bool),
     /// Processes that did not end by themselves.
@@ -41,30 +44,88 @@ pub(super) fn remains(ending: &Ending<'_>) -> Vec<Remains> {
         .tables
         .latest()
         .filter(|table| !ending.cut_off.contains(&table.pid))
-        .flat_map(|table| of_process(ending, table, &mut symbols))
+        .flat_map(|table| {
+            let (fds, farewell) = left_by(table);
+            of_process(ending, (ending.tables, table), fds, farewell, &mut symbols)
+        })
         .collect();
     remains.sort_by_key(|one| (one.judged, std::cmp::Reverse(one.count)));
     remains
 }
 
-fn of_process(ending: &Ending<'_>, table: &Table, symbols: &mut Symbols) -> Vec<Remains> {
-    let subject = ending
-        .watch
-        .and_then(|watch| watch.subjects().find(|one| one.process.pid == table.pid));
-    let farewell = table.farewell();
-    let grown = grown(ending, subject);
-    let own = table.open.iter().filter(|(fd, one)| {
-        let is_open = farewell.as_ref().is_none_or(|names| {
-            // More than a farewell has room for are open, too.
-            names.contains_key(fd) || names.len() >= FAREWELL_MOST
+/// Judges in the same way what was open at the last look and went with the end of the program: an interpreter closes its
+/// objects when it ends, and what leaked until then leaked all the same.
+pub(super) fn went(ending: &Ending<'_>, remains: &[Remains]) -> Vec<Remains> {
+    let mut symbols = Symbols::new();
+    let mut went = Vec::new();
+    for table in ending.at_work.latest() {
+        let end = ending.tables.of(table.pid);
+        let is_recent = end.is_some_and(|end| is_near(table, end));
+        let is_judged = is_recent && !ending.cut_off.contains(&table.pid);
+        let open = table.open.iter().filter(|(fd, one)| {
+            let still = end.and_then(|end| end.open.get(fd));
+            let is_gone = still.is_none_or(|still| still.generation != one.generation);
+            is_judged && one.forks == 0 && **fd > 2 && is_gone
         });
+        let fds: Vec<u32> = open.map(|(fd, _)| *fd).collect();
+        let tables = (ending.at_work, table);
+        let judged = of_process(ending, tables, fds, Some(Farewell::default()), &mut symbols);
+        went.extend(judged.into_iter().filter(|one| {
+            let is_told = remains.iter().any(|other| is_same(one, other));
+            !is_told && matches!(one.judged, Judged::Grew | Judged::Held | Judged::Rolling)
+        }));
+    }
+    for one in &mut went {
+        one.why
+            .push_str("; they were closed when the program ended");
+    }
+    went
+}
+
+/// Whether both are of one line and kind.
+fn is_same(one: &Remains, other: &Remains) -> bool {
+    let culprit = |of: &Remains| of.origin.as_ref().and_then(|origin| origin.culprit.clone());
+    let family = |of: &Remains| of.class.as_ref().map(Class::family);
+    one.pid == other.pid && culprit(one) == culprit(other) && family(one) == family(other)
+}
+
+/// Whether so little of its life came after this table that it shows the end.
+fn is_near(table: &Table, end: &Table) -> bool {
+    const LAST: f64 = 0.15;
+    let (lived, last) = (seconds(end.began, last_event(end)), last_event(table));
+    table.began == end.began && seconds(last, last_event(end)) <= LAST * lived
+}
+
+/// The numbers that a process left open, and its last word.
+fn left_by(table: &Table) -> (Vec<u32>, Option<Farewell>) {
+    let farewell = table.farewell();
+    // Who does not tell of all is believed by its table. The last look is no witness: on a busy machine it may be of long before.
+    let whole = farewell.as_ref().filter(|farewell| farewell.is_whole);
+    let is_open = |fd: u32| whole.is_none_or(|farewell| farewell.names.contains_key(&fd));
+    let own = table.open.iter().filter(|(fd, one)| {
         // Of a parent's it is the parent who is asked, and stdio is nobody's to close.
-        one.forks == 0 && **fd > 2 && is_open
+        one.forks == 0 && **fd > 2 && is_open(**fd)
     });
-    let fds: Vec<u32> = own.map(|(fd, _)| *fd).collect();
+    (own.map(|(fd, _)| *fd).collect(), farewell)
+}
+
+fn subject<'a>(ending: &Ending<'a>, pid: Pid) -> Option<&'a Subject> {
+    let watch = ending.watch?;
+    watch.subjects().find(|one| one.process.pid == pid)
+}
+
+fn of_process(
+    ending: &Ending<'_>,
+    (tables, table): (&Tables, &Table),
+    fds: Vec<u32>,
+    farewell: Option<Farewell>,
+    symbols: &mut Symbols,
+) -> Vec<Remains> {
     if fds.is_empty() {
         return Vec::new();
     }
+    let subject = subject(ending, table.pid);
+    let grown = grown(ending, subject);
     let last = last_event(table);
     let (root, was_signalled) = ending.root;
     let life = Life {
@@ -82,14 +143,16 @@ fn of_process(ending: &Ending<'_>, table: &Table, symbols: &mut Symbols) -> Vec<
     let names = Names {
         seen: subject.map(seen).unwrap_or_default(),
         looked: ending.looked,
-        farewell: farewell.unwrap_or_default(),
+        farewell: farewell.unwrap_or_default().names,
     };
-    let sites = Site::rank(ending.tables, table, fds, symbols);
+    let mut sites = Site::rank(tables, table, fds, symbols);
+    Site::add_spent(&mut sites, table, symbols);
     let places = sites.iter().map(|site| Place {
         origin: Origin {
             culprit: own::culprit(&site.stack),
             ..site.origin(last)
         },
+        closed: closed(site),
         left: site
             .open
             .iter()
@@ -101,8 +164,17 @@ fn of_process(ending: &Ending<'_>, table: &Table, symbols: &mut Symbols) -> Vec<
         .collect()
 }
 
-/// As many as a farewell tells.
-const FAREWELL_MOST: usize = 4096;
+/// What became of those of a place that are not open, in seconds since the process began.
+fn closed(site: &Site) -> Closed {
+    let account = &site.account;
+    Closed {
+        count: account.closed,
+        born: seconds(0, account.closed_born),
+        youngest: seconds(0, account.closed_youngest),
+        lived: seconds(0, account.closed_lived),
+        longest: seconds(0, account.closed_longest),
+    }
+}
 
 /// The numbers that the findings about growth are about.
 fn grown(ending: &Ending<'_>, subject: Option<&Subject>) -> HashSet<u32> {

@@ -4,7 +4,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use fdguard_core::Class;
+use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
+use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::{Judged, Remains};
@@ -65,10 +67,11 @@ fn conclude(
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.tables()?;
     let root = diagnosis.process.clone();
-    let remains = ended::remains(&Ending {
+    let ending = Ending {
         watch,
         looked: watched.looked,
         tables: &tables,
+        at_work: &watched.tables,
         root: (traced.pid(), status.signal().is_some() || watched.was_ended),
         cut_off: &cut_off,
         grown: &grown,
@@ -80,10 +83,15 @@ fn conclude(
                 family.comm(pid)
             }
         },
-    });
+    };
+    let mut remains = ended::remains(&ending);
+    let went = ended::went(&ending, &remains);
+    let judged: Vec<&Remains> = remains.iter().chain(&went).collect();
     for finding in &mut diagnosis.findings {
-        acquit(finding, &remains);
+        acquit(finding, &judged);
     }
+    remains.extend(went.into_iter().filter(|one| one.judged.fails()));
+    diagnosis.verdict = verdict(&diagnosis, &remains);
     let is_untold = tables.of(traced.pid()).is_none();
     let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
     if blind {
@@ -110,7 +118,7 @@ fn conclude(
 }
 
 /// What the line's own account shows to be a cache that replaces its oldest, or a pool that is full, does not count as growth.
-fn acquit(finding: &mut Finding, remains: &[Remains]) {
+fn acquit(finding: &mut Finding, remains: &[&Remains]) {
     let family = finding.class.as_ref().map(Class::family);
     let same = |one: &&Remains| {
         let culprit = |origin: Option<&Origin>| origin.and_then(|origin| origin.culprit.clone());
@@ -118,7 +126,7 @@ fn acquit(finding: &mut Finding, remains: &[Remains]) {
             && one.class.as_ref().map(Class::family) == family
             && culprit(one.origin.as_ref()) == culprit(finding.origin.as_ref())
     };
-    let mut about = remains.iter().filter(same).peekable();
+    let mut about = remains.iter().copied().filter(same).peekable();
     if fails(finding)
         && about.peek().is_some()
         && about.all(|one| matches!(one.judged, Judged::Rolling | Judged::Held))
@@ -128,6 +136,21 @@ fn acquit(finding: &mut Finding, remains: &[Remains]) {
             .why
             .push_str("; but the line's own account shows a cache that replaces its oldest, or a pool that is full");
     }
+}
+
+/// What is thought of all of it, after the lines' own accounts were heard.
+fn verdict(diagnosis: &Diagnosis, remains: &[Remains]) -> Verdict {
+    let watched = diagnosis.verdict;
+    if remains.iter().any(|one| one.judged == Judged::Grew) {
+        return Verdict::Leaking;
+    }
+    let is_rising = matches!(watched, Verdict::Leaking | Verdict::Growing);
+    let is_told = |rule: &str| matches!(rule, "leak" | "growth");
+    let mut rising = diagnosis.findings.iter().filter(|one| is_told(&one.rule));
+    if is_rising && !rising.any(|one| one.severity >= Severity::Warning || one.cleared.is_some()) {
+        return Verdict::Bounded;
+    }
+    watched
 }
 
 fn has_history(watch: &Watch, pid: u32) -> bool {

@@ -1,0 +1,100 @@
+//! Threads that read the interpreter's frames just now, and the thread that takes the memory away under them.
+//!
+//! An interpreter that shuts down frees the frames of the threads that it did not wait for (Python's daemon threads), while one of them may be in
+//! a hook of ours, in the middle of a walk that began before. Frames are in memory that is given back to the kernel: the walk would end
+//! the program. So whoever walks is counted, and the one that shuts down waits for them before it gives memory back; who comes later sees
+//! that it shuts down, and does not begin. A walk takes microseconds and waits for nobody.
+
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+use crate::real;
+
+/// How many walk now.
+static WALKERS: AtomicU32 = AtomicU32::new(0);
+/// Whether somebody was waited for in vain: a thread that was cancelled in its walk does not come back.
+static IS_VAIN: AtomicU32 = AtomicU32::new(0);
+/// So many nanoseconds are enough for a thread to get its turn on a busy machine.
+const PATIENCE: u64 = 200_000_000;
+
+/// A walk: from before it is asked whether the interpreter shuts down until nothing of it is read any more.
+#[derive(Debug)]
+pub(crate) struct Walk(());
+
+impl Walk {
+    /// Begins one.
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        WALKERS.fetch_add(1, Ordering::SeqCst);
+        // What is asked next is asked after we can be seen.
+        fence(Ordering::SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for Walk {
+    #[inline]
+    fn drop(&mut self) {
+        WALKERS.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Waits until nobody walks. For a thread that has made known before that nobody may begin.
+pub(crate) fn wait() {
+    fence(Ordering::SeqCst);
+    if WALKERS.load(Ordering::Acquire) == 0 || IS_VAIN.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let began = real::now();
+    while WALKERS.load(Ordering::Acquire) != 0 {
+        if real::now().saturating_sub(began) > PATIENCE {
+            IS_VAIN.store(1, Ordering::Relaxed);
+            return;
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// In a forked child: whoever walked is not here.
+pub(crate) fn forget() {
+    WALKERS.store(0, Ordering::Relaxed);
+    IS_VAIN.store(0, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+
+    use super::{IS_VAIN, Walk, forget, wait};
+
+    /// One test, because there is one counter in a process.
+    #[test]
+    fn the_crash_of_a_daemon_thread_at_exit_memory_is_kept_until_its_walk_is_over() {
+        static IS_OVER: AtomicBool = AtomicBool::new(false);
+        let (begun, has_begun) = mpsc::channel();
+        let walker = std::thread::spawn(move || {
+            let walk = Walk::begin();
+            begun.send(()).unwrap();
+            for _ in 0..1000 {
+                std::hint::black_box(std::thread::current().id());
+            }
+            IS_OVER.store(true, Ordering::SeqCst);
+            drop(walk);
+        });
+        has_begun.recv().unwrap();
+        wait();
+        // On a machine that gave the walker no turn for so long the wait is given up, and says so.
+        let is_vain = IS_VAIN.load(Ordering::SeqCst) != 0;
+        assert!(IS_OVER.load(Ordering::SeqCst) || is_vain);
+        walker.join().unwrap();
+        // One that never ends is waited for once, and a child knows nothing of it.
+        let _never_over = std::mem::ManuallyDrop::new(Walk::begin());
+        wait();
+        assert_eq!(IS_VAIN.load(Ordering::SeqCst), 1);
+        wait();
+        forget();
+        assert_eq!(IS_VAIN.load(Ordering::SeqCst), 0);
+        wait();
+        assert_eq!(IS_VAIN.load(Ordering::SeqCst), 0);
+    }
+}
