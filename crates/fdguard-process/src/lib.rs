@@ -4,4 +4,5 @@
 //! [`Tree`](tree::Tree) is the owner's end: it hears what happens and asks for the end. When the owner is gone, the keeper ends the tree.
 
 pub mod plan;
+pub mod signals;
 pub mod tree;

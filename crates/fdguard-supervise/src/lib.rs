@@ -2,4 +2,7 @@
 //!
 //! [`turn`] is how the parts take part in the loop: each says what it waits for, and is asked again when something may have happened.
 
+pub mod event;
+mod length;
+pub mod policy;
 pub mod turn;
