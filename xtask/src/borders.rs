@@ -115,6 +115,8 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/python/tests.rs",
         "crates/fdguard-probe/src/linux/kernel/call.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
+        "crates/fdguard-process/src/listen/inherited.rs",
+        "crates/fdguard-process/src/notify/same.rs",
         "testkit/src/sys.rs",
         "testkit/src/launch.rs",
     ],
