@@ -116,6 +116,8 @@ const RULES: Rules = Rules {
         "crates/fdguard-probe/src/linux/kernel/call.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
         "crates/fdguard-process/src/signals.rs",
+        "crates/fdguard-process/src/listen/inherited.rs",
+        "crates/fdguard-process/src/notify/same.rs",
         "testkit/src/sys.rs",
         "testkit/src/launch.rs",
     ],
