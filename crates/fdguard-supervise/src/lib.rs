@@ -5,4 +5,6 @@
 pub mod event;
 mod length;
 pub mod policy;
+pub mod health;
 pub mod turn;
+pub mod unit;

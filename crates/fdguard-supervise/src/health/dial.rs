@@ -1,0 +1,138 @@
+//! A connection in the making: nonblocking, one address after the other.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+use crate::turn::{Ready, Wants};
+
+/// How far a step came.
+#[derive(Debug)]
+pub(super) enum Step<T> {
+    /// Something has to happen first.
+    Waiting,
+    /// It is done.
+    Done(T),
+    /// It failed, for this reason.
+    Failed(String),
+}
+
+/// A connection that is being made.
+#[derive(Debug)]
+pub(super) struct Dial {
+    addresses: Arc<[SocketAddr]>,
+    next: usize,
+    socket: Option<OwnedFd>,
+    reason: String,
+}
+
+impl Dial {
+    /// Nothing happens before the first turn.
+    pub(super) fn new(addresses: Arc<[SocketAddr]>) -> Self {
+        Self {
+            addresses,
+            next: 0,
+            socket: None,
+            reason: "no address".to_owned(),
+        }
+    }
+
+    pub(super) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        if let Some(socket) = &self.socket {
+            wants.write(socket.as_fd());
+        }
+    }
+
+    /// What it is at, for the reason of a timeout.
+    pub(super) fn doing(&self) -> &'static str {
+        "no connection"
+    }
+
+    pub(super) fn turn(&mut self, ready: &Ready) -> Step<OwnedFd> {
+        if let Some(socket) = self.socket.take() {
+            if !ready.has(&socket) {
+                self.socket = Some(socket);
+                return Step::Waiting;
+            }
+            match finished(&socket) {
+                Ok(()) => return Step::Done(socket),
+                Err(reason) => self.note(&reason),
+            }
+        }
+        self.start()
+    }
+
+    /// Begins with the next address that does not fail at once.
+    fn start(&mut self) -> Step<OwnedFd> {
+        while let Some(address) = self.addresses.get(self.next).copied() {
+            self.next += 1;
+            match open(address) {
+                Ok((socket, true)) => match finished(&socket) {
+                    Ok(()) => return Step::Done(socket),
+                    Err(reason) => self.note(&reason),
+                },
+                Ok((socket, false)) => {
+                    self.socket = Some(socket);
+                    return Step::Waiting;
+                }
+                Err(why) => self.note(&wording(why)),
+            }
+        }
+        Step::Failed(std::mem::take(&mut self.reason))
+    }
+
+    /// The first address is the one that people mean: its reason is the one to tell.
+    fn note(&mut self, reason: &str) {
+        if self.next == 1 {
+            let address = self.addresses.first().map(ToString::to_string);
+            self.reason = format!("{}: {reason}", address.unwrap_or_default());
+        }
+    }
+}
+
+/// A socket, and whether it is connected already.
+fn open(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) => Ok((socket, true)),
+        Err(Errno::INPROGRESS | Errno::INTR | Errno::AGAIN) => Ok((socket, false)),
+        Err(why) => Err(why),
+    }
+}
+
+/// Whether the connection is there. A port of ours that nobody listens at can be connected to itself: the kernel may choose
+/// it as the near end too, and the probe would be well with itself.
+fn finished(socket: &OwnedFd) -> Result<(), String> {
+    match sockopt::socket_error(socket) {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) | Err(why) => return Err(wording(why)),
+    }
+    let near = rustix::net::getsockname(socket).map_err(wording)?;
+    let far = rustix::net::getpeername(socket).map_err(wording)?;
+    if far.is_some_and(|far| far == near) {
+        return Err(wording(Errno::CONNREFUSED));
+    }
+    Ok(())
+}
+
+/// Why, in the words of the system without its number.
+pub(super) fn wording(why: Errno) -> String {
+    match why {
+        Errno::CONNREFUSED => "connection refused".to_owned(),
+        Errno::CONNRESET => "connection reset".to_owned(),
+        Errno::MFILE => "we have no descriptor left for a probe".to_owned(),
+        why => {
+            let text = std::io::Error::from(why).to_string();
+            let text = text.split(" (os error").next().unwrap_or_default();
+            text.to_lowercase()
+        }
+    }
+}
