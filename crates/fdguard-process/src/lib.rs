@@ -3,5 +3,13 @@
 //! A [`Plan`](plan::Plan) says how a program is started. [`Tree::start`](tree::Tree::start) forks a keeper, the keeper starts the program, and the
 //! [`Tree`](tree::Tree) is the owner's end: it hears what happens and asks for the end. When the owner is gone, the keeper ends the tree.
 
+mod cgroup;
+pub mod identity;
+mod keeper;
+mod lost;
+mod members;
 pub mod plan;
+pub mod reserve;
+mod spawn;
+mod sys;
 pub mod tree;

@@ -1,0 +1,9 @@
+//! What `fdguard-process` promises, shown on real processes.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a broken precondition must stop the test at that line"
+)]
+
+mod suite;

@@ -1,0 +1,3 @@
+mod end;
+mod errors;
+mod harness;
