@@ -1,3 +1,10 @@
 //! What this crate hands to other programs, and takes from them.
+//! What `fdguard-process` promises, shown on real processes.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a broken precondition must stop the test at that line"
+)]
 
 mod suite;

@@ -1,1 +1,4 @@
 mod sockets;
+mod end;
+mod errors;
+mod harness;
