@@ -6,5 +6,8 @@ pub mod event;
 mod length;
 pub mod policy;
 pub mod health;
+pub mod budget;
+pub mod meter;
+pub mod relief;
 pub mod turn;
 pub mod unit;
