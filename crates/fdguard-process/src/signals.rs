@@ -59,16 +59,8 @@ impl Signals {
         }
         // SAFETY: the kernel gave us this new descriptor, and nobody else knows of it.
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
+        let fd = crate::reserve::raise(fd);
         Ok(Self { fd, before })
-    }
-
-    /// Puts another descriptor of the same signals in the place of this one, a high number, say.
-    pub fn moved(
-        &mut self,
-        move_up: impl FnOnce(&OwnedFd) -> io::Result<OwnedFd>,
-    ) -> io::Result<()> {
-        self.fd = move_up(&self.fd)?;
-        Ok(())
     }
 
     /// The next that came; never waits.

@@ -2,12 +2,14 @@
 //!
 //! [`turn`] is how the parts take part in the loop: each says what it waits for, and is asked again when something may have happened.
 
-pub mod event;
-mod length;
-pub mod policy;
-pub mod health;
 pub mod budget;
+pub mod config;
+pub mod event;
+pub mod health;
 pub mod meter;
+pub mod policy;
 pub mod relief;
+mod service;
+pub mod supervisor;
 pub mod turn;
 pub mod unit;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_process::tree::Exit;
 
-use crate::length;
+use crate::unit;
 
 /// After which ends a service is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl FromStr for Spacing {
             });
         }
         let (base, most) = text.split_once("..").unwrap_or((text, text));
-        let (base, most) = (length::parse(base)?, length::parse(most)?);
+        let (base, most) = (unit::duration(base)?, unit::duration(most)?);
         if most < base {
             return Err(format!("{text:?} ends before it begins: 100ms..30s"));
         }
@@ -81,7 +81,10 @@ impl FromStr for CrashLoop {
         let wrong = || format!("{text:?} is no count and time: 5/60s, or off");
         let (restarts, within) = text.split_once('/').ok_or_else(wrong)?;
         let restarts = restarts.parse().ok().ok_or_else(wrong)?;
-        let within = length::parse_positive(within)?;
+        let within = unit::duration(within)?;
+        if within.is_zero() {
+            return Err(wrong());
+        }
         Ok(Self { restarts, within })
     }
 }

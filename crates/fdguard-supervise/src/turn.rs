@@ -23,6 +23,12 @@ impl<'f> Wants<'f> {
         self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
     }
 
+    /// Until the other side is gone.
+    pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
+        self.fds
+            .push(PollFd::from_borrowed_fd(fd, PollFlags::empty()));
+    }
+
     /// Until this moment at the latest.
     pub fn until(&mut self, moment: Instant) {
         self.deadline = Some(self.deadline.map_or(moment, |at| at.min(moment)));

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn numbers_stand_between_spaces() {
         assert_eq!(numbers("12 345 6 "), [12, 345, 6]);
-        assert_eq!(numbers(""), []);
+        assert_eq!(numbers(""), [0_u32; 0]);
         assert_eq!(numbers("7"), [7]);
     }
 

@@ -1,4 +1,4 @@
-mod sockets;
 mod end;
 mod errors;
 mod harness;
+mod sockets;

@@ -58,6 +58,11 @@ impl Sink {
         }
     }
 
+    /// In another form from now on.
+    pub fn set_form(&mut self, form: Form) {
+        self.form = form;
+    }
+
     /// Tells.
     pub fn tell(&mut self, event: &Event) {
         let line = match self.form {

@@ -100,9 +100,15 @@ impl<'p> Meter<'p> {
         wants.until(self.next);
     }
 
+    /// Whether it is time to look.
+    #[must_use]
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.next
+    }
+
     /// Looks when it is time to. `pids` are the processes of the service, the program itself first.
     pub fn turn(&mut self, now: Instant, pids: &[Pid]) -> Option<Reading> {
-        (now >= self.next).then(|| self.look(now, pids))
+        self.is_due(now).then(|| self.look(now, pids))
     }
 
     /// Looks.
