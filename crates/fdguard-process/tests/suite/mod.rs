@@ -1,3 +1,11 @@
+mod cgroup;
+mod cycles;
 mod end;
 mod errors;
+mod family;
 mod harness;
+mod inborn;
+mod keeper;
+mod lost;
+mod owner;
+mod starved;
