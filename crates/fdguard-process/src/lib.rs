@@ -3,6 +3,7 @@
 //! A [`Plan`](plan::Plan) says how a program is started. [`Tree::start`](tree::Tree::start) forks a keeper, the keeper starts the program, and the
 //! [`Tree`](tree::Tree) is the owner's end: it hears what happens and asks for the end. When the owner is gone, the keeper ends the tree.
 
+pub mod adopt;
 mod cgroup;
 pub mod environment;
 pub mod identity;

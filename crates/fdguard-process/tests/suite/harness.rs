@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fdguard_process::plan::{Group, Plan};
 use fdguard_process::tree::{Exit, Stop, Told, Tree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Nothing that a test waits for takes this long, on the busiest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -103,4 +106,55 @@ pub(crate) fn line(out: &mut fs::File) -> String {
         line.push(byte[0]);
     }
     String::from_utf8(line).expect("text")
+}
+
+/// The processes with this token in their command line that live.
+pub(crate) fn alive(token: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let mut words = command.split(|byte| *byte == 0);
+        // What has ended has no command line.
+        if pid != std::process::id() && words.any(|word| word == token.as_bytes()) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// A word that nobody else has in its command line.
+pub(crate) fn token() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let pid = std::process::id();
+    format!("family-{pid}-{count}")
+}
+
+/// A plan for the tree that is hard to end.
+pub(crate) fn family(token: &str, words: &[&str]) -> Plan {
+    let program = testkit::c_victim("family");
+    let program = program.to_str().expect("a path that is text");
+    plan(&[&[program, token], words].concat())
+}
+
+/// A descriptor of a process, to wait for its end.
+pub(crate) fn pidfd(pid: u32) -> OwnedFd {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pidfd_open(pid.expect("a number"), PidfdFlags::empty()).expect("a process")
+}
+
+/// A field of `/proc/PID/status`.
+pub(crate) fn status(pid: u32, field: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.map(|value| value.trim().to_owned())
 }

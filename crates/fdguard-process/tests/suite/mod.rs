@@ -1,4 +1,12 @@
+mod cgroup;
+mod cycles;
 mod end;
 mod errors;
+mod family;
 mod harness;
 mod sockets;
+mod inborn;
+mod keeper;
+mod lost;
+mod owner;
+mod starved;

@@ -1,0 +1,108 @@
+//! Owners in processes of their own: the test's own executable, in a role.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use fdguard_process::tree::{Exit, Options, Tree};
+
+use super::harness::{alive, empty, family, heard, line, pidfd, plan, token, wait_for};
+
+const ROLE: &str = "FDGUARD_TEST_ROLE";
+const TOKEN: &str = "FDGUARD_TEST_TOKEN";
+
+/// Not a test: what an owner in a process of its own does.
+#[test]
+#[ignore = "a role that other tests start"]
+fn role() {
+    let Ok(role) = std::env::var(ROLE) else {
+        testkit::skip("no role was given");
+        return;
+    };
+    match role.as_str() {
+        "family" => {
+            let token = std::env::var(TOKEN).unwrap();
+            let (plan, mut out) = heard(family(&token, &[]));
+            let options = Options {
+                orphan_grace: Duration::from_millis(50),
+                ..Options::default()
+            };
+            let tree = Tree::start_with(&plan, options).unwrap();
+            assert_eq!(line(&mut out), "up");
+            println!("owns {} {}", tree.main(), tree.keeper());
+            // Until somebody kills us.
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            drop(tree);
+        }
+        "inborn" => {
+            let inborn = testkit::c_victim("inborn");
+            let mut tree = Tree::start(&plan(&[inborn.to_str().unwrap()])).unwrap();
+            println!("exit {:?}", empty(&mut tree).0);
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+/// This executable in a role, started through `wrapper`.
+fn start(wrapper: &[&str], role: &str, token: &str) -> Child {
+    let exe = std::env::current_exe().unwrap();
+    let words = ["--ignored", "--exact", "suite::owner::role", "--nocapture"];
+    let mut all = wrapper.iter().map(Into::into).chain([exe.into_os_string()]);
+    Command::new(all.next().unwrap())
+        .args(all)
+        .args(words)
+        .envs([(ROLE, role), (TOKEN, token)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn find_line(out: &mut BufReader<ChildStdout>, wanted: &str) -> String {
+    for line in out.lines() {
+        let line = line.unwrap();
+        // The name of the running test may stand before it.
+        if let Some(at) = line.find(wanted) {
+            return line[at + wanted.len()..].to_owned();
+        }
+    }
+    panic!("no line with {wanted}");
+}
+
+#[test]
+fn the_tree_of_a_killed_owner_ends() {
+    for _ in 0..10 {
+        let token = token();
+        let mut owner = start(&[], "family", &token);
+        let mut out = BufReader::new(owner.stdout.take().unwrap());
+        let pids = find_line(&mut out, "owns ");
+        let pids: Vec<u32> = pids.split(' ').map(|pid| pid.parse().unwrap()).collect();
+        let [main, keeper] = pids[..] else {
+            panic!("{pids:?}");
+        };
+        let (main, keeper) = (pidfd(main), pidfd(keeper));
+        owner.kill().unwrap();
+        owner.wait().unwrap();
+        for end in [&main, &keeper] {
+            wait_for(std::os::fd::AsFd::as_fd(end));
+        }
+        // The keeper ends only after all others.
+        assert_eq!(alive(&token), [0; 0]);
+    }
+}
+
+#[test]
+fn signals_that_the_owner_blocks_or_ignores_are_the_programs_again() {
+    let wrapper = [
+        "env",
+        "--block-signal=USR1,TERM",
+        "--ignore-signal=INT,CHLD,USR2",
+    ];
+    let mut owner = start(&wrapper, "inborn", "");
+    let mut out = BufReader::new(owner.stdout.take().unwrap());
+    assert_eq!(find_line(&mut out, "blocked="), "0");
+    assert_eq!(find_line(&mut out, "kept="), "0");
+    // An owner that ignores CHLD has no zombies: the keeper has, and hears the code.
+    assert_eq!(find_line(&mut out, "exit "), format!("{:?}", Exit::Code(0)));
+    assert!(owner.wait().unwrap().success());
+}
