@@ -2,4 +2,5 @@
 //!
 //! [`turn`] is how the parts take part in the loop: each says what it waits for, and is asked again when something may have happened.
 
+pub mod port;
 pub mod turn;

@@ -23,6 +23,12 @@ impl<'f> Wants<'f> {
         self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
     }
 
+    /// Until this hangs up, and for nothing else.
+    pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
+        let nothing = PollFlags::empty();
+        self.fds.push(PollFd::from_borrowed_fd(fd, nothing));
+    }
+
     /// Until this moment at the latest.
     pub fn until(&mut self, moment: Instant) {
         self.deadline = Some(self.deadline.map_or(moment, |at| at.min(moment)));
