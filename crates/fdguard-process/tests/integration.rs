@@ -7,4 +7,11 @@
     reason = "a broken precondition must stop the test at that line"
 )]
 
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests, outside of the test functions"
+)]
+
 mod suite;

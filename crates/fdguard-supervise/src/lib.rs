@@ -11,5 +11,6 @@ pub mod policy;
 pub mod relief;
 mod service;
 pub mod supervisor;
+pub mod port;
 pub mod turn;
 pub mod unit;

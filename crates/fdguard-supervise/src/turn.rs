@@ -27,6 +27,10 @@ impl<'f> Wants<'f> {
     pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
         self.fds
             .push(PollFd::from_borrowed_fd(fd, PollFlags::empty()));
+    /// Until this hangs up, and for nothing else.
+    pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
+        let nothing = PollFlags::empty();
+        self.fds.push(PollFd::from_borrowed_fd(fd, nothing));
     }
 
     /// Until this moment at the latest.
