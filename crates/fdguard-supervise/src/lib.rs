@@ -3,5 +3,7 @@
 //! [`turn`] is how the parts take part in the loop: each says what it waits for, and is asked again when something may have happened.
 
 pub mod health;
+pub mod metrics;
+pub mod output;
 pub mod turn;
 pub mod unit;

@@ -1,0 +1,477 @@
+//! Output over rotations, restarts, slow readers and full disks.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::pipe::PipeFlags;
+
+use super::{Dropped, Form, Happened, Output, Pass};
+use crate::turn::Wants;
+
+fn null() -> File {
+    File::options().write(true).open("/dev/null").unwrap()
+}
+
+fn quiet(form: &Form) -> Output {
+    let null = null();
+    Output::open(form, "web", [null.as_fd(), null.as_fd()]).unwrap()
+}
+
+fn logging(path: &Path) -> Form {
+    Form {
+        pass: Pass::Off,
+        log: Some(path.to_owned()),
+        ..Form::default()
+    }
+}
+
+fn turn(output: &mut Output, heard: &mut dyn FnMut(&[u8])) -> Vec<Happened> {
+    let mut wants = Wants::default();
+    output.wants(&mut wants);
+    wants.until(Instant::now() + Duration::from_millis(20));
+    let ready = wants.wait().unwrap();
+    output.turn(Instant::now(), &ready, heard)
+}
+
+/// Until everything that was written is read and kept.
+fn settle(output: &mut Output) -> Vec<Happened> {
+    let mut happened = Vec::new();
+    output.ended();
+    while !output.is_idle() {
+        happened.extend(turn(output, &mut |_| ()));
+    }
+    happened
+}
+
+fn started(output: &mut Output) -> [File; 2] {
+    output.begin().unwrap().map(File::from)
+}
+
+fn pipe() -> (File, OwnedFd) {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();
+    (File::from(reader), writer)
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Every file of a log, the newest last.
+fn files(folder: &Path) -> Vec<Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let number = path
+            .extension()
+            .and_then(|end| end.to_str()?.parse::<i64>().ok());
+        found.insert(-number.unwrap_or(0), fs::read(path).unwrap());
+    }
+    found.into_values().collect()
+}
+
+#[test]
+fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
+    const STARTS: u32 = 20;
+    const LINES: u32 = 5000;
+    let before = descriptors();
+    let folder = tempfile::tempdir().unwrap();
+    let form = Form {
+        log_size: 64 << 10,
+        log_keep: 200,
+        ..logging(&folder.path().join("a.log"))
+    };
+    let mut output = quiet(&form);
+    let mut heard = 0;
+    for start in 0..STARTS {
+        let [mut out, err] = started(&mut output);
+        let writer = thread::spawn(move || {
+            let mut err = &err;
+            for line in 0..LINES {
+                let padding = "x".repeat(usize::try_from(line % 17).unwrap());
+                let text = format!("start {start} line {line} {padding}\n");
+                // Pieces of lines, and both streams in turn.
+                let (first, rest) = text.as_bytes().split_at(text.len() / 2);
+                if line % 3 == 0 {
+                    err.write_all(text.as_bytes()).unwrap();
+                } else {
+                    out.write_all(first).unwrap();
+                    out.write_all(rest).unwrap();
+                }
+            }
+        });
+        while !writer.is_finished() {
+            turn(&mut output, &mut |_| heard += 1);
+        }
+        writer.join().unwrap();
+        // Every second time the next start comes before the last words of this one were read.
+        if start % 2 == 0 {
+            output.ended();
+        }
+    }
+    output.ended();
+    while !output.is_idle() {
+        turn(&mut output, &mut |_| heard += 1);
+    }
+    assert_eq!(output.dropped(), Dropped::default());
+    drop(output);
+    let files = files(folder.path());
+    assert!(files.len() > 40, "{} files", files.len());
+    for file in &files {
+        assert!(
+            file.len() <= 64 << 10 && file.ends_with(b"\n"),
+            "{}",
+            file.len()
+        );
+    }
+    let text = String::from_utf8(files.concat()).unwrap();
+    // Each stream keeps its order; between them there is none.
+    let mut next = BTreeMap::new();
+    for line in text.lines() {
+        let numbers: Vec<u32> = line
+            .split(' ')
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [start, line] = numbers[..] else {
+            panic!("{line}")
+        };
+        let stream = line % 3 == 0;
+        let expected = next.entry((start, stream)).or_insert(u32::from(!stream));
+        assert_eq!(line, *expected, "start {start}");
+        *expected += if stream {
+            3
+        } else {
+            1 + u32::from(line % 3 == 2)
+        };
+    }
+    assert_eq!(
+        text.lines().count(),
+        usize::try_from(STARTS * LINES).unwrap()
+    );
+    assert_eq!(heard, STARTS * LINES);
+    assert_eq!(descriptors(), before);
+}
+
+#[test]
+fn only_so_many_files_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let form = Form {
+        log_size: 4 << 10,
+        log_keep: 2,
+        ..logging(&folder.path().join("a.log"))
+    };
+    let mut output = quiet(&form);
+    let [mut out, err] = started(&mut output);
+    drop(err);
+    for line in 0..2000 {
+        writeln!(out, "line {line}").unwrap();
+        if line % 100 == 0 {
+            turn(&mut output, &mut |_| ());
+        }
+    }
+    drop(out);
+    settle(&mut output);
+    let mut names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["a.log", "a.log.1", "a.log.2"]);
+    let newest = fs::read_to_string(folder.path().join("a.log")).unwrap();
+    assert!(newest.ends_with("line 1999\n"), "{newest}");
+}
+
+#[test]
+fn a_slow_reader_makes_the_service_wait_and_loses_nothing() {
+    let (mut reader, ours) = pipe();
+    let form = Form {
+        pass: Pass::Lines,
+        ..Form::default()
+    };
+    let mut output = Output::open(&form, "web", [ours.as_fd(), ours.as_fd()]).unwrap();
+    drop(ours);
+    let [mut out, err] = started(&mut output);
+    drop(err);
+    let writer = thread::spawn(move || {
+        for line in 0..100_000 {
+            writeln!(out, "line {line}").unwrap();
+        }
+    });
+    // Nobody reads: after a while everything is full, and the service waits.
+    for _ in 0..50 {
+        turn(&mut output, &mut |_| ());
+    }
+    assert!(!writer.is_finished());
+    let reading = thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    });
+    while !writer.is_finished() {
+        turn(&mut output, &mut |_| ());
+    }
+    settle(&mut output);
+    drop(output);
+    let text = reading.join().unwrap();
+    let lines = text.lines().enumerate();
+    assert!(
+        lines
+            .clone()
+            .all(|(number, line)| line == format!("line {number}"))
+    );
+    assert_eq!(lines.count(), 100_000);
+}
+
+#[test]
+fn lines_get_the_services_name_and_bytes_stay_as_they_are() {
+    let (mut reader, ours) = pipe();
+    let (mut errors, our_errors) = pipe();
+    let form = Form {
+        pass: Pass::Prefix,
+        ..Form::default()
+    };
+    let mut output = Output::open(&form, "web", [ours.as_fd(), our_errors.as_fd()]).unwrap();
+    drop((ours, our_errors));
+    let [mut out, mut err] = started(&mut output);
+    out.write_all(b"one\n\xff\x00two\nlast words").unwrap();
+    err.write_all(b"oops\n").unwrap();
+    drop((out, err));
+    let mut heard = Vec::new();
+    output.ended();
+    while !output.is_idle() {
+        turn(&mut output, &mut |line| heard.push(line.to_vec()));
+    }
+    let last: Vec<_> = output.last().lines().map(<[u8]>::to_vec).collect();
+    drop(output);
+    let mut text = Vec::new();
+    reader.read_to_end(&mut text).unwrap();
+    assert_eq!(text, b"web | one\nweb | \xff\x00two\nweb | last words\n");
+    let mut text = Vec::new();
+    errors.read_to_end(&mut text).unwrap();
+    assert_eq!(text, b"web | oops\n");
+    heard.sort();
+    assert_eq!(heard, [&b"last words"[..], b"one", b"oops", b"\xff\x00two"]);
+    assert_eq!(last.len(), 4);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_told_once_and_the_log_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.log");
+    let (reader, ours) = pipe();
+    let form = Form {
+        pass: Pass::Lines,
+        ..logging(&path)
+    };
+    let null = null();
+    let mut output = Output::open(&form, "web", [ours.as_fd(), null.as_fd()]).unwrap();
+    drop((reader, ours));
+    let [mut out, err] = started(&mut output);
+    drop(err);
+    out.write_all(b"one\ntwo\n").unwrap();
+    let mut happened = Vec::new();
+    while happened.is_empty() {
+        happened = turn(&mut output, &mut |_| ());
+    }
+    let [
+        Happened::NobodyReads {
+            stream: "stdout", ..
+        },
+    ] = happened[..]
+    else {
+        panic!("{happened:?}")
+    };
+    out.write_all(b"three\n").unwrap();
+    drop(out);
+    assert_eq!(settle(&mut output), []);
+    assert_eq!(fs::read_to_string(path).unwrap(), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_log_that_was_moved_away_is_begun_anew_after_the_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.log");
+    fs::write(&path, "torn").unwrap();
+    let mut output = quiet(&logging(&path));
+    let [mut out, _err] = started(&mut output);
+    out.write_all(b"one\ntw").unwrap();
+    turn(&mut output, &mut |_| ());
+    fs::rename(&path, folder.path().join("old")).unwrap();
+    output.reopen();
+    out.write_all(b"o\nthree\n").unwrap();
+    drop(out);
+    settle(&mut output);
+    assert_eq!(
+        fs::read_to_string(folder.path().join("old")).unwrap(),
+        "torn\none\n"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), "two\nthree\n");
+}
+
+#[test]
+fn a_pipe_that_a_stranger_holds_open_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.log");
+    let mut output = quiet(&logging(&path));
+    let [mut out, err] = started(&mut output);
+    out.write_all(b"words\nlast").unwrap();
+    settle(&mut output);
+    drop((out, err));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "words\nlast\n");
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_an_error_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let null = null();
+    let open = |path: &Path| Output::open(&logging(path), "web", [null.as_fd(), null.as_fd()]);
+    assert!(open(&folder.path().join("none/a.log")).is_err());
+    assert!(open(folder.path()).is_err());
+}
+
+#[test]
+fn a_log_that_cannot_be_rotated_grows_and_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.log");
+    fs::create_dir(folder.path().join("a.log.next")).unwrap();
+    let form = Form {
+        log_size: 4 << 10,
+        ..logging(&path)
+    };
+    let mut output = quiet(&form);
+    let [mut out, err] = started(&mut output);
+    drop(err);
+    for line in 0..1000 {
+        writeln!(out, "line {line}").unwrap();
+    }
+    drop(out);
+    let happened = settle(&mut output);
+    let [Happened::NotRotated { .. }] = happened[..] else {
+        panic!("{happened:?}")
+    };
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1000);
+}
+
+/// A small file system of our own, gone with the value.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "fdguard-test"])
+            .arg(folder.path())
+            .output();
+        let is_there = mount.is_ok_and(|mount| mount.status.success());
+        is_there.then_some(Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ended = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_drops_and_counts_and_says_so_in_the_log() {
+    let Some(small) = Small::new() else {
+        testkit::skip("no small file system: this needs root and mount");
+        return;
+    };
+    let path = small.0.path().join("a.log");
+    let ballast = small.0.path().join("ballast");
+    fs::write(&ballast, [0; 40 << 10]).unwrap();
+    let mut output = quiet(&logging(&path));
+    let [mut out, err] = started(&mut output);
+    drop(err);
+    let writer = thread::spawn(move || {
+        for line in 0..30_000 {
+            writeln!(out, "line {line:08} {}", "x".repeat(50)).unwrap();
+        }
+        out
+    });
+    let mut happened = Vec::new();
+    // The service is not held up by the disk.
+    while !writer.is_finished() {
+        happened.extend(turn(&mut output, &mut |_| ()));
+    }
+    let mut out = writer.join().unwrap();
+    while output.dropped().lines == 0 {
+        happened.extend(turn(&mut output, &mut |_| ()));
+    }
+    let [Happened::LogFailing { why, .. }] = &happened[..] else {
+        panic!("{happened:?}")
+    };
+    assert!(why.contains("No space left"), "{why}");
+    let partial = fs::read(&path).unwrap();
+    assert!(partial.ends_with(b"\n"), "no torn line while it is full");
+    // Room again: a larger disk, which is what an operator does.
+    let grown = Command::new("mount")
+        .args(["-o", "remount,size=16m"])
+        .arg(small.0.path())
+        .status();
+    assert!(grown.unwrap().success());
+    let mut back = Vec::new();
+    while back.is_empty() {
+        back = turn(&mut output, &mut |_| ());
+    }
+    let [Happened::LogBack { dropped, .. }] = back[..] else {
+        panic!("{back:?}")
+    };
+    writeln!(out, "after").unwrap();
+    drop(out);
+    settle(&mut output);
+    assert_eq!(output.dropped(), dropped);
+    let text = fs::read_to_string(&path).unwrap();
+    let gap = format!(
+        "fdguard_event event=log_gap lines={} bytes={}",
+        dropped.lines, dropped.bytes
+    );
+    let (kept, rest): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("line "));
+    assert_eq!(rest, [gap.as_str(), "after"]);
+    let lost = usize::try_from(dropped.lines).unwrap();
+    assert_eq!(
+        kept.len() + lost,
+        30_000,
+        "kept and dropped are all there was"
+    );
+    let in_order = kept
+        .iter()
+        .enumerate()
+        .all(|(at, line)| line.starts_with(&format!("line {at:08} ")));
+    assert!(in_order, "the gap is where the lines are missing");
+    drop(output);
+}
+
+#[test]
+fn a_disk_that_is_always_full_is_told_once_and_holds_nobody_up() {
+    let mut output = quiet(&logging(Path::new("/dev/full")));
+    let [mut out, err] = started(&mut output);
+    drop(err);
+    let writer = thread::spawn(move || {
+        out.write_all(&b"0123456789abcde\n".repeat(200_000))
+            .unwrap()
+    });
+    let mut happened = Vec::new();
+    while !writer.is_finished() || output.dropped().lines == 0 {
+        happened.extend(turn(&mut output, &mut |_| ()));
+    }
+    writer.join().unwrap();
+    let [Happened::LogFailing { .. }] = happened[..] else {
+        panic!("{happened:?}")
+    };
+    output.ended();
+    while output.has_sources() {
+        turn(&mut output, &mut |_| ());
+    }
+    let dropped = output.dropped();
+    assert_eq!(dropped.bytes, dropped.lines * 16);
+    assert!(dropped.lines >= 200_000 - (1 << 20) / 16, "{dropped:?}");
+    assert!(!output.is_idle());
+}
