@@ -12,6 +12,8 @@ mod text;
 mod token;
 
 #[cfg(test)]
+mod rules_tests;
+#[cfg(test)]
 mod server_tests;
 #[cfg(test)]
 mod tests;

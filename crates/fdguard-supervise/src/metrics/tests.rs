@@ -34,7 +34,7 @@ fn process(pid: u32, open: u64) -> Process {
     }
 }
 
-fn state() -> State {
+pub(super) fn state() -> State {
     State {
         own: Own {
             open_fds: Some(12),

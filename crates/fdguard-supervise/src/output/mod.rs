@@ -12,6 +12,8 @@ pub mod log;
 mod outlet;
 
 #[cfg(test)]
+mod disk_tests;
+#[cfg(test)]
 mod tests;
 
 use std::io;

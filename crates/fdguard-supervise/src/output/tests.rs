@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,16 +13,16 @@ use rustix::pipe::PipeFlags;
 use super::{Dropped, Form, Happened, Output, Pass};
 use crate::turn::Wants;
 
-fn null() -> File {
+pub(super) fn null() -> File {
     File::options().write(true).open("/dev/null").unwrap()
 }
 
-fn quiet(form: &Form) -> Output {
+pub(super) fn quiet(form: &Form) -> Output {
     let null = null();
     Output::open(form, "web", [null.as_fd(), null.as_fd()]).unwrap()
 }
 
-fn logging(path: &Path) -> Form {
+pub(super) fn logging(path: &Path) -> Form {
     Form {
         pass: Pass::Off,
         log: Some(path.to_owned()),
@@ -31,7 +30,7 @@ fn logging(path: &Path) -> Form {
     }
 }
 
-fn turn(output: &mut Output, heard: &mut dyn FnMut(&[u8])) -> Vec<Happened> {
+pub(super) fn turn(output: &mut Output, heard: &mut dyn FnMut(&[u8])) -> Vec<Happened> {
     let mut wants = Wants::default();
     output.wants(&mut wants);
     wants.until(Instant::now() + Duration::from_millis(20));
@@ -40,7 +39,7 @@ fn turn(output: &mut Output, heard: &mut dyn FnMut(&[u8])) -> Vec<Happened> {
 }
 
 /// Until everything that was written is read and kept.
-fn settle(output: &mut Output) -> Vec<Happened> {
+pub(super) fn settle(output: &mut Output) -> Vec<Happened> {
     let mut happened = Vec::new();
     output.ended();
     while !output.is_idle() {
@@ -49,7 +48,7 @@ fn settle(output: &mut Output) -> Vec<Happened> {
     happened
 }
 
-fn started(output: &mut Output) -> [File; 2] {
+pub(super) fn started(output: &mut Output) -> [File; 2] {
     output.begin().unwrap().map(File::from)
 }
 
@@ -75,10 +74,49 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
     found.into_values().collect()
 }
 
+const STARTS: u32 = 20;
+const LINES: u32 = 5000;
+
+/// Writes one start's lines: in pieces, and to both streams in turn.
+fn write_lines(start: u32, [mut out, mut err]: [File; 2]) {
+    for line in 0..LINES {
+        let padding = "x".repeat(usize::try_from(line % 17).unwrap());
+        let text = format!("start {start} line {line} {padding}\n");
+        let (first, rest) = text.as_bytes().split_at(text.len() / 2);
+        if line % 3 == 0 {
+            err.write_all(text.as_bytes()).unwrap();
+        } else {
+            out.write_all(first).unwrap();
+            out.write_all(rest).unwrap();
+        }
+    }
+}
+
+/// Each line of each start is there once. Each stream keeps its order; between them there is none.
+fn assert_complete(text: &str) {
+    let mut next = BTreeMap::new();
+    for line in text.lines() {
+        let words = line.split(' ');
+        let numbers: Vec<u32> = words.filter_map(|word| word.parse().ok()).collect();
+        let [start, line] = numbers[..] else {
+            panic!("{line}")
+        };
+        let is_error = line % 3 == 0;
+        let expected = next
+            .entry((start, is_error))
+            .or_insert(u32::from(!is_error));
+        assert_eq!(line, *expected, "start {start}");
+        *expected += match line % 3 {
+            0 => 3,
+            one => one,
+        };
+    }
+    let all = usize::try_from(STARTS * LINES).unwrap();
+    assert_eq!(text.lines().count(), all);
+}
+
 #[test]
 fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
-    const STARTS: u32 = 20;
-    const LINES: u32 = 5000;
     let before = descriptors();
     let folder = tempfile::tempdir().unwrap();
     let form = Form {
@@ -89,22 +127,8 @@ fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
     let mut output = quiet(&form);
     let mut heard = 0;
     for start in 0..STARTS {
-        let [mut out, err] = started(&mut output);
-        let writer = thread::spawn(move || {
-            let mut err = &err;
-            for line in 0..LINES {
-                let padding = "x".repeat(usize::try_from(line % 17).unwrap());
-                let text = format!("start {start} line {line} {padding}\n");
-                // Pieces of lines, and both streams in turn.
-                let (first, rest) = text.as_bytes().split_at(text.len() / 2);
-                if line % 3 == 0 {
-                    err.write_all(text.as_bytes()).unwrap();
-                } else {
-                    out.write_all(first).unwrap();
-                    out.write_all(rest).unwrap();
-                }
-            }
-        });
+        let ends = started(&mut output);
+        let writer = thread::spawn(move || write_lines(start, ends));
         while !writer.is_finished() {
             turn(&mut output, &mut |_| heard += 1);
         }
@@ -123,36 +147,10 @@ fn no_line_is_lost_or_torn_or_doubled_over_rotations_and_restarts() {
     let files = files(folder.path());
     assert!(files.len() > 40, "{} files", files.len());
     for file in &files {
-        assert!(
-            file.len() <= 64 << 10 && file.ends_with(b"\n"),
-            "{}",
-            file.len()
-        );
+        let length = file.len();
+        assert!(length <= 64 << 10 && file.ends_with(b"\n"), "{length}");
     }
-    let text = String::from_utf8(files.concat()).unwrap();
-    // Each stream keeps its order; between them there is none.
-    let mut next = BTreeMap::new();
-    for line in text.lines() {
-        let numbers: Vec<u32> = line
-            .split(' ')
-            .filter_map(|word| word.parse().ok())
-            .collect();
-        let [start, line] = numbers[..] else {
-            panic!("{line}")
-        };
-        let stream = line % 3 == 0;
-        let expected = next.entry((start, stream)).or_insert(u32::from(!stream));
-        assert_eq!(line, *expected, "start {start}");
-        *expected += if stream {
-            3
-        } else {
-            1 + u32::from(line % 3 == 2)
-        };
-    }
-    assert_eq!(
-        text.lines().count(),
-        usize::try_from(STARTS * LINES).unwrap()
-    );
+    assert_complete(&String::from_utf8(files.concat()).unwrap());
     assert_eq!(heard, STARTS * LINES);
     assert_eq!(descriptors(), before);
 }
@@ -355,123 +353,4 @@ fn a_log_that_cannot_be_rotated_grows_and_is_told_once() {
         panic!("{happened:?}")
     };
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1000);
-}
-
-/// A small file system of our own, gone with the value.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn new() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k", "fdguard-test"])
-            .arg(folder.path())
-            .output();
-        let is_there = mount.is_ok_and(|mount| mount.status.success());
-        is_there.then_some(Self(folder))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ended = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
-#[test]
-fn a_full_disk_drops_and_counts_and_says_so_in_the_log() {
-    let Some(small) = Small::new() else {
-        testkit::skip("no small file system: this needs root and mount");
-        return;
-    };
-    let path = small.0.path().join("a.log");
-    let ballast = small.0.path().join("ballast");
-    fs::write(&ballast, [0; 40 << 10]).unwrap();
-    let mut output = quiet(&logging(&path));
-    let [mut out, err] = started(&mut output);
-    drop(err);
-    let writer = thread::spawn(move || {
-        for line in 0..30_000 {
-            writeln!(out, "line {line:08} {}", "x".repeat(50)).unwrap();
-        }
-        out
-    });
-    let mut happened = Vec::new();
-    // The service is not held up by the disk.
-    while !writer.is_finished() {
-        happened.extend(turn(&mut output, &mut |_| ()));
-    }
-    let mut out = writer.join().unwrap();
-    while output.dropped().lines == 0 {
-        happened.extend(turn(&mut output, &mut |_| ()));
-    }
-    let [Happened::LogFailing { why, .. }] = &happened[..] else {
-        panic!("{happened:?}")
-    };
-    assert!(why.contains("No space left"), "{why}");
-    let partial = fs::read(&path).unwrap();
-    assert!(partial.ends_with(b"\n"), "no torn line while it is full");
-    // Room again: a larger disk, which is what an operator does.
-    let grown = Command::new("mount")
-        .args(["-o", "remount,size=16m"])
-        .arg(small.0.path())
-        .status();
-    assert!(grown.unwrap().success());
-    let mut back = Vec::new();
-    while back.is_empty() {
-        back = turn(&mut output, &mut |_| ());
-    }
-    let [Happened::LogBack { dropped, .. }] = back[..] else {
-        panic!("{back:?}")
-    };
-    writeln!(out, "after").unwrap();
-    drop(out);
-    settle(&mut output);
-    assert_eq!(output.dropped(), dropped);
-    let text = fs::read_to_string(&path).unwrap();
-    let gap = format!(
-        "fdguard_event event=log_gap lines={} bytes={}",
-        dropped.lines, dropped.bytes
-    );
-    let (kept, rest): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("line "));
-    assert_eq!(rest, [gap.as_str(), "after"]);
-    let lost = usize::try_from(dropped.lines).unwrap();
-    assert_eq!(
-        kept.len() + lost,
-        30_000,
-        "kept and dropped are all there was"
-    );
-    let in_order = kept
-        .iter()
-        .enumerate()
-        .all(|(at, line)| line.starts_with(&format!("line {at:08} ")));
-    assert!(in_order, "the gap is where the lines are missing");
-    drop(output);
-}
-
-#[test]
-fn a_disk_that_is_always_full_is_told_once_and_holds_nobody_up() {
-    let mut output = quiet(&logging(Path::new("/dev/full")));
-    let [mut out, err] = started(&mut output);
-    drop(err);
-    let writer = thread::spawn(move || {
-        out.write_all(&b"0123456789abcde\n".repeat(200_000))
-            .unwrap()
-    });
-    let mut happened = Vec::new();
-    while !writer.is_finished() || output.dropped().lines == 0 {
-        happened.extend(turn(&mut output, &mut |_| ()));
-    }
-    writer.join().unwrap();
-    let [Happened::LogFailing { .. }] = happened[..] else {
-        panic!("{happened:?}")
-    };
-    output.ended();
-    while output.has_sources() {
-        turn(&mut output, &mut |_| ());
-    }
-    let dropped = output.dropped();
-    assert_eq!(dropped.bytes, dropped.lines * 16);
-    assert!(dropped.lines >= 200_000 - (1 << 20) / 16, "{dropped:?}");
-    assert!(!output.is_idle());
 }
