@@ -12,8 +12,8 @@ use crate::unit;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Form {
-    /// What becomes of it besides.
-    pub pass: Pass,
+    /// Whether it goes to our own output too. Absent: it is inherited without a log, and off with one.
+    pub pass: Option<Pass>,
     /// A file that is rotated (`--log FILE`).
     pub log: Option<PathBuf>,
     /// From which size on it is rotated (`--log-size 10MiB`).
@@ -31,7 +31,7 @@ pub const MOST: u32 = 1000;
 impl Default for Form {
     fn default() -> Self {
         Self {
-            pass: Pass::Inherit,
+            pass: None,
             log: None,
             log_size: 10 << 20,
             log_keep: 5,
@@ -43,7 +43,17 @@ impl Form {
     /// Whether it has to go through us; `needs_lines` when somebody else wants to see it (a check, a report of the last lines).
     #[must_use]
     pub fn is_captured(&self, needs_lines: bool) -> bool {
-        needs_lines || self.log.is_some() || self.pass != Pass::Inherit
+        needs_lines || self.log.is_some() || self.way() != Pass::Inherit
+    }
+
+    /// What becomes of it besides the log.
+    #[must_use]
+    pub fn way(&self) -> Pass {
+        let usual = match self.log {
+            Some(_) => Pass::Off,
+            None => Pass::Inherit,
+        };
+        self.pass.unwrap_or(usual)
     }
 
     /// Whether one can work with it.
@@ -55,6 +65,36 @@ impl Form {
             return Err(format!("at most {MOST} finished logs are kept"));
         }
         Ok(())
+    }
+}
+
+impl FromStr for Form {
+    type Err = String;
+
+    /// `off`, or `FILE`, which may be followed by `size=10MiB`, `keep=5` and `pass=lines`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut form = Self::default();
+        let mut rest = text.trim();
+        // From the end: the name of the file may hold spaces.
+        while let Some((before, word)) = rest.rsplit_once(' ') {
+            match word.split_once('=') {
+                Some(("size", value)) => form.log_size = unit::size(value)?,
+                Some(("keep", value)) => {
+                    let number = value.parse();
+                    form.log_keep =
+                        number.map_err(|_why| format!("{value:?} is no number of logs"))?;
+                }
+                Some(("pass", value)) => form.pass = Some(value.parse()?),
+                _ => break,
+            }
+            rest = before.trim_end();
+        }
+        if rest.is_empty() {
+            return Err("a log needs the name of a file, or off".to_owned());
+        }
+        form.log = (rest != "off").then(|| rest.into());
+        form.check()?;
+        Ok(form)
     }
 }
 
@@ -113,7 +153,7 @@ mod tests {
             toml::from_str("pass = \"prefix\"\nlog = \"a.log\"\nlog_size = \"1MiB\"\nlog_keep = 2")
                 .unwrap();
         let expected = Form {
-            pass: Pass::Prefix,
+            pass: Some(Pass::Prefix),
             log: Some("a.log".into()),
             log_size: 1 << 20,
             log_keep: 2,
@@ -124,6 +164,33 @@ mod tests {
         assert!(error.contains("logs"), "{error}");
         assert!(toml::from_str::<Form>("log_size = \"some\"").is_err());
         assert!("loud".parse::<Pass>().is_err());
+    }
+
+    #[test]
+    fn a_flag_is_a_file_with_words_behind_it() {
+        let form: Form = "/var/log/my app.log size=1MiB keep=9 pass=lines"
+            .parse()
+            .unwrap();
+        let expected = Form {
+            pass: Some(Pass::Lines),
+            log: Some("/var/log/my app.log".into()),
+            log_size: 1 << 20,
+            log_keep: 9,
+        };
+        assert_eq!(form, expected);
+        let alone: Form = "a.log".parse().unwrap();
+        assert_eq!((alone.way(), alone.log_keep), (Pass::Off, 5));
+        assert_eq!("off".parse(), Ok(Form::default()));
+        for bad in [
+            "",
+            "a.log size=x",
+            "a.log keep=many",
+            "a.log pass=loud",
+            "a.log size=1B",
+            "a.log keep=5000",
+        ] {
+            assert!(bad.parse::<Form>().is_err(), "{bad}");
+        }
     }
 
     #[test]

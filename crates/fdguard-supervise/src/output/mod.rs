@@ -97,11 +97,11 @@ struct Source {
 impl Output {
     /// Opens what the form asks for. The two descriptors are our own output and error.
     pub fn open(form: &Form, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
-        let outlets = match form.pass {
+        let outlets = match form.way() {
             Pass::Off => [None, None],
             _ => [Some(Outlet::new(ours[0])?), Some(Outlet::new(ours[1])?)],
         };
-        let prefix = match form.pass {
+        let prefix = match form.way() {
             Pass::Prefix => format!("{name} | ").into_bytes(),
             _ => Vec::new(),
         };

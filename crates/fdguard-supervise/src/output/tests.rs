@@ -24,7 +24,7 @@ pub(super) fn quiet(form: &Form) -> Output {
 
 pub(super) fn logging(path: &Path) -> Form {
     Form {
-        pass: Pass::Off,
+        pass: Some(Pass::Off),
         log: Some(path.to_owned()),
         ..Form::default()
     }
@@ -188,7 +188,7 @@ fn only_so_many_files_are_kept() {
 fn a_slow_reader_makes_the_service_wait_and_loses_nothing() {
     let (mut reader, ours) = pipe();
     let form = Form {
-        pass: Pass::Lines,
+        pass: Some(Pass::Lines),
         ..Form::default()
     };
     let mut output = Output::open(&form, "web", [ours.as_fd(), ours.as_fd()]).unwrap();
@@ -230,7 +230,7 @@ fn lines_get_the_services_name_and_bytes_stay_as_they_are() {
     let (mut reader, ours) = pipe();
     let (mut errors, our_errors) = pipe();
     let form = Form {
-        pass: Pass::Prefix,
+        pass: Some(Pass::Prefix),
         ..Form::default()
     };
     let mut output = Output::open(&form, "web", [ours.as_fd(), our_errors.as_fd()]).unwrap();
@@ -263,7 +263,7 @@ fn a_reader_that_goes_away_is_told_once_and_the_log_goes_on() {
     let path = folder.path().join("a.log");
     let (reader, ours) = pipe();
     let form = Form {
-        pass: Pass::Lines,
+        pass: Some(Pass::Lines),
         ..logging(&path)
     };
     let null = null();
