@@ -12,5 +12,7 @@ pub mod relief;
 mod service;
 pub mod supervisor;
 pub mod port;
+pub mod metrics;
+pub mod output;
 pub mod turn;
 pub mod unit;

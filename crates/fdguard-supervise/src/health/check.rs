@@ -44,6 +44,7 @@ pub struct Check {
     timing: Timing,
     series: Option<Series>,
     flight: Option<Flight>,
+    blind: Option<String>,
 }
 
 /// What is looked at, with all that could be found out before the loop.
@@ -118,6 +119,7 @@ impl Check {
             timing: spec.timing,
             series: None,
             flight: None,
+            blind: None,
         })
     }
 
@@ -159,6 +161,13 @@ impl Check {
         self.series.as_ref().map_or(State::Unknown, Series::state)
     }
 
+    /// Why the last probe could not look at all, when it could not: something is missing on our side. It counts neither as a
+    /// success nor as a failure.
+    #[must_use]
+    pub fn blind(&self) -> Option<&str> {
+        self.blind.as_deref()
+    }
+
     /// A line of the service's output.
     pub fn hear(&mut self, line: &[u8]) {
         if let Probe::Once(Once::Line { pattern, seen }) = &mut self.probe
@@ -197,9 +206,16 @@ impl Check {
             let deadline = series.probing(now);
             match self.probe.start(&self.scene, feeds, deadline) {
                 Step::Waiting => return None,
-                Step::Done(None) => return series.heard(now, Ok(())),
+                Step::Done(None) => {
+                    self.blind = None;
+                    return series.heard(now, Ok(()));
+                }
                 Step::Done(Some(flight)) => self.flight = Some(flight),
-                Step::Failed(why) => return series.heard(now, Err(why)),
+                Step::Failed(why) => {
+                    self.blind = None;
+                    return series.heard(now, Err(why));
+                }
+                Step::Blind(why) => return self.could_not_look(now, why),
             }
         }
         self.fly(now, ready)
@@ -219,11 +235,20 @@ impl Check {
                 self.flight = None;
                 Err(why)
             }
+            Step::Blind(why) => return self.could_not_look(now, why),
         };
+        self.blind = None;
         if was_over {
             return None;
         }
         self.series.as_mut()?.heard(now, answer)
+    }
+
+    fn could_not_look(&mut self, now: Instant, why: String) -> Option<Change> {
+        self.flight = None;
+        self.blind = Some(why);
+        self.series.as_mut()?.passed_over(now);
+        None
     }
 
     /// The deadline has come. What has children of its own stays until they are gone; the rest is gone when it is dropped.
@@ -263,16 +288,14 @@ impl Probe {
             Self::Http(asked) => Way::Http(Get::new(asked)),
             Self::Exec(command) => match Running::start(command, scene) {
                 Ok(running) => Way::Exec(Box::new(running)),
-                Err(why) => return Step::Failed(why),
+                Err(why) => return Step::Blind(why),
             },
             Self::Accept(progress) => {
                 let seen = queue::look(feeds.listeners);
-                return match seen
-                    .map_err(|why| why.to_string())
-                    .and_then(|seen| progress.seen(seen))
-                {
-                    Ok(()) => Step::Done(None),
-                    Err(why) => Step::Failed(why),
+                return match seen.map(|seen| progress.seen(seen)) {
+                    Ok(Ok(())) => Step::Done(None),
+                    Ok(Err(why)) => Step::Failed(why),
+                    Err(why) => Step::Blind(why.to_string()),
                 };
             }
             Self::Once(_) => return Step::Waiting,
@@ -301,11 +324,7 @@ impl Flight {
 impl Way {
     fn turn(&mut self, ready: &Ready) -> Step<()> {
         match self {
-            Self::Tcp(dial) => match dial.turn(ready) {
-                Step::Waiting => Step::Waiting,
-                Step::Done(_connection) => Step::Done(()),
-                Step::Failed(why) => Step::Failed(why),
-            },
+            Self::Tcp(dial) => dial.turn(ready).and_then(|_connection| Step::Done(())),
             Self::Http(get) => get.turn(ready),
             Self::Exec(running) => running.turn(ready),
         }

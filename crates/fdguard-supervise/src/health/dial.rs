@@ -18,6 +18,20 @@ pub(super) enum Step<T> {
     Done(T),
     /// It failed, for this reason.
     Failed(String),
+    /// We could not even try, for this reason: it says nothing about the service.
+    Blind(String),
+}
+
+impl<T> Step<T> {
+    /// The same with another result.
+    pub(super) fn and_then<U>(self, next: impl FnOnce(T) -> Step<U>) -> Step<U> {
+        match self {
+            Self::Done(value) => next(value),
+            Self::Waiting => Step::Waiting,
+            Self::Failed(why) => Step::Failed(why),
+            Self::Blind(why) => Step::Blind(why),
+        }
+    }
 }
 
 /// A connection that is being made.
@@ -78,6 +92,7 @@ impl Dial {
                     self.socket = Some(socket);
                     return Step::Waiting;
                 }
+                Err(why) if is_ours(why) => return Step::Blind(wording(why)),
                 Err(why) => self.note(&wording(why)),
             }
         }
@@ -123,16 +138,62 @@ fn finished(socket: &OwnedFd) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether it is we who lack something. A service is not restarted because its supervisor has no descriptor left.
+fn is_ours(why: Errno) -> bool {
+    matches!(
+        why,
+        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM
+    )
+}
+
 /// Why, in the words of the system without its number.
 pub(super) fn wording(why: Errno) -> String {
     match why {
         Errno::CONNREFUSED => "connection refused".to_owned(),
         Errno::CONNRESET => "connection reset".to_owned(),
-        Errno::MFILE => "we have no descriptor left for a probe".to_owned(),
+        Errno::MFILE => "fdguard itself has no descriptor left for a probe".to_owned(),
         why => {
             let text = std::io::Error::from(why).to_string();
             let text = text.split(" (os error").next().unwrap_or_default();
             text.to_lowercase()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use rustix::net::{AddressFamily, SocketType};
+
+    use super::{Dial, Step, finished};
+    use crate::turn::Ready;
+
+    #[test]
+    fn a_port_that_is_connected_to_itself_is_refused() {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        rustix::net::bind(&socket, &any).unwrap();
+        let near = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+        rustix::net::connect(&socket, &near).unwrap();
+        assert_eq!(finished(&socket), Err("connection refused".to_owned()));
+    }
+
+    #[test]
+    fn without_a_descriptor_of_our_own_nothing_is_said_about_the_service() {
+        let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let mut dial = Dial::new(Arc::new([address]));
+        let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok())
+            .take(200_000)
+            .collect();
+        let step = dial.turn(&Ready::default());
+        let is_full = std::fs::File::open("/dev/null").is_err();
+        drop(held);
+        if !is_full {
+            testkit::skip("the limit of descriptors is too high to be reached");
+            return;
+        }
+        assert!(matches!(step, Step::Blind(_)), "{step:?}");
     }
 }

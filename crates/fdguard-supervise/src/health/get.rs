@@ -112,34 +112,28 @@ impl Get {
 
     pub(super) fn turn(&mut self, ready: &Ready) -> Step<()> {
         if let Stage::Dialing(dial) = &mut self.stage {
-            match dial.turn(ready) {
-                Step::Waiting => return Step::Waiting,
-                Step::Failed(why) => return Step::Failed(why),
-                Step::Done(socket) => {
-                    self.stage = Stage::Talking(Talk {
-                        socket,
-                        sent: 0,
-                        bytes: Vec::new(),
-                    });
-                }
+            let connected = dial.turn(ready).and_then(|socket| {
+                let bytes = Vec::new();
+                Step::Done(Talk {
+                    socket,
+                    sent: 0,
+                    bytes,
+                })
+            });
+            match connected {
+                Step::Done(talk) => self.stage = Stage::Talking(talk),
+                other => return other.and_then(|_| Step::Waiting),
             }
         }
         let Stage::Talking(talk) = &mut self.stage else {
             return Step::Waiting;
         };
-        let answer = match talk.send(&self.asked.request) {
-            Step::Done(()) => talk.read(self.asked.page.body.is_some()),
-            Step::Waiting => Step::Waiting,
-            Step::Failed(why) => Step::Failed(why),
-        };
-        match answer {
-            Step::Waiting => Step::Waiting,
-            Step::Failed(why) => Step::Failed(why),
-            Step::Done(response) => match self.asked.judge(&response) {
-                Ok(()) => Step::Done(()),
-                Err(why) => Step::Failed(why),
-            },
-        }
+        let sent = talk.send(&self.asked.request);
+        let answer = sent.and_then(|()| talk.read(self.asked.page.body.is_some()));
+        answer.and_then(|response| match self.asked.judge(&response) {
+            Ok(()) => Step::Done(()),
+            Err(why) => Step::Failed(why),
+        })
     }
 }
 

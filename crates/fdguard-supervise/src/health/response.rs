@@ -234,7 +234,7 @@ mod tests {
             ),
         ] {
             let Progress::Bad(why) = read(bytes, ended, true) else {
-                panic!("{:?}", bytes)
+                panic!("{bytes:?}")
             };
             assert!(why.contains(word), "{why}");
         }

@@ -126,6 +126,11 @@ impl Series {
         }
     }
 
+    /// The probe could not be made: it says nothing, and the next is due after a period.
+    pub fn passed_over(&mut self, now: Instant) {
+        self.next = now + self.timing.period;
+    }
+
     /// What happens only once has happened: no threshold counts.
     pub fn reached(&mut self) -> Option<Change> {
         self.successes = self.timing.success_threshold;

@@ -73,6 +73,7 @@ impl FromStr for Pattern {
     fn from_str(text: &str) -> Result<Self, String> {
         let built = regex::bytes::RegexBuilder::new(text)
             .size_limit(1 << 20)
+            .dfa_size_limit(256 << 10)
             .build();
         // The message has several lines; the last says what is wrong.
         built.map(Self).map_err(|why| {
