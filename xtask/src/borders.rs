@@ -115,6 +115,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/python/tests.rs",
         "crates/fdguard-probe/src/linux/kernel/call.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
+        "crates/fdguard-supervise/src/trim.rs",
         "testkit/src/sys.rs",
         "testkit/src/launch.rs",
     ],

@@ -3,6 +3,12 @@
 //! [`turn`] is how the parts take part in the loop: each says what it waits for, and is asked again when something may have happened.
 
 pub mod budget;
+mod child;
+pub mod drain;
+pub mod evidence;
+pub mod limit;
 pub mod meter;
 pub mod relief;
+pub mod report;
+pub mod trim;
 pub mod turn;
