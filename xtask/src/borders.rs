@@ -121,6 +121,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-process/src/keeper/mod.rs",
         "crates/fdguard-process/src/spawn/child.rs",
         "crates/fdguard-process/src/sys.rs",
+        "crates/fdguard-supervise/src/trim.rs",
         "testkit/src/sys.rs",
         "testkit/src/launch.rs",
     ],

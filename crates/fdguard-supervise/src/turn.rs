@@ -23,10 +23,6 @@ impl<'f> Wants<'f> {
         self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
     }
 
-    /// Until the other side is gone.
-    pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
-        self.fds
-            .push(PollFd::from_borrowed_fd(fd, PollFlags::empty()));
     /// Until this hangs up, and for nothing else.
     pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
         let nothing = PollFlags::empty();
