@@ -219,6 +219,12 @@ impl History {
         }
     }
 
+    /// Whether it ended quickly of late.
+    #[must_use]
+    pub fn is_troubled(&self) -> bool {
+        self.quarters >= QUICK
+    }
+
     /// Forgets the ends so far: somebody asked for a fresh start.
     pub fn forget(&mut self) {
         self.quarters = 0;

@@ -56,6 +56,7 @@ const fn pairs(mut key: Key) -> Key {
 pub(super) const RUN: &[Key] = &[
     one("log_format", &["text"]),
     one("metrics", &["off"]),
+    one("metrics_token", &["off"]),
     one("evidence", &["off"]),
 ];
 
@@ -83,11 +84,11 @@ pub(super) const SERVICE: &[Key] = &[
     one("notify_access", &["main"]),
     pairs(many("budget")),
     one("warmup", &["10s"]),
-    one("drain", &["off"]),
+    one("drain", &["none"]),
     one("drain_timeout", &["30s"]),
     one("prove_timeout", &["120s"]),
     one("when_again", &["keep"]),
-    one("raise_limit", &["4096"]),
+    one("raise_limit", &["on"]),
     one("log", &["off"]),
 ];
 

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::event::Form;
+use crate::metrics;
 
 mod explain;
 mod file;
@@ -18,7 +19,7 @@ mod tests;
 mod value;
 
 pub use explain::explain;
-pub use service::{Background, Conflict, Service, Socket};
+pub use service::{Background, Service, Socket};
 pub use value::{Mistake, Place, Source, Value, Values};
 
 use reader::Reader;
@@ -49,6 +50,8 @@ pub struct Settings {
     pub form: Form,
     /// Where metrics are served.
     pub metrics: Option<std::net::SocketAddr>,
+    /// Who may see more there than counts.
+    pub metrics_token: Option<metrics::Source>,
     /// Where evidence is written.
     pub evidence: Option<PathBuf>,
     /// The services, each after those that it waits for.
@@ -127,6 +130,7 @@ impl Settings {
             file: name.map(ToOwned::to_owned),
             form: reader.one("log_format")?,
             metrics: reader.maybe("metrics", address)?,
+            metrics_token: reader.maybe("metrics_token", str::parse)?,
             evidence: reader.maybe("evidence", |text| Ok::<_, String>(PathBuf::from(text)))?,
             services: in_order(services)?,
             once: said.once,

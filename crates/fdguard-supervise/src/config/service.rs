@@ -15,8 +15,12 @@ use super::key;
 use super::reader::{Reader, mistake};
 use super::value::{Mistake, Source, Values};
 use crate::budget::{self, Budget};
+use crate::drain;
 use crate::health::Spec;
-use crate::policy::{Policy, Restart};
+use crate::limit::Raise;
+use crate::output::Form;
+use crate::policy::{self, Restart};
+use crate::port::Policy;
 use crate::relief::Rules;
 use crate::unit;
 
@@ -36,7 +40,7 @@ pub struct Service {
     /// Variables besides ours.
     pub environment: Vec<(OsString, OsString)>,
     /// When it is started again.
-    pub policy: Policy,
+    pub policy: policy::Policy,
     /// How it is ended.
     pub stop: Stop,
     /// What becomes of a child that is left with a listening socket.
@@ -44,7 +48,7 @@ pub struct Service {
     /// Sockets that it gets.
     pub listen: Vec<Socket>,
     /// What happens when one of them is taken.
-    pub on_conflict: Conflict,
+    pub on_conflict: Policy,
     /// When it is ready; at once when absent.
     pub ready: Option<Spec>,
     /// How long that may take.
@@ -60,7 +64,11 @@ pub struct Service {
     /// What is done about a breach.
     pub relief: Rules,
     /// The soft limit of descriptors that it has at least, as far as the hard limit goes.
-    pub raise_limit: Option<u64>,
+    pub raise_limit: Raise,
+    /// What tells it to finish what it has begun.
+    pub drain: drain::Spec,
+    /// Where its output goes.
+    pub output: Form,
 }
 
 /// What becomes of a tree whose program ended with 0 while one of its descendants holds a listening socket.
@@ -109,30 +117,6 @@ impl FromStr for Socket {
     }
 }
 
-/// What happens when a socket that we are to bind is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conflict {
-    /// We end, and say by whom.
-    Refuse,
-    /// We wait.
-    Wait,
-    /// What an earlier run of ours left is ended; anybody else is not touched.
-    EndIfOurs,
-}
-
-impl FromStr for Conflict {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "refuse" => Ok(Self::Refuse),
-            "wait" => Ok(Self::Wait),
-            "end-if-ours" => Ok(Self::EndIfOurs),
-            _ => Err(format!("{text:?} is none of refuse, wait, end-if-ours")),
-        }
-    }
-}
-
 impl Service {
     /// Reads the values.
     pub(super) fn of(name: String, values: Values, said: &Said) -> Result<Self, Mistake> {
@@ -148,7 +132,7 @@ impl Service {
             let source = reader.texts("command").1;
             return Err(mistake("command", source, "names no program"));
         }
-        let mut policy = policy(reader)?;
+        let mut policy = restarts(reader)?;
         if said.once {
             policy.restart = Restart::Never;
         }
@@ -175,15 +159,17 @@ impl Service {
             access: reader.by("notify_access", access)?,
             budgets: budget::effective(&reader.all("budget", str::parse)?),
             relief: relief(reader)?,
-            raise_limit: reader.maybe("raise_limit", number)?,
+            raise_limit: reader.one("raise_limit")?,
+            drain: reader.one("drain")?,
+            output: reader.one("log")?,
             name,
             values,
         })
     }
 }
 
-fn policy(reader: Reader<'_>) -> Result<Policy, Mistake> {
-    Ok(Policy {
+fn restarts(reader: Reader<'_>) -> Result<policy::Policy, Mistake> {
+    Ok(policy::Policy {
         restart: reader.one("restart")?,
         stop_on: reader.all("stop_on", |text| {
             text.parse()
@@ -198,11 +184,14 @@ fn policy(reader: Reader<'_>) -> Result<Policy, Mistake> {
 
 /// The bounds of a relief: its evidence only where somebody wants it.
 fn relief(reader: Reader<'_>) -> Result<Rules, Mistake> {
-    let drains = reader.maybe("drain", |text| Ok::<_, String>(text.to_owned()))?;
+    let drains: drain::Spec = reader.one("drain")?;
     let drain = reader.by("drain_timeout", unit::duration)?;
     let grace = reader.by("grace", unit::duration)?;
     Ok(Rules {
-        drain: drains.map_or(Duration::ZERO, |_| drain),
+        drain: match drains {
+            drain::Spec::None => Duration::ZERO,
+            _ => drain,
+        },
         stop: grace + Duration::from_secs(20),
         prove: reader.by("prove_timeout", positive)?,
         at_start: reader.by("warmup", unit::duration)?,
@@ -227,11 +216,6 @@ fn positive(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("must be more than nothing".to_owned()),
         length => Ok(length),
     }
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    text.parse()
-        .map_err(|_error| format!("{text:?} is neither a number nor off"))
 }
 
 /// A check that can be asked again and again.

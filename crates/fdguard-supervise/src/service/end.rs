@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use fdguard_process::signals;
-use fdguard_process::tree::{Exit, Stop, Told};
+use fdguard_process::tree::{Exit, Told};
 
 use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
 use super::{Context, Service, State};
@@ -152,6 +152,9 @@ impl Service<'_> {
             check.end();
         }
         let is_relieved = self.end_thrift(cx);
+        if let Some(output) = &mut self.output {
+            output.ended();
+        }
         // The status of one that was adopted is not known.
         let exit = exit.filter(|_| !run.is_adopted);
         let up = cx.now.saturating_duration_since(run.started);
@@ -200,6 +203,7 @@ impl Service<'_> {
         match self.history.ended(policy, cx.now, exit, cause, chance()) {
             Next::Start { at } => {
                 self.restarts += 1;
+                *self.reasons.entry(reason.to_owned()).or_default() += 1;
                 let event = Event::of("restart", self.name()).with("reason", reason);
                 let event = self.thrift.told_restart(told(event, Some(exit)));
                 cx.sink.tell(&event.with("restarts", self.restarts));
@@ -240,16 +244,8 @@ impl Service<'_> {
             Halt::StopOn => "it ended with a status of --stop-on",
             Halt::NotRunnable => "a program that cannot be run is not tried again",
         };
+        let event = event.with("last_output", self.last_words());
         cx.sink.tell(&event.with("text", text));
-    }
-
-    /// Hurries an end that is on its way.
-    #[expect(dead_code, reason = "for a parent that waits no longer")]
-    pub(crate) fn hurry(&mut self, grace: Duration) {
-        if let Some(run) = &mut self.run {
-            let signal = self.settings.stop.signal;
-            run.tree.stop(Stop { signal, grace });
-        }
     }
 }
 

@@ -3,10 +3,12 @@
 //! [`start`] begins a run, [`end`] hears how it ends and what follows, [`sense`] hears what the program says and asks whether it works,
 //! [`thrift`] watches what it uses. All of them are steps of the one loop and never wait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fdguard_probe::Probe;
+use fdguard_process::listen::At;
 use fdguard_process::notify::{Server, Store};
 use fdguard_process::plan::Handed;
 use fdguard_process::tree::Stop;
@@ -14,6 +16,7 @@ use fdguard_process::tree::Stop;
 use crate::config;
 use crate::event::Event;
 use crate::health::{Check, Scene};
+use crate::output::Output;
 use crate::policy::History;
 use crate::relief::Flight;
 use crate::turn::{Ready, Wants};
@@ -21,7 +24,10 @@ use crate::turn::{Ready, Wants};
 mod end;
 mod run;
 mod sense;
+mod shown;
+mod spoken;
 mod start;
+mod steps;
 mod thrift;
 
 pub(crate) use start::Context;
@@ -86,8 +92,14 @@ pub(crate) struct Service<'p> {
     checks: Vec<Check>,
     run: Option<Run>,
     thrift: thrift::Thrift<'p>,
+    steps: steps::Steps,
+    /// Where it is known to listen.
+    ports: Vec<u16>,
+    output: Option<Output>,
     next_start: Option<Instant>,
     pub(crate) restarts: u64,
+    /// Of these by reason.
+    reasons: BTreeMap<String, u64>,
     /// Our exit status, once it stays down.
     pub(crate) outcome: Option<u8>,
     /// Killed by us because they did not end when asked, in all runs.
@@ -114,6 +126,9 @@ impl<'p> Service<'p> {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             thrift: thrift::Thrift::new(probe, &settings, flight),
+            steps: steps::Steps::default(),
+            ports: ports(&settings),
+            output: None,
             state: State::Waiting,
             history: History::default(),
             sockets,
@@ -124,6 +139,7 @@ impl<'p> Service<'p> {
             run: None,
             next_start: None,
             restarts: 0,
+            reasons: BTreeMap::new(),
             outcome: None,
             killed: 0,
             is_removed: false,
@@ -188,7 +204,11 @@ impl<'p> Service<'p> {
 
     /// Ends the run gently and begins another, with these settings: sockets and stored descriptors stay.
     pub(crate) fn renew(&mut self, fresh: Self) {
+        if self.settings.output != fresh.settings.output {
+            self.output = None;
+        }
         self.settings = fresh.settings;
+        self.ports = fresh.ports;
         self.thrift = fresh.thrift;
         self.history.forget();
         self.outcome = None;
@@ -224,6 +244,9 @@ impl<'p> Service<'p> {
 
     /// What it waits for.
     pub(crate) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        if let Some(output) = &self.output {
+            output.wants(wants);
+        }
         if let Some(at) = self.next_start {
             wants.until(at);
         }
@@ -247,10 +270,12 @@ impl<'p> Service<'p> {
             check.wants(wants);
         }
         self.thrift.wants(wants);
+        self.steps.wants(wants);
     }
 
     /// Goes on.
     pub(crate) fn turn(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+        self.hear_output(cx, ready);
         self.hear_program(cx, ready);
         self.hear_keeper(cx, ready);
         self.settle(cx);
@@ -285,5 +310,22 @@ impl Service<'_> {
     }
 
     /// Opens its log files anew.
-    pub(crate) fn reopen_logs(&mut self, _cx: &mut Context<'_>) {}
+    pub(crate) fn reopen_logs(&mut self) {
+        if let Some(output) = &mut self.output {
+            output.reopen();
+        }
+    }
+}
+
+/// The ports that we bound for it.
+fn ports(settings: &config::Service) -> Vec<u16> {
+    let port = |socket: &config::Socket| match socket {
+        config::Socket::Bind(listen) => match listen.at {
+            At::Tcp(address) => Some(address.port()),
+            At::Any(port) => Some(port),
+            At::Unix(_) => None,
+        },
+        config::Socket::Inherited(_) => None,
+    };
+    settings.listen.iter().filter_map(port).collect()
 }

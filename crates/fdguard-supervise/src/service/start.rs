@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use fdguard_core::snapshot::Limits;
 use fdguard_process::plan::{FIRST_HANDED, Group, Handed, Plan};
 use fdguard_process::reserve::Reserve;
 use fdguard_process::run_id::{self, RunId};
@@ -15,6 +16,8 @@ use super::run::Run;
 use super::{Service, State};
 use crate::event::{Event, Sink};
 use crate::health::Pipe;
+use crate::inject::Injector;
+use crate::limit;
 use crate::policy::Cause;
 
 /// What a service needs from the loop.
@@ -34,6 +37,12 @@ pub(crate) struct Context<'c> {
     pub(crate) evidence: Option<&'c std::path::Path>,
     /// Descriptors for a start when our table is full.
     pub(crate) reserve: &'c mut Reserve,
+    /// Nothing to read from and nowhere to write to.
+    pub(crate) null: &'c OwnedFd,
+    /// What is put into programs.
+    pub(crate) injector: Option<&'c dyn Injector>,
+    /// The limits that we were started with.
+    pub(crate) limits: Limits,
 }
 
 impl Service<'_> {
@@ -74,9 +83,9 @@ impl Service<'_> {
             command: self.settings.command.clone(),
             environment: self.environment(cx),
             folder: self.settings.folder.clone(),
-            stdio: [None, None, None],
+            stdio: self.streams(cx),
             handed,
-            soft_limit: self.soft_limit(),
+            soft_limit: limit::decide(self.settings.raise_limit, cx.limits).soft,
             group,
             cgroup: true,
         })
@@ -94,6 +103,9 @@ impl Service<'_> {
                 let micros = within.as_micros().to_string();
                 all.push(("WATCHDOG_USEC".into(), micros.into()));
             }
+        }
+        if let Some(injector) = cx.injector {
+            injector.environment(&mut all);
         }
         // The last one of a name holds.
         let mut seen = std::collections::BTreeSet::new();
@@ -193,16 +205,4 @@ fn unnamed(fd: OwnedFd) -> Handed {
 fn shown(command: &[OsString]) -> String {
     let words = command.iter().map(|word| word.to_string_lossy());
     words.collect::<Vec<_>>().join(" ")
-}
-
-impl Service<'_> {
-    fn soft_limit(&self) -> Option<u64> {
-        let wanted = self.settings.raise_limit?;
-        let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let wanted = limits.maximum.map_or(wanted, |most| wanted.min(most));
-        limits
-            .current
-            .is_some_and(|now| now < wanted)
-            .then_some(wanted)
-    }
 }

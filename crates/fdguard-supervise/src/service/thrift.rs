@@ -7,6 +7,7 @@ use std::time::Instant;
 use fdguard_core::{Pid, Text};
 use fdguard_probe::Probe;
 use fdguard_process::identity::Identity;
+use jiff::Timestamp;
 
 use super::end::seconds;
 use super::run::Ending;
@@ -16,13 +17,15 @@ use crate::config;
 use crate::event::{Event, Value};
 use crate::meter::{Leak, Meter};
 use crate::policy::Restart;
-use crate::relief::{self, Action, Again, Breach, Drained, Flight, Instance, Relief};
+use crate::metrics::Target;
+use crate::relief::{self, Action, Breach, Drained, Flight, Instance, Relief};
+use crate::report::{self, Report};
 use crate::turn::{Ready, Wants};
 
 /// Meter, judgement and relief of one service.
 #[derive(Debug)]
 pub(super) struct Thrift<'p> {
-    meter: Meter<'p>,
+    pub(super) meter: Meter<'p>,
     budgets: Vec<Budget>,
     memory: Memory,
     relief: Relief,
@@ -30,8 +33,10 @@ pub(super) struct Thrift<'p> {
     /// What the last look saw.
     pub(super) reading: Option<Reading>,
     /// The breach that is being dealt with, and what leaks, for the events.
-    breach: Option<(Breach, Option<Leak>)>,
+    breach: Option<(Breach, Vec<Leak>)>,
     pub(super) breaches: u64,
+    pub(super) last_breach: Option<Timestamp>,
+    evidence: Option<String>,
     /// A restart was not proven, or a budget is passed and nothing helps.
     is_broken: bool,
 }
@@ -48,8 +53,23 @@ impl<'p> Thrift<'p> {
             reading: None,
             breach: None,
             breaches: 0,
+            last_breach: None,
+            evidence: None,
             is_broken: false,
         }
+    }
+
+    /// What leaks, by what it points at.
+    pub(super) fn targets(&self) -> Vec<Target> {
+        let leaks = self.meter.leaks();
+        let named = leaks.iter().filter_map(|leak| {
+            let name = shown(leak.target.as_ref()?);
+            Some(Target {
+                name,
+                count: leak.count,
+            })
+        });
+        named.collect()
     }
 
     /// Whether a parent may be told that all is well.
@@ -74,11 +94,11 @@ impl<'p> Thrift<'p> {
     /// What the restart that follows is about.
     pub(super) fn told_restart(&self, event: Event) -> Event {
         match &self.breach {
-            Some((breach, leak)) => measured(
+            Some((breach, leaks)) => measured(
                 event,
                 &breach.what,
                 &breach.passed,
-                class(&breach.what, leak.as_ref()),
+                class(&breach.what, leaks.first()),
             ),
             None => event,
         }
@@ -172,6 +192,7 @@ impl Service<'_> {
             }
             Kind::Act(passed) => {
                 self.thrift.breaches += 1;
+                self.thrift.last_breach = Some(Timestamp::now());
                 let breach = Breach {
                     left: self.time_left(),
                     what,
@@ -182,7 +203,7 @@ impl Service<'_> {
         }
     }
 
-    fn time_left(&self) -> Option<std::time::Duration> {
+    pub(super) fn time_left(&self) -> Option<std::time::Duration> {
         let reading = self.thrift.reading.as_ref()?;
         Some(reading.wall.seen()?.as_ref()?.left)
     }
@@ -223,66 +244,92 @@ impl Service<'_> {
         self.end_run(ending);
     }
 
-    /// `fd_budget` for descriptors of any kind, else the measure.
+    /// `fd_budget` and its kin.
     fn reason(&self) -> &'static str {
-        match self.thrift.breach.as_ref().map(|(breach, _)| &breach.what) {
-            Some(What::Memory) => "memory_budget",
-            Some(What::Zombies) => "zombie_budget",
-            Some(What::Children) => "children_budget",
-            _ => "fd_budget",
-        }
+        let breach = self.thrift.breach.as_ref();
+        breach.map_or("fd_budget", |(breach, _)| report::reason(&breach.what))
     }
 
     fn tell_relief(&mut self, told: relief::Told, cx: &mut Context<'_>) {
         let name = self.settings.name.clone();
         let event = match told {
             relief::Told::Begun(breach) => {
-                let leak = self.thrift.meter.leaks().into_iter().next();
-                let class = class(&breach.what, leak.as_ref());
-                let event = Event::of("breach", &name);
-                let event = measured(event, &breach.what, &breach.passed, class);
-                let event = suspected(event, leak.as_ref());
-                self.thrift.breach = Some((breach, leak));
-                event.with(
-                    "text",
-                    "it is restarted; a restart is no fix, the leak is still in the program",
-                )
+                let leaks = self.thrift.meter.leaks();
+                let event = self.breached(&breach, &leaks, cx);
+                self.thrift.evidence = None;
+                self.thrift.breach = Some((breach, leaks));
+                event
             }
-            relief::Told::Waits(breach) => {
-                let class = class(&breach.what, None);
-                measured(
-                    Event::of("breach", &name),
-                    &breach.what,
-                    &breach.passed,
-                    class,
-                )
-                .with("text", "it waits: another service is being restarted")
+            relief::Told::Waits(breach) => self
+                .breached(&breach, &[], cx)
+                .with("waits", "another service is being restarted"),
+            relief::Told::Evidence(Ok(place)) => {
+                self.thrift.evidence = Some(place.clone());
+                Event::of("evidence", &name).with("place", place)
             }
-            relief::Told::Evidence(Ok(place)) => Event::of("evidence", &name).with("place", place),
             relief::Told::Evidence(Err(why)) => Event::of("evidence", &name).with("failed", why),
-            relief::Told::Drained(how, took) => Event::of("drain", &name)
+            relief::Told::Drained(how, took) => Event::of("drained", &name)
                 .with("how", drained(&how))
                 .with("took_s", seconds(took)),
             relief::Told::Proven(proof) => {
-                self.thrift.breach = None;
                 self.thrift.is_broken = false;
+                let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
+                let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), cx, |report| report.proven(&proof));
                 Event::of("proven", &name)
                     .with("pid", proof.now.pid)
                     .with("before", proof.before.map(|before| before.pid))
                     .with("took_s", seconds(proof.took))
                     .with("down_s", seconds(proof.down))
+                    .with("text", text)
             }
-            relief::Told::Unproven(_, why) => {
-                self.thrift.breach = None;
+            relief::Told::Unproven(breach, why) => {
                 self.thrift.is_broken = true;
-                Event::of("unproven", &name).with("text", why)
+                let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
+                let text = self.reported(&breach, &leaks.unwrap_or_default(), cx, |report| report.unproven(&why));
+                Event::of("unproven", &name).with("text", text)
             }
             relief::Told::Again(again) => {
                 self.thrift.is_broken = true;
-                explained(&name, &again)
+                let leaks = self.thrift.meter.leaks();
+                let text = self.reported(&again.breach, &leaks, cx, |report| report.again(&again));
+                self.breached(&again.breach, &leaks, cx)
+                    .with("again", true)
+                    .with("text", text)
             }
         };
         cx.sink.tell(&event);
+    }
+
+    fn breached(&self, breach: &Breach, leaks: &[Leak], cx: &Context<'_>) -> Event {
+        let class = class(&breach.what, leaks.first());
+        let event = Event::of("breach", self.name()).with("reason", report::reason(&breach.what));
+        let event = measured(event, &breach.what, &breach.passed, class);
+        suspected(event, leaks.first()).with("line", self.line(cx))
+    }
+
+    /// The place in the code that opened most, where something was put into the program that knows.
+    fn line(&self, cx: &Context<'_>) -> Option<String> {
+        cx.injector?.report(self.main()?)
+    }
+
+    fn reported(
+        &self,
+        breach: &Breach,
+        leaks: &[Leak],
+        cx: &Context<'_>,
+        text: impl FnOnce(&Report<'_>) -> String,
+    ) -> String {
+        let line = self.line(cx);
+        let words = self.settings.command.iter().map(|word| word.to_string_lossy());
+        let command = words.collect::<Vec<_>>().join(" ");
+        text(&Report {
+            service: self.name(),
+            breach,
+            leaks,
+            line: line.as_deref(),
+            evidence: self.thrift.evidence.as_deref(),
+            command: &command,
+        })
     }
 }
 
@@ -324,27 +371,6 @@ fn drained(how: &Drained) -> String {
     }
 }
 
-/// A budget that a restart cannot help.
-fn explained(name: &str, again: &Again) -> Event {
-    let when = match again.after_relief {
-        Some(passed) => format!("{} s after the last restart for it", passed.as_secs()),
-        None => format!("{} s after its start", again.after_start.as_secs()),
-    };
-    let text = format!(
-        "breached again {when}: a restart does not help, so none follows; raise the budget or the limit, or find what holds them \
-         (fdguard doctor)"
-    );
-    let event = Event::of("breach", name).with("again", true);
-    let breach = &again.breach;
-    measured(
-        event,
-        &breach.what,
-        &breach.passed,
-        class(&breach.what, None),
-    )
-    .with("text", text)
-}
-
 /// A measure in an event; whole numbers as such.
 fn measured(event: Event, what: &What, passed: &Passed, class: Value) -> Event {
     event
@@ -362,18 +388,4 @@ fn whole(value: f64) -> Value {
         return Value::Number(i128::from(value as i64));
     }
     Value::Fraction((value * 100.0).round() / 100.0)
-}
-
-impl Service<'_> {
-    fn do_step(&mut self, step: &Action, _cx: &mut Context<'_>) -> Option<relief::Event> {
-        match step {
-            Action::WriteEvidence(..) => {
-                Some(relief::Event::Evidence(Err("none is asked for".to_owned())))
-            }
-            Action::BeginDrain(_) => Some(relief::Event::Drained(Drained::None)),
-            _ => None,
-        }
-    }
-
-    fn turn_steps(&mut self, _cx: &mut Context<'_>, _ready: &Ready) {}
 }

@@ -83,7 +83,7 @@ impl Supervisor<'_> {
     }
 
     fn reopen_logs(&mut self) {
-        self.each(|service, cx, _| service.reopen_logs(cx));
+        self.each(|service, _, _| service.reopen_logs());
     }
 
     /// A line for us, and one for each service.

@@ -7,27 +7,34 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fdguard_core::snapshot::Limits;
 use fdguard_probe::Probe;
 use fdguard_process::listen::inherited::Inherited;
 use fdguard_process::parent::Parent;
-use fdguard_process::reserve::Reserve;
+use fdguard_process::reserve::{self, Reserve};
 use fdguard_process::signals::{self, Signals};
 
 use crate::config::{Said, Settings};
 use crate::event::{Event, Sink};
 use crate::health::Scene;
 use crate::relief::Flight;
+use crate::inject::Injector;
+use crate::metrics::Server;
 use crate::service::{Context, Service, State};
 use crate::turn::{Ready, Wants};
+use crate::{limit, trim};
 
 mod above;
 mod conflict;
 mod hear;
 mod own;
+mod pages;
 mod reload;
 mod sockets;
 
 use above::Above;
+use conflict::Desk;
+pub(crate) use pages::ago;
 use sockets::Sockets;
 
 /// What the loop is given.
@@ -45,6 +52,8 @@ pub struct Launch<'p> {
     pub inherited: Inherited,
     /// Where events go.
     pub stderr: Option<OwnedFd>,
+    /// What is put into programs.
+    pub injector: Option<Box<dyn Injector>>,
 }
 
 /// Why nothing was started.
@@ -88,6 +97,12 @@ struct Supervisor<'p> {
     environment: Vec<(OsString, OsString)>,
     is_supervised: bool,
     reserve: Reserve,
+    null: OwnedFd,
+    injector: Option<Box<dyn Injector>>,
+    /// What we were started with.
+    limits: Limits,
+    pages: Option<Server>,
+    is_trimmed: bool,
     flight: Flight,
     services: Vec<Service<'p>>,
     stopping: Option<Stopping>,
@@ -120,18 +135,29 @@ impl<'p> Supervisor<'p> {
         let sink = Sink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
             .map_err(|error| Refusal::machine("a reserve of descriptors", &error))?;
+        let null = crate::drain::null().map_err(|error| Refusal::machine("/dev/null", &error))?;
+        let pages = pages::open(&launch.settings).map_err(|message| Refusal {
+            message,
+            hint: "another port, or port 0 for any that is free".to_owned(),
+            code: 2,
+        })?;
         let environment = fdguard_process::environment::for_program(std::env::vars_os());
         let mut supervisor = Self {
             probe: launch.probe,
             sockets: Sockets::new(launch.inherited.fds),
             above: Above::new(launch.settings.once, now),
             is_supervised: launch.parent.is_supervisor(),
+            is_trimmed: launch.settings.once,
             settings: launch.settings,
             said: launch.said,
             sink,
             signals,
             environment,
             reserve,
+            null: reserve::raise(null),
+            injector: launch.injector,
+            limits: limit::read(),
+            pages,
             flight: Flight::default(),
             services: Vec::new(),
             stopping: None,
@@ -162,9 +188,23 @@ impl<'p> Supervisor<'p> {
                 .with("pid", std::process::id());
             self.sink.tell(&event.with("text", parent.reason.as_str()));
         }
+        self.tell_limits();
         if let Some(text) = self.above.first_gap() {
             self.sink
                 .tell(&Event::new("notify_failed").with("text", text));
+        }
+    }
+
+    /// What becomes of the soft limit, for each service that it changes for.
+    fn tell_limits(&mut self) {
+        for service in &self.settings.services {
+            let decision = limit::decide(service.raise_limit, self.limits);
+            if let Some(soft) = decision.soft {
+                let event = Event::of("limit", &service.name)
+                    .with("from", decision.before.soft)
+                    .with("to", soft);
+                self.sink.tell(&event.with("text", decision.to_string()));
+            }
         }
     }
 
@@ -184,7 +224,13 @@ impl<'p> Supervisor<'p> {
         settings: crate::config::Service,
         is_single: bool,
     ) -> Result<Service<'p>, Refusal> {
-        let handed = self.sockets.of(&settings, is_single, &mut self.sink)?;
+        let mut desk = Desk {
+            probe: self.probe,
+            sink: &mut self.sink,
+            // Only at the beginning may a socket be waited for: later others would wait, too.
+            signals: self.services.is_empty().then_some(&self.signals),
+        };
+        let handed = self.sockets.of(&settings, is_single, &mut desk)?;
         let mut environment = self.environment.clone();
         environment.extend(settings.environment.iter().cloned());
         let scene = Arc::new(Scene {
@@ -206,10 +252,12 @@ impl<'p> Supervisor<'p> {
             if self.is_over() {
                 return;
             }
+            self.trim();
             let ready = self.wait();
             self.hear_signals(&ready);
             self.sink.turn(&ready);
             self.each(|service, cx, _| service.turn(cx, &ready));
+            self.turn_pages(&ready);
             self.forget_removed();
         }
     }
@@ -219,6 +267,9 @@ impl<'p> Supervisor<'p> {
         wants.read(std::os::fd::AsFd::as_fd(&self.signals));
         self.sink.wants(&mut wants);
         self.above.wants(&mut wants);
+        if let Some(pages) = &self.pages {
+            pages.wants(&mut wants);
+        }
         for service in &self.services {
             service.wants(&mut wants);
         }
@@ -240,9 +291,21 @@ impl<'p> Supervisor<'p> {
             is_supervised: self.is_supervised,
             evidence: self.settings.evidence.as_deref(),
             reserve: &mut self.reserve,
+            null: &self.null,
+            injector: self.injector.as_deref(),
+            limits: self.limits,
         };
         for service in &mut self.services {
             work(service, &mut cx, &standing);
+        }
+    }
+
+    /// Gives back what only the beginning needed, once everything runs.
+    fn trim(&mut self) {
+        let is_up = |service: &Service<'_>| !matches!(service.state, State::Waiting | State::Starting);
+        if !self.is_trimmed && self.services.iter().all(is_up) {
+            self.is_trimmed = true;
+            trim::give_back();
         }
     }
 
@@ -256,9 +319,8 @@ impl<'p> Supervisor<'p> {
     }
 
     fn is_over(&self) -> bool {
-        self.services
-            .iter()
-            .all(|one| one.state.is_final() && !one.is_alive())
+        let is_done = |one: &Service<'_>| one.state.is_final() && !one.is_alive() && one.is_written();
+        self.services.iter().all(is_done)
     }
 
     /// Tells how it all ended, and gives the exit status.

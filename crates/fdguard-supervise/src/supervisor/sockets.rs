@@ -8,8 +8,8 @@ use fdguard_process::plan::Handed;
 use fdguard_process::reserve;
 
 use super::Refusal;
+use super::conflict::Desk;
 use crate::config::{self, Socket};
-use crate::event::Sink;
 
 /// All of them.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Sockets {
         &mut self,
         service: &config::Service,
         is_single: bool,
-        sink: &mut Sink,
+        desk: &mut Desk<'_>,
     ) -> Result<Vec<Handed>, Refusal> {
         let mut all = Vec::new();
         if is_single {
@@ -51,7 +51,7 @@ impl Sockets {
         }
         for socket in &service.listen {
             match socket {
-                Socket::Bind(listen) => all.push(self.bind(service, listen, sink)?),
+                Socket::Bind(listen) => all.push(self.bind(service, listen, desk)?),
                 Socket::Inherited(name) if is_single => {
                     self.named(name).next().ok_or_else(|| missing(name))?;
                 }
@@ -76,12 +76,12 @@ impl Sockets {
         &mut self,
         service: &config::Service,
         listen: &Listen,
-        sink: &mut Sink,
+        desk: &mut Desk<'_>,
     ) -> Result<Handed, Refusal> {
         if let Some(known) = self.bound.iter().find(|one| one.listen.at == listen.at) {
             return Ok(known.handed.clone());
         }
-        let bound = super::conflict::bind(service, listen, sink)?;
+        let bound = desk.bind(service, listen)?;
         let fd = bound.fd.try_clone();
         let fd = fd.map_err(|error| Refusal::machine(&listen.to_string(), &error))?;
         let name = listen.name.clone();

@@ -113,9 +113,9 @@ pub struct SocketArgs {
     /// `tcp:HOST:PORT`, `unix:PATH`; may be repeated.
     #[arg(long, value_name = "SOCKET")]
     pub listen: Vec<String>,
-    /// When a port is taken: exit 2 and say by whom, wait, or end what an earlier run of ours left
-    /// [default: refuse].
-    #[arg(long, value_name = "WHAT", value_parser = ["refuse", "wait", "end-if-ours"])]
+    /// When a socket is taken: `refuse` (exit 2 and say by whom), `wait:30s`, or `end-if-ours` (what
+    /// an earlier run of this service left) [default: refuse].
+    #[arg(long, value_name = "WHAT")]
     pub on_conflict: Option<String>,
 }
 
@@ -153,8 +153,8 @@ pub struct BudgetArgs {
     /// A breach this soon after a start is not helped by a restart: it is only told [default: 10s].
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<String>,
-    /// Before a restart that a budget asks for: `signal:HUP`, `http:URL`, `exec:CMD` or `off`
-    /// [default: off].
+    /// Before a restart that a budget asks for, let it finish: a signal (`HUP`), `http:URL`,
+    /// `exec:CMD` or `none` [default: none].
     #[arg(long, value_name = "HOW")]
     pub drain: Option<String>,
     /// How long it may take to drain, 300s at most [default: 30s].
@@ -167,7 +167,8 @@ pub struct BudgetArgs {
     /// [default: keep].
     #[arg(long, value_name = "WHAT", value_parser = ["keep", "stop"])]
     pub when_again: Option<String>,
-    /// Raise its soft limit of descriptors to this where it is lower, or `off` [default: 4096].
+    /// Raise its soft limit of descriptors to this where it is lower: a number, `max`, `on` (4096) or
+    /// `off` [default: on].
     #[arg(long, value_name = "N")]
     pub raise_limit: Option<String>,
     /// Write the evidence of each breach (what `fdguard doctor` writes) into this folder.
@@ -182,12 +183,15 @@ pub struct RunOutputArgs {
     /// The form of event lines on stderr [default: text].
     #[arg(long, value_name = "FORM", value_parser = ["text", "json"])]
     pub log_format: Option<String>,
-    /// Capture its output in this file, rotated, instead of passing it through.
+    /// Keep its output in this file, rotated; `size=10MiB keep=5 pass=lines` may follow.
     #[arg(long, value_name = "FILE")]
     pub log: Option<String>,
     /// Prometheus metrics and /health at this address: `127.0.0.1:9464`.
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<String>,
+    /// Callers with this token see names, too: `file:PATH` or `env:NAME`.
+    #[arg(long, value_name = "WHERE")]
+    pub metrics_token: Option<String>,
 }
 
 impl RunArgs {
@@ -225,6 +229,7 @@ impl RunArgs {
             ("log_format", one(&self.output.log_format)),
             ("log", one(&self.output.log)),
             ("metrics", one(&self.output.metrics)),
+            ("metrics_token", one(&self.output.metrics_token)),
         ];
         all.into_iter()
             .filter(|(_, texts)| !texts.is_empty())

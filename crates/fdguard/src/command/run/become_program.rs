@@ -5,7 +5,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use fdguard_supervise::config::Settings;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use fdguard_supervise::limit;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::exit::{self, Hinted};
 
@@ -41,16 +42,12 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<u8> {
 }
 
 /// Raises our own soft limit, which the program keeps; a failure is told and is no reason not to run it.
-fn raise(wanted: Option<u64>) {
-    let Some(wanted) = wanted else { return };
-    let limits = getrlimit(Resource::Nofile);
-    let wanted = limits.maximum.map_or(wanted, |most| wanted.min(most));
-    if limits.current.is_none_or(|now| now >= wanted) {
-        return;
-    }
+fn raise(asked: limit::Raise) {
+    let decision = limit::decide(asked, limit::read());
+    let Some(soft) = decision.soft else { return };
     let raised = Rlimit {
-        current: Some(wanted),
-        maximum: limits.maximum,
+        current: Some(soft),
+        maximum: decision.before.hard,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         exit::warn(&anyhow::anyhow!(

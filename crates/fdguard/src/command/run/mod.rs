@@ -58,6 +58,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
         parent,
         inherited,
         stderr: stderr.map(reserve::raise),
+        injector: None,
     };
     supervisor::run(launch).map_err(refused)
 }
