@@ -6,7 +6,6 @@
     clippy::unwrap_used,
     reason = "a broken precondition must stop the test at that line"
 )]
-
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,

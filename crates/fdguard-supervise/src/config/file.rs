@@ -1,10 +1,12 @@
 //! The TOML file into values with their places. Keys and shapes are checked here, what the texts mean is not.
 
+use serde::Deserialize as _;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::key::{self, Key, Takes};
 use super::value::{Mistake, Place, Source, Values};
+use crate::health::Spec;
 
 /// What the file says.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +106,18 @@ fn set(
 ) -> Result<(), Mistake> {
     let key = key::find(table, name)
         .map_err(|message| Mistake::new(Source::File(Place::of(text, span)), message))?;
+    let source = Source::File(Place::of(text, &value.span()));
+    if matches!(key.takes, Takes::Check | Takes::Checks) {
+        let checks = match (key.takes, value.get_ref()) {
+            (Takes::Checks, DeValue::Array(items)) => items
+                .iter()
+                .map(|item| check(text, key, item))
+                .collect::<Result<_, _>>()?,
+            _ => vec![check(text, key, value)?],
+        };
+        values.set_checks(key.name, checks, source);
+        return Ok(());
+    }
     let texts = match (key.takes, value.get_ref()) {
         (Takes::Many | Takes::Pairs, DeValue::Array(items)) => items
             .iter()
@@ -118,9 +132,18 @@ fn set(
             .collect::<Result<_, _>>()?,
         _ => vec![scalar(text, key, value)?],
     };
-    let place = Place::of(text, &value.span());
-    values.set(key.name, texts, Source::File(place));
+    values.set(key.name, texts, source);
     Ok(())
+}
+
+/// A check, as a text like the flag's or as a table with Kubernetes' names.
+fn check(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<Spec, Mistake> {
+    let read = Spec::deserialize(ValueDeserializer::from(value.clone()));
+    read.map_err(|error| {
+        let place = Place::of(text, &error.span().unwrap_or(value.span()));
+        let message = format!("{}: {}", key.name, error.message());
+        Mistake::new(Source::File(place), message)
+    })
 }
 
 /// A text, a number or a truth value as text.
@@ -136,6 +159,7 @@ fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String,
                 Takes::One => "one value",
                 Takes::Many => "a list of texts",
                 Takes::Pairs => "a table of texts",
+                Takes::Check | Takes::Checks => "a check",
             };
             Err(wrong(text, value, &format!("{} takes {shape}", key.name)))
         }

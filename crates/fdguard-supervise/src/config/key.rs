@@ -22,6 +22,10 @@ pub(super) enum Takes {
     Many,
     /// A table of texts, or a list of `KEY=VALUE`.
     Pairs,
+    /// A text or a table; `Checks` a list of them, too.
+    Check,
+    /// See `Check`.
+    Checks,
 }
 
 const fn one(name: &'static str, default: &'static [&'static str]) -> Key {
@@ -44,6 +48,11 @@ const fn many(name: &'static str) -> Key {
 
 const fn file_only(mut key: Key) -> Key {
     key.has_flag = false;
+    key
+}
+
+const fn takes(mut key: Key, takes: Takes) -> Key {
+    key.takes = takes;
     key
 }
 
@@ -77,9 +86,9 @@ pub(super) const SERVICE: &[Key] = &[
     one("background", &["adopt"]),
     many("listen"),
     one("on_conflict", &["refuse"]),
-    one("ready", &[]),
+    takes(one("ready", &[]), Takes::Check),
     one("ready_timeout", &["120s"]),
-    many("health"),
+    takes(many("health"), Takes::Checks),
     one("watchdog", &["off"]),
     one("notify_access", &["main"]),
     pairs(many("budget")),

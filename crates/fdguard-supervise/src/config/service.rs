@@ -152,9 +152,9 @@ impl Service {
             },
             listen: reader.all("listen", str::parse)?,
             on_conflict: reader.one("on_conflict")?,
-            ready: reader.maybe("ready", str::parse)?,
+            ready: checks(reader, "ready")?.pop(),
             ready_timeout: reader.by("ready_timeout", positive)?,
-            health: reader.all("health", lasting)?,
+            health: lasting(reader)?,
             watchdog: reader.maybe("watchdog", positive)?,
             access: reader.by("notify_access", access)?,
             budgets: budget::effective(&reader.all("budget", str::parse)?),
@@ -218,15 +218,25 @@ fn positive(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A check that can be asked again and again.
-fn lasting(text: &str) -> Result<Spec, String> {
-    let spec: Spec = text.parse()?;
-    if spec.is_once() {
-        return Err(format!(
-            "{text:?} happens once: it tells when a service is ready (ready)"
-        ));
+/// The checks under a key, whichever way they were written.
+fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<Spec>, Mistake> {
+    match reader.values.of(name) {
+        Some(value) if !value.checks.is_empty() => Ok(value.checks.clone()),
+        _ => reader.all(name, str::parse),
     }
-    Ok(spec)
+}
+
+/// Checks that can be asked again and again.
+fn lasting(reader: Reader<'_>) -> Result<Vec<Spec>, Mistake> {
+    let all = checks(reader, "health")?;
+    if let Some(once) = all.iter().find(|check| check.is_once()) {
+        let message = format!(
+            "{} happens once: it tells when a service is ready",
+            once.kind
+        );
+        return Err(mistake("health", reader.texts("health").1, message));
+    }
+    Ok(all)
 }
 
 fn access(text: &str) -> Result<Access, String> {

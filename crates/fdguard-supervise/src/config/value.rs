@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
+use crate::health::Spec;
+use crate::unit;
+
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -43,6 +46,8 @@ impl Place {
 pub struct Value {
     /// What was written.
     pub texts: Vec<String>,
+    /// The same, where checks were written as tables.
+    pub checks: Vec<Spec>,
     /// By whom.
     pub source: Source,
 }
@@ -54,7 +59,28 @@ pub struct Values(pub(super) BTreeMap<&'static str, Value>);
 impl Values {
     /// Sets a value in place of an earlier one.
     pub fn set(&mut self, key: &'static str, texts: Vec<String>, source: Source) {
-        self.0.insert(key, Value { texts, source });
+        let checks = Vec::new();
+        self.0.insert(
+            key,
+            Value {
+                texts,
+                checks,
+                source,
+            },
+        );
+    }
+
+    /// Sets checks that are read already.
+    pub(super) fn set_checks(&mut self, key: &'static str, checks: Vec<Spec>, source: Source) {
+        let texts = checks.iter().map(shown).collect();
+        self.0.insert(
+            key,
+            Value {
+                texts,
+                checks,
+                source,
+            },
+        );
     }
 
     /// The value under this key.
@@ -80,6 +106,20 @@ impl Values {
         };
         texts(self) == texts(other)
     }
+}
+
+/// A check with its times, as it would be written in a line.
+fn shown(check: &Spec) -> String {
+    let timing = &check.timing;
+    format!(
+        "{} period={} timeout={} delay={} success={} failure={}",
+        check.kind,
+        unit::shown(timing.period),
+        unit::shown(timing.timeout),
+        unit::shown(timing.initial_delay),
+        timing.success_threshold,
+        timing.failure_threshold
+    )
 }
 
 /// What is wrong, and where.

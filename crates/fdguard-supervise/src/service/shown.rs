@@ -21,11 +21,16 @@ impl Service<'_> {
         let states = self.checks.iter().map(health::Check::state);
         metrics::Service {
             name: self.name().to_owned(),
-            processes: if self.run.is_some() { processes } else { Vec::new() },
+            processes: if self.run.is_some() {
+                processes
+            } else {
+                Vec::new()
+            },
             up_since: self.uptime(now).and_then(ago),
-            ready: self.ready.as_ref().map(|_| {
-                matches!(self.state, State::Ready | State::Draining)
-            }),
+            ready: self
+                .ready
+                .as_ref()
+                .map(|_| matches!(self.state, State::Ready | State::Draining)),
             healthy: all_well(states),
             reason: None,
             restarts: self.reasons.clone(),
@@ -33,7 +38,10 @@ impl Service<'_> {
             last_breach: self.thrift.last_breach,
             eta: self.time_left(),
             survivors: self.killed,
-            lines_dropped: self.output.as_ref().map_or(0, |output| output.dropped().lines),
+            lines_dropped: self
+                .output
+                .as_ref()
+                .map_or(0, |output| output.dropped().lines),
             targets: self.thrift.targets(),
         }
     }

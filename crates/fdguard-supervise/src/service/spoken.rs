@@ -66,9 +66,12 @@ impl Service<'_> {
     fn tell_output(&self, happened: &Happened, cx: &mut Context<'_>) {
         let failed = Event::of("log_failed", self.name());
         let event = match happened {
-            Happened::LogFailing { path, why } => failed
-                .with("file", path.display().to_string())
-                .with("text", format!("{why}; lines wait in memory as long as there is room")),
+            Happened::LogFailing { path, why } => {
+                failed.with("file", path.display().to_string()).with(
+                    "text",
+                    format!("{why}; lines wait in memory as long as there is room"),
+                )
+            }
             Happened::LogBack { path, dropped } => Event::of("log_back", self.name())
                 .with("file", path.display().to_string())
                 .with("dropped", dropped.lines),

@@ -16,8 +16,8 @@ use crate::budget::{Budget, Kind, Memory, Passed, Reading, Verdict, What, judge}
 use crate::config;
 use crate::event::{Event, Value};
 use crate::meter::{Leak, Meter};
-use crate::policy::Restart;
 use crate::metrics::Target;
+use crate::policy::Restart;
 use crate::relief::{self, Action, Breach, Drained, Flight, Instance, Relief};
 use crate::report::{self, Report};
 use crate::turn::{Ready, Wants};
@@ -274,7 +274,9 @@ impl Service<'_> {
             relief::Told::Proven(proof) => {
                 self.thrift.is_broken = false;
                 let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
-                let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), cx, |report| report.proven(&proof));
+                let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), cx, |report| {
+                    report.proven(&proof)
+                });
                 Event::of("proven", &name)
                     .with("pid", proof.now.pid)
                     .with("before", proof.before.map(|before| before.pid))
@@ -285,7 +287,9 @@ impl Service<'_> {
             relief::Told::Unproven(breach, why) => {
                 self.thrift.is_broken = true;
                 let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
-                let text = self.reported(&breach, &leaks.unwrap_or_default(), cx, |report| report.unproven(&why));
+                let text = self.reported(&breach, &leaks.unwrap_or_default(), cx, |report| {
+                    report.unproven(&why)
+                });
                 Event::of("unproven", &name).with("text", text)
             }
             relief::Told::Again(again) => {
@@ -320,7 +324,11 @@ impl Service<'_> {
         text: impl FnOnce(&Report<'_>) -> String,
     ) -> String {
         let line = self.line(cx);
-        let words = self.settings.command.iter().map(|word| word.to_string_lossy());
+        let words = self
+            .settings
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy());
         let command = words.collect::<Vec<_>>().join(" ");
         text(&Report {
             service: self.name(),

@@ -31,7 +31,7 @@ impl Supervisor<'_> {
             return self.each(|service, _, _| service.kill());
         }
         if is_int {
-            self.stopping = Some(self.stopping_by(heard.signal));
+            self.stopping = Some(stopping_by(heard.signal));
         }
         if heard.sender != 0 {
             self.each(|service, _, _| service.forward(heard.signal));
@@ -50,19 +50,11 @@ impl Supervisor<'_> {
         }
     }
 
-    fn stopping_by(&self, signal: i32) -> Stopping {
-        Stopping {
-            why: signals::name_of(signal),
-            since: Instant::now(),
-            is_hurried: false,
-        }
-    }
-
     fn stop(&mut self, signal: i32) {
         if self.stopping.is_some() {
             return;
         }
-        let stopping = self.stopping_by(signal);
+        let stopping = stopping_by(signal);
         let event = Event::new("stopping").with("why", stopping.why.as_str());
         self.sink.tell(&event);
         self.stopping = Some(stopping);
@@ -71,9 +63,6 @@ impl Supervisor<'_> {
 
     /// A second Ctrl-C: nobody wants to wait.
     fn hurry(&mut self) {
-        if let Some(stopping) = &mut self.stopping {
-            stopping.is_hurried = true;
-        }
         self.sink.tell(
             &Event::new("stopping")
                 .with("why", "second SIGINT")
@@ -100,5 +89,11 @@ impl Supervisor<'_> {
             let event = service.told_state(cx.now);
             cx.sink.tell(&event);
         });
+    }
+}
+
+fn stopping_by(signal: i32) -> Stopping {
+    Stopping {
+        why: signals::name_of(signal),
     }
 }

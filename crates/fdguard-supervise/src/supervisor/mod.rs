@@ -17,9 +17,9 @@ use fdguard_process::signals::{self, Signals};
 use crate::config::{Said, Settings};
 use crate::event::{Event, Sink};
 use crate::health::Scene;
-use crate::relief::Flight;
 use crate::inject::Injector;
 use crate::metrics::Server;
+use crate::relief::Flight;
 use crate::service::{Context, Service, State};
 use crate::turn::{Ready, Wants};
 use crate::{limit, trim};
@@ -77,12 +77,13 @@ impl Refusal {
     }
 }
 
+/// So long the last lines of services may take to their files.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
 /// Why we stop.
 #[derive(Clone, Debug)]
 struct Stopping {
     why: String,
-    since: Instant,
-    is_hurried: bool,
 }
 
 #[derive(Debug)]
@@ -107,6 +108,7 @@ struct Supervisor<'p> {
     services: Vec<Service<'p>>,
     stopping: Option<Stopping>,
     began: Instant,
+    down_since: Option<Instant>,
     fds_at_start: Option<u64>,
     /// Of services that are no longer there.
     past: Past,
@@ -162,6 +164,7 @@ impl<'p> Supervisor<'p> {
             services: Vec::new(),
             stopping: None,
             began: now,
+            down_since: None,
             fds_at_start: None,
             past: Past::default(),
         };
@@ -267,6 +270,9 @@ impl<'p> Supervisor<'p> {
         wants.read(std::os::fd::AsFd::as_fd(&self.signals));
         self.sink.wants(&mut wants);
         self.above.wants(&mut wants);
+        if let Some(since) = self.down_since {
+            wants.until(since + LAST_LINES);
+        }
         if let Some(pages) = &self.pages {
             pages.wants(&mut wants);
         }
@@ -302,7 +308,8 @@ impl<'p> Supervisor<'p> {
 
     /// Gives back what only the beginning needed, once everything runs.
     fn trim(&mut self) {
-        let is_up = |service: &Service<'_>| !matches!(service.state, State::Waiting | State::Starting);
+        let is_up =
+            |service: &Service<'_>| !matches!(service.state, State::Waiting | State::Starting);
         if !self.is_trimmed && self.services.iter().all(is_up) {
             self.is_trimmed = true;
             trim::give_back();
@@ -318,9 +325,15 @@ impl<'p> Supervisor<'p> {
         self.services.retain(|service| !gone(service));
     }
 
-    fn is_over(&self) -> bool {
-        let is_done = |one: &Service<'_>| one.state.is_final() && !one.is_alive() && one.is_written();
-        self.services.iter().all(is_done)
+    /// Everything is down, and what was written is where it belongs, or cannot get there: a full disk keeps nobody.
+    fn is_over(&mut self) -> bool {
+        let is_down = |one: &Service<'_>| one.state.is_final() && !one.is_alive();
+        if !self.services.iter().all(is_down) {
+            self.down_since = None;
+            return false;
+        }
+        let since = *self.down_since.get_or_insert_with(Instant::now);
+        self.services.iter().all(Service::is_written) || since.elapsed() >= LAST_LINES
     }
 
     /// Tells how it all ended, and gives the exit status.

@@ -23,7 +23,7 @@ const CONFIGURATION: u8 = 78;
 const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 
 /// Runs the verb.
-pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     if args.once && args.protect.protect.is_some() {
         return once::run(args);
     }
