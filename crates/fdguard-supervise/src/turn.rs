@@ -1,6 +1,6 @@
 //! How a part takes part in the loop.
 
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -51,7 +51,7 @@ impl<'f> Wants<'f> {
 
 /// Where something happened.
 #[derive(Debug, Default)]
-pub struct Ready(Vec<RawFd>);
+pub struct Ready(Vec<i32>);
 
 impl Ready {
     /// Whether something happened here: it can be read or written, or hung up.

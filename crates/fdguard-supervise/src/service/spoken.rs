@@ -15,7 +15,8 @@ impl Service<'_> {
     pub(super) fn streams(&mut self, cx: &mut Context<'_>) -> [Option<Arc<OwnedFd>>; 3] {
         let is_line = |spec: &health::Spec| matches!(spec.kind, health::Kind::Line(_));
         let needs_lines = self.settings.ready.as_ref().is_some_and(is_line);
-        let is_wanted = needs_lines || (self.history.is_troubled() && !cx.once);
+        let may_loop = self.settings.policy.crash_loop.is_some() && !cx.once;
+        let is_wanted = needs_lines || (may_loop && self.history.is_troubled());
         if !self.settings.output.is_captured(is_wanted) {
             return [None, None, None];
         }

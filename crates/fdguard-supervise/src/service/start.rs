@@ -98,7 +98,7 @@ impl Service<'_> {
             all.push((run_id::VARIABLE.into(), id.to_string().into()));
         }
         if let Some(server) = self.server(cx) {
-            all.push(("NOTIFY_SOCKET".into(), server.into()));
+            all.push(("NOTIFY_SOCKET".into(), server));
             if let Some(within) = self.settings.watchdog {
                 let micros = within.as_micros().to_string();
                 all.push(("WATCHDOG_USEC".into(), micros.into()));

@@ -387,7 +387,7 @@ fn measured(event: Event, what: &What, passed: &Passed, class: Value) -> Event {
         .with("level", whole(passed.level))
         .with("wall", passed.wall.map(whole))
         .with("class", class)
-        .with("pid", passed.pid.map(u32::from))
+        .with("pid", passed.pid)
 }
 
 fn whole(value: f64) -> Value {

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 mod check;
 mod diff;
 mod doctor;
+mod drill;
 mod duration;
 mod explain;
 mod protect;
@@ -19,6 +20,7 @@ mod watch;
 pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
+pub use drill::DrillArgs;
 pub use explain::ExplainArgs;
 pub use protect::{Level, ProtectArgs};
 pub use ready::Ready;
@@ -70,6 +72,8 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Keep this service alive: a foreground supervisor with a descriptor budget.
     Run(Box<RunArgs>),
+    /// Does my service survive kill -9, a full table, a held port, an orphan?
+    Drill(DrillArgs),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
     /// Print the completion script for a shell.
