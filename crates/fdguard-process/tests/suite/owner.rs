@@ -20,7 +20,7 @@ fn role() {
         return;
     };
     match role.as_str() {
-        "family" => {
+        "family" | "copied" => {
             let token = std::env::var(TOKEN).unwrap();
             let (plan, mut out) = heard(family(&token, &[]));
             let options = Options {
@@ -29,10 +29,16 @@ fn role() {
             };
             let tree = Tree::start_with(&plan, options).unwrap();
             assert_eq!(line(&mut out), "up");
+            // A child that holds our end of the pair, as a copy of us without an exec would. It ends with its input, the test's pipe.
+            let copy = (role == "copied").then(|| rustix::io::dup(tree.fd()).unwrap());
+            let holder = copy.map(|_held_by_the_child_too| Command::new("cat").spawn().unwrap());
             println!("owns {} {}", tree.main(), tree.keeper());
             // Until somebody kills us.
             std::io::stdin().read_line(&mut String::new()).unwrap();
             drop(tree);
+            if let Some(mut holder) = holder {
+                holder.wait().unwrap();
+            }
         }
         "inborn" => {
             let inborn = testkit::c_victim("inborn");
@@ -72,23 +78,34 @@ fn find_line(out: &mut BufReader<ChildStdout>, wanted: &str) -> String {
 #[test]
 fn the_tree_of_a_killed_owner_ends() {
     for _ in 0..10 {
-        let token = token();
-        let mut owner = start(&[], "family", &token);
-        let mut out = BufReader::new(owner.stdout.take().unwrap());
-        let pids = find_line(&mut out, "owns ");
-        let pids: Vec<u32> = pids.split(' ').map(|pid| pid.parse().unwrap()).collect();
-        let [main, keeper] = pids[..] else {
-            panic!("{pids:?}");
-        };
-        let (main, keeper) = (pidfd(main), pidfd(keeper));
-        owner.kill().unwrap();
-        owner.wait().unwrap();
-        for end in [&main, &keeper] {
-            wait_for(std::os::fd::AsFd::as_fd(end));
-        }
-        // The keeper ends only after all others.
-        assert_eq!(alive(&token), [0; 0]);
+        kill_owner("family");
     }
+}
+
+#[test]
+fn a_copy_of_the_owner_that_lives_on_does_not_keep_its_tree() {
+    kill_owner("copied");
+}
+
+fn kill_owner(role: &str) {
+    let token = token();
+    let mut owner = start(&[], role, &token);
+    let mut out = BufReader::new(owner.stdout.take().unwrap());
+    let pids = find_line(&mut out, "owns ");
+    let pids: Vec<u32> = pids.split(' ').map(|pid| pid.parse().unwrap()).collect();
+    let [main, keeper] = pids[..] else {
+        panic!("{pids:?}");
+    };
+    let (main, keeper) = (pidfd(main), pidfd(keeper));
+    let input = owner.stdin.take();
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    for end in [&main, &keeper] {
+        wait_for(std::os::fd::AsFd::as_fd(end));
+    }
+    // The keeper ends only after all others.
+    assert_eq!(alive(&token), [0; 0]);
+    drop(input);
 }
 
 #[test]
