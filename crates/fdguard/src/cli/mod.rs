@@ -14,6 +14,7 @@ mod select;
 mod snap;
 mod top;
 mod trace;
+mod unit;
 mod watch;
 
 pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
@@ -27,6 +28,7 @@ pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Tier, Via};
 pub use top::TopArgs;
 pub use trace::{OutputArgs, TraceArgs};
+pub use unit::{Restart, UnitArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.
@@ -72,6 +74,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
+    /// Write the unit for my supervisor, or find the traps in one.
+    Unit(Box<UnitArgs>),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

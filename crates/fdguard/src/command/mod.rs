@@ -15,6 +15,7 @@ mod settings;
 mod snap;
 mod top;
 mod trace;
+mod unit;
 mod watch;
 
 /// Runs the verb and gives the exit code.
@@ -30,6 +31,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Check(args) => check::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Unit(args) => unit::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),
     };
