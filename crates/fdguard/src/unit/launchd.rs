@@ -6,14 +6,11 @@ use super::{Spec, Unwritable};
 
 pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
     let name = &spec.name;
+    // A comment of XML cannot hold every name.
     let place = if spec.user {
-        format!(
-            "~/Library/LaunchAgents/{name}.plist; then `launchctl bootstrap gui/UID` with its path"
-        )
+        "~/Library/LaunchAgents; then `launchctl bootstrap gui/UID` with its path"
     } else {
-        format!(
-            "/Library/LaunchDaemons/{name}.plist; then `launchctl bootstrap system` with its path"
-        )
+        "/Library/LaunchDaemons; then `launchctl bootstrap system` with its path"
     };
     let (soft, hard) = spec.files;
     let mut list = List::default();
@@ -51,24 +48,33 @@ pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
         list.key(key)
             .string(&format!("{folder}/{name}.{end}.log"))?;
     }
-    let body = list.0;
+    let body = list.text;
     Ok(format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
-         <!-- Written by `fdguard unit launchd`. Put it into {place}. -->\n\
+         <!-- Written by `fdguard unit launchd`. Call it like its label with .plist behind, and put it into {place}. -->\n\
          <plist version=\"1.0\">\n<dict>\n{body}</dict>\n</plist>\n"
     ))
 }
 
 /// The lines between the outermost tags.
 #[derive(Default)]
-struct List(String);
+struct List {
+    text: String,
+    depth: usize,
+}
 
 impl List {
     fn line(&mut self, line: &str) -> &mut Self {
-        self.0.push_str("  ");
-        self.0.push_str(line);
-        self.0.push('\n');
+        if line.starts_with("</") {
+            self.depth -= 1;
+        }
+        self.text.push_str(&"  ".repeat(self.depth + 1));
+        self.text.push_str(line);
+        self.text.push('\n');
+        if matches!(line, "<dict>" | "<array>") {
+            self.depth += 1;
+        }
         self
     }
 

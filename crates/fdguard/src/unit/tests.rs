@@ -51,6 +51,19 @@ fn what_we_write_has_none_of_the_traps() {
 }
 
 #[test]
+fn a_name_with_two_hyphens_does_not_end_a_comment() {
+    for target in ALL {
+        let name = "a--b".to_owned();
+        let unit = Spec {
+            name,
+            ..spec(&["/bin/a"])
+        };
+        let text = unit.write(target).unwrap();
+        assert!(read(target, &text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn the_supervisor_waits_longer_than_our_own_grace() {
     let unit = Spec {
         grace: Duration::from_millis(30_500),
