@@ -56,8 +56,8 @@ pub struct UnitArgs {
     /// Find the traps in this unit; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "name", "listen", "metrics", "user", "folder", "fdguard", "image"])]
     pub lint: Option<PathBuf>,
-    /// One JSON document (with --lint).
-    #[arg(long, requires = "lint")]
+    /// One JSON document: the findings, or the unit as a text in it.
+    #[arg(long)]
     pub json: bool,
     /// Write to a file.
     #[arg(short, long, value_name = "FILE")]

@@ -208,7 +208,6 @@ fn what_cannot_be_read_gives_3_and_wrong_usage_2() {
             "two\nlines",
         ],
         &["unit", "systemd", "--listen", "udp:53", "--", "sh"],
-        &["unit", "systemd", "--json", "--", "sh"],
         &["unit", "--lint", "x.service", "--", "sh"],
     ] {
         let said = run(words);
@@ -246,6 +245,19 @@ fn the_program_is_found_as_the_shell_would_and_written_absolute() {
     );
     assert!(start.ends_with("/sh -c \"exec sleep 100%%\""), "{start}");
     assert!(text.contains("WantedBy=default.target"));
+}
+
+#[test]
+fn a_unit_as_a_document_is_the_same_text() {
+    let words = ["unit", "launchd", "--name", "x", "--", "/bin/a"];
+    let text = run(words);
+    let document = run(["unit", "launchd", "--json", "--name", "x", "--", "/bin/a"]).good_json();
+    assert_eq!(document["schema"], "fdguard.unit/1");
+    assert_eq!(
+        (&document["target"], &document["name"]),
+        (&"launchd".into(), &"x".into())
+    );
+    assert_eq!(document["text"], text.text());
 }
 
 #[test]

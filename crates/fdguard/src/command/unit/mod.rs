@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use serde::Serialize;
 
 use crate::cli::UnitArgs;
 use crate::exit::{self, Hinted};
@@ -24,9 +25,27 @@ pub(super) fn run(args: &UnitArgs) -> anyhow::Result<u8> {
         Hinted::usage(why, "put it into a script, and name the script here")
     })?;
     output::emit(args.output.as_deref(), |out| {
-        Ok(out.write_all(text.as_bytes())?)
+        if !args.json {
+            return Ok(out.write_all(text.as_bytes())?);
+        }
+        let document = Document {
+            schema: "fdguard.unit/1",
+            target: target.name(),
+            name: &spec.name,
+            text: &text,
+        };
+        serde_json::to_writer(&mut *out, &document)?;
+        Ok(writeln!(out)?)
     })?;
     Ok(exit::CLEAN)
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    target: &'static str,
+    name: &'a str,
+    text: &'a str,
 }
 
 fn spec(args: &UnitArgs, target: Target) -> anyhow::Result<Spec> {
