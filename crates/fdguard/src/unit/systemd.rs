@@ -8,73 +8,58 @@ pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
     let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
     let name = &spec.name;
     let (soft, hard) = spec.files;
-    let patience = spec.patience();
-    let mut text = String::new();
-    let place = if spec.user {
-        format!(
-            "~/.config/systemd/user/{name}.service; then `systemctl --user daemon-reload` and `systemctl --user enable --now {name}`"
-        )
+    let folder = match &spec.folder {
+        Some(folder) => format!("WorkingDirectory={}\n", specifiers(folder)?),
+        None => String::new(),
+    };
+    let (place, tool, network, wanted) = if spec.user {
+        let place = "~/.config/systemd/user";
+        (place, "systemctl --user", "", "default.target")
     } else {
-        format!(
-            "/etc/systemd/system/{name}.service; then `systemctl daemon-reload` and `systemctl enable --now {name}`"
+        let network = "Wants=network-online.target\nAfter=network-online.target\n";
+        (
+            "/etc/systemd/system",
+            "systemctl",
+            network,
+            "multi-user.target",
         )
     };
-    let mut line = |text_of_line: &str| {
-        text.push_str(text_of_line);
-        text.push('\n');
-    };
-    line(&format!(
-        "# Written by `fdguard unit systemd`. Put it into {place}."
-    ));
-    line("[Unit]");
-    line(&format!("Description={name}, kept alive by fdguard"));
-    if !spec.user {
-        line("Wants=network-online.target");
-        line("After=network-online.target");
-    }
-    line(
-        "# fdguard restarts the program; this is for fdguard itself: five times in five minutes, then it is left alone.",
-    );
-    line("StartLimitIntervalSec=300");
-    line("StartLimitBurst=5");
-    line("");
-    line("[Service]");
-    line("# fdguard stays in the foreground and tells systemd when the program is ready.");
-    line("Type=notify");
-    line("NotifyAccess=main");
-    line(&format!("ExecStart={}", command.join(" ")));
-    if let Some(folder) = &spec.folder {
-        line(&format!("WorkingDirectory={}", specifiers(folder)?));
-    }
-    line("Restart=on-failure");
-    line("RestartSec=2");
-    line(
-        "# What a restart cannot heal: a wrong configuration, wrong usage, a port that a stranger holds.",
-    );
-    line("RestartPreventExitStatus=78 64 2");
-    line("TimeoutStartSec=120");
-    line(&format!(
-        "# Longer than fdguard's own grace ({}), else it is killed in the middle.",
-        super::seconds(spec.grace)
-    ));
-    line(&format!("TimeoutStopSec={patience}"));
-    line("# fdguard gives a sign of life only while budgets and health hold.");
-    line("WatchdogSec=60");
-    line("# TERM to fdguard alone; what is left at the end is killed.");
-    line("KillMode=mixed");
-    line("Delegate=yes");
-    line("FileDescriptorStoreMax=128");
-    line(&format!("LimitNOFILE={soft}:{hard}"));
-    line("OOMPolicy=continue");
-    line("");
-    line("[Install]");
-    let wanted = if spec.user {
-        "default.target"
-    } else {
-        "multi-user.target"
-    };
-    line(&format!("WantedBy={wanted}"));
-    Ok(text)
+    Ok(format!(
+        "# Written by `fdguard unit systemd`. Put it into {place}/{name}.service; then `{tool} daemon-reload` and `{tool} enable --now {name}`.
+[Unit]
+Description={name}, kept alive by fdguard
+{network}# fdguard restarts the program; this is for fdguard itself: five times in five minutes, then it is left alone.
+StartLimitIntervalSec=300
+StartLimitBurst=5
+
+[Service]
+# fdguard stays in the foreground and tells systemd when the program is ready.
+Type=notify
+NotifyAccess=main
+ExecStart={command}
+{folder}Restart=on-failure
+RestartSec=2
+# What a restart cannot heal: a wrong configuration, wrong usage, a port that a stranger holds.
+RestartPreventExitStatus=78 64 2
+TimeoutStartSec=120
+# Longer than fdguard's own grace ({grace}), else it is killed in the middle.
+TimeoutStopSec={patience}
+# fdguard gives a sign of life only while budgets and health hold.
+WatchdogSec=60
+# TERM to fdguard alone; what is left at the end is killed.
+KillMode=mixed
+Delegate=yes
+FileDescriptorStoreMax=128
+LimitNOFILE={soft}:{hard}
+OOMPolicy=continue
+
+[Install]
+WantedBy={wanted}
+",
+        command = command.join(" "),
+        grace = super::seconds(spec.grace),
+        patience = spec.patience(),
+    ))
 }
 
 /// A path in a setting that knows specifiers but no quotes.
