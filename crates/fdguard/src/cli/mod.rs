@@ -15,6 +15,7 @@ mod select;
 mod snap;
 mod top;
 mod trace;
+mod unit;
 mod watch;
 
 pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
@@ -29,6 +30,7 @@ pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Tier, Via};
 pub use top::TopArgs;
 pub use trace::{OutputArgs, TraceArgs};
+pub use unit::{Restart, UnitArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.
@@ -76,6 +78,8 @@ pub enum Command {
     Drill(DrillArgs),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
+    /// Write the unit for my supervisor, or find the traps in one.
+    Unit(Box<UnitArgs>),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

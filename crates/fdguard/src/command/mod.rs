@@ -16,6 +16,7 @@ mod settings;
 mod snap;
 mod top;
 mod trace;
+mod unit;
 mod watch;
 
 /// Runs the verb and gives the exit code.
@@ -32,6 +33,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Run(args) => run::run(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Unit(args) => unit::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),
     };

@@ -56,6 +56,7 @@ mod trace_report;
 mod trace_telling;
 mod trace_valgrind;
 mod traced;
+mod unit;
 mod watch;
 mod watch_blind;
 mod watch_end;
