@@ -50,6 +50,14 @@ fn main() {
     }
     let cpu = used() - before;
     let seconds = start.elapsed().as_secs_f64();
-    println!("{looks} looks in {seconds:.0} s; {:.3} % of a core, {:.0} µs a look, the slowest {slowest:?}", cpu / seconds * 100.0, cpu * 1e6 / f64::from(looks));
-    println!("resident: {} KiB; leaks: {:?}", trim::resident().unwrap_or_default() / 1024, meter.leaks());
+    println!(
+        "{looks} looks in {seconds:.0} s; {:.3} % of a core, {:.0} µs a look, the slowest {slowest:?}",
+        cpu / seconds * 100.0,
+        cpu * 1e6 / f64::from(looks)
+    );
+    println!(
+        "resident: {} KiB; leaks: {:?}",
+        trim::resident().unwrap_or_default() / 1024,
+        meter.leaks()
+    );
 }
