@@ -1,5 +1,11 @@
 //! LeakBench: programs of others, measured and judged as the supervisor does.
 
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, outside of the test functions"
+)]
+
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
