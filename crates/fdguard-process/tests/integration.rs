@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a broken precondition must stop the test at that line"
 )]

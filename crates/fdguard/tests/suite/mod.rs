@@ -21,6 +21,7 @@ mod contract;
 mod diagnosis;
 mod difference;
 mod doctor;
+mod drill;
 mod explain;
 mod failure;
 mod help;

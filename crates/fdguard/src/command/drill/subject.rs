@@ -63,8 +63,7 @@ impl Subject {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let event = self.events.recv_timeout(left).ok()?;
-            let is_it = |name: &&str| event["event"] == **name;
-            if names.iter().any(|name| is_it(&name)) {
+            if names.iter().any(|name| event["event"] == **name) {
                 return Some(event);
             }
         }
@@ -99,7 +98,7 @@ impl Subject {
 
     pub(super) fn signal(&self, signal: Signal) {
         // One that is gone already needs none.
-        drop(kill_process(Pid::from_child(&self.child), signal));
+        let _gone = kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// Its end, within this time.
