@@ -209,6 +209,7 @@ impl<'p> Service<'p> {
         }
         self.settings = fresh.settings;
         self.ports = fresh.ports;
+        self.steps = steps::Steps::default();
         self.thrift = fresh.thrift;
         self.history.forget();
         self.outcome = None;

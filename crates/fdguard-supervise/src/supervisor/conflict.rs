@@ -3,14 +3,15 @@
 use std::time::Instant;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::{BindError, Bound, Listen};
+use fdguard_process::listen::{At, BindError, Bound, Listen};
 use fdguard_process::signals::Signals;
 use rustix::process::Signal;
 
 use super::Refusal;
-use crate::config;
+use crate::config::{self, Socket};
 use crate::event::{Event, Sink};
-use crate::port::{Clearing, Conflict, Ours, Policy, Step};
+use crate::health;
+use crate::port::{Class, Clearing, Conflict, Holder, Ours, Policy, Step, look};
 use crate::turn::Wants;
 
 /// What is needed to find out who holds a socket, and to wait for it.
@@ -74,6 +75,39 @@ impl Desk<'_> {
                 }
             }
             self.wait(&clearing)?;
+        }
+    }
+
+    /// Warns when somebody listens already where this service's readiness is asked for: the answer would be theirs. It may be meant (a
+    /// proxy before the service), so it is only told.
+    pub(super) fn warn(&mut self, service: &config::Service) {
+        let target = match service.ready.as_ref().map(|check| &check.kind) {
+            Some(health::Kind::Tcp(target)) => Some(target),
+            _ => None,
+        };
+        let addresses = target.and_then(|target| target.addresses().ok());
+        let is_ours = |at: &At| {
+            service
+                .listen
+                .iter()
+                .any(|socket| matches!(socket, Socket::Bind(listen) if listen.at == *at))
+        };
+        let places = addresses.unwrap_or_default().into_iter();
+        let places = places.filter(|address| address.ip().is_loopback());
+        for at in places.map(At::Tcp).filter(|at| !is_ours(at)) {
+            let ours = Ours {
+                members: &[std::process::id()],
+                service: &service.name,
+                registered: &[],
+            };
+            let found = look(self.probe, &at, &ours).ok().flatten();
+            let is_foreign = |conflict: &Conflict| {
+                let foreign = |holder: &Holder| holder.class != Class::OursNow;
+                conflict.listens && conflict.holders.iter().any(foreign)
+            };
+            if let Some(conflict) = found.filter(is_foreign) {
+                self.tell(&service.name, &conflict);
+            }
         }
     }
 

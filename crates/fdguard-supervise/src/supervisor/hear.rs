@@ -26,12 +26,8 @@ impl Supervisor<'_> {
     /// Around one program that runs to its end everything is the program's. What the terminal sent it has already: it is in our group.
     fn pass_on(&mut self, heard: Heard) {
         let is_int = heard.signal == Signal::INT.as_raw();
-        let again = self.stopping.is_some();
-        if is_int && again {
+        if is_int && std::mem::replace(&mut self.was_interrupted, is_int) {
             return self.each(|service, _, _| service.kill());
-        }
-        if is_int {
-            self.stopping = Some(stopping_by(heard.signal));
         }
         if heard.sender != 0 {
             self.each(|service, _, _| service.forward(heard.signal));

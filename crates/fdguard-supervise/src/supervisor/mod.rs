@@ -109,6 +109,8 @@ struct Supervisor<'p> {
     stopping: Option<Stopping>,
     began: Instant,
     down_since: Option<Instant>,
+    /// Around one program: the first Ctrl-C is the program's, the second ends it.
+    was_interrupted: bool,
     fds_at_start: Option<u64>,
     /// Of services that are no longer there.
     past: Past,
@@ -165,6 +167,7 @@ impl<'p> Supervisor<'p> {
             stopping: None,
             began: now,
             down_since: None,
+            was_interrupted: false,
             fds_at_start: None,
             past: Past::default(),
         };
@@ -234,6 +237,9 @@ impl<'p> Supervisor<'p> {
             signals: self.services.is_empty().then_some(&self.signals),
         };
         let handed = self.sockets.of(&settings, is_single, &mut desk)?;
+        if desk.signals.is_some() {
+            desk.warn(&settings);
+        }
         let mut environment = self.environment.clone();
         environment.extend(settings.environment.iter().cloned());
         let scene = Arc::new(Scene {
@@ -250,7 +256,7 @@ impl<'p> Supervisor<'p> {
 
     fn go_on(&mut self) {
         loop {
-            self.each(|service, cx, state| state.progress(service, cx));
+            self.progress();
             self.above_turn();
             if self.is_over() {
                 return;
@@ -262,6 +268,19 @@ impl<'p> Supervisor<'p> {
             self.each(|service, cx, _| service.turn(cx, &ready));
             self.turn_pages(&ready);
             self.forget_removed();
+        }
+    }
+
+    /// Starts and stops what can be, until nothing follows from it any more: what is ready at once frees others at once.
+    fn progress(&mut self) {
+        loop {
+            let states =
+                |all: &[Service<'_>]| -> Vec<State> { all.iter().map(|one| one.state).collect() };
+            let before = states(&self.services);
+            self.each(|service, cx, standing| standing.progress(service, cx));
+            if states(&self.services) == before {
+                return;
+            }
         }
     }
 

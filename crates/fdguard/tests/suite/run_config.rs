@@ -110,6 +110,22 @@ fn services_start_after_those_they_wait_for_and_stop_before_them() {
 }
 
 #[test]
+fn one_that_is_ready_at_once_frees_others_at_once() {
+    let off = "budget = { fds = \"off\", highest = \"off\", \"class:tcp:CLOSE_WAIT\" = \"off\" }\n";
+    let service = service();
+    let one = |name: &str, after: &str| {
+        format!("[service.{name}]\ncommand = [{service:?}, \"stamp\"]\nafter = [{after}]\n{off}")
+    };
+    let text = [one("c", "\"b\""), one("b", "\"a\""), one("a", "")].concat();
+    let file = File::new(&text);
+    let mut running = Running::start(["--config", file.shown()]);
+    for name in ["a", "b", "c"] {
+        running.event("start", &[&format!("service={name} ")]);
+    }
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
 fn a_service_whose_dependency_is_down_is_not_started() {
     let file = File::new(
         "[service.web]\ncommand = [\"true\"]\nafter = [\"db\"]\n\

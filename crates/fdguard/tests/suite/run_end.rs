@@ -87,8 +87,42 @@ fn around_one_run_every_signal_is_the_programs() {
     assert_eq!(running.line("caught "), "03");
     running.signal(Signal::HUP);
     assert_eq!(running.line("caught "), "01");
+    running.signal(Signal::INT);
+    assert_eq!(running.line("caught "), "02");
+    running.signal(Signal::USR1);
+    assert_eq!(running.line("caught "), "10");
     running.signal(Signal::TERM);
     assert_eq!(running.wait().code(), Some(143));
+    let mut running = Running::start(["--once", "--", &*service(), "stubborn"]);
+    running.line("stubborn ");
+    running.signal(Signal::INT);
+    running.signal(Signal::QUIT);
+    assert_eq!(
+        running.wait().code(),
+        Some(131),
+        "only what was sent reaches it"
+    );
+    let mut running = Running::start(["--once", "--", &*service(), "catch"]);
+    running.line("catching ");
+    running.signal(Signal::INT);
+    assert_eq!(running.line("caught "), "02");
+    running.signal(Signal::INT);
+    assert_eq!(running.wait().code(), Some(137), "the second ends it");
+}
+
+#[test]
+fn a_restart_works_when_our_own_table_is_full() {
+    let script = "ulimit -n 20; exec \"$0\" run --backoff off --crash-loop off -- \"$1\" stamp";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_fdguard"), &service()]);
+    let mut running = Running::of(command);
+    let mut pid = running.event("start", &[]).number("pid");
+    for _ in 0..5 {
+        signal(pid, Signal::KILL);
+        pid = running.event("start", &[]).number("pid");
+    }
+    let (code, last) = running.stop();
+    assert_eq!((code, last.number("restarts")), (0, 5));
 }
 
 fn background(mode: &str) -> (Running, u32) {

@@ -94,6 +94,16 @@ fn r24_a_port_of_a_stranger_is_refused_with_its_holder() {
 }
 
 #[test]
+fn r24_somebody_who_answers_where_readiness_is_asked_is_told_of() {
+    let ours = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ready = format!("tcp:127.0.0.1:{}", ours.local_addr().unwrap().port());
+    let mut running = Running::start(["--ready", &*ready, "--", &*service(), "stamp"]);
+    let told = running.event("port_conflict", &[]);
+    assert_eq!(told.number("pid"), std::process::id());
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
 fn a_port_that_becomes_free_is_waited_for() {
     let ours = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("tcp:{}", ours.local_addr().unwrap().port());
