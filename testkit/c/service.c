@@ -30,11 +30,13 @@ static int bound(int port) {
     return s;
 }
 
-static void serve(int s) {
+static void serve(int s, int leaks) {
     for (;;) {
         int c = accept(s, 0, 0);
         if (c < 0)
             continue;
+        if (leaks && open("/dev/null", O_RDONLY) < 0)
+            perror("open");
         if (write(c, "ok", 2) < 0)
             perror("write");
         close(c);
@@ -83,10 +85,10 @@ int main(int count, char **words) {
         struct timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
         printf("stamp %lld %d\n", (long long)t.tv_sec * 1000000000LL + t.tv_nsec, getpid());
-    } else if (!strcmp(what, "serve")) { /* from the socket that was handed over, else at this port */
+    } else if (!strcmp(what, "serve")) { /* from the socket that was handed over, else at this port; "leaky" leaves one open for each */
         int s = handed() ? 3 : bound(atoi(more));
         printf("serving %d\n", getpid());
-        serve(s);
+        serve(s, !strcmp(more, "leaky"));
     } else if (!strcmp(what, "daemon")) { /* a server in the background, and away */
         int ready[2];
         if (pipe(ready))
@@ -101,7 +103,7 @@ int main(int count, char **words) {
             if (write(ready[1], "1", 1) < 0)
                 _exit(1);
             close(ready[1]);
-            serve(s);
+            serve(s, 0);
         }
         close(ready[1]);
         char byte;

@@ -38,6 +38,7 @@ mod run_budget;
 mod run_config;
 mod run_end;
 mod run_notify;
+mod run_soak;
 mod run_sockets;
 mod running;
 mod select;

@@ -91,17 +91,6 @@ fn a_program_that_cannot_be_run_is_told_once() {
     }
 }
 
-/// Its own descriptors once it has looked at its service: a start is over, and what was held back for it is held again.
-fn at_rest(running: &mut Running) -> usize {
-    loop {
-        running.signal(Signal::QUIT);
-        let told = running.event("state", &["state=ready"]);
-        if told.0.contains(" fds=") {
-            return running.descriptors();
-        }
-    }
-}
-
 #[test]
 fn own_descriptors_are_at_their_baseline_after_50_kills() {
     let args = ["--backoff", "off", "--crash-loop", "off", "--listen"];
@@ -109,12 +98,12 @@ fn own_descriptors_are_at_their_baseline_after_50_kills() {
     let rest = [&*listen, "--", &*service(), "stamp"];
     let mut running = Running::start(args.iter().copied().chain(rest));
     let mut pid = running.event("start", &[]).number("pid");
-    let before = at_rest(&mut running);
+    let before = running.at_rest();
     for _ in 0..50 {
         signal(pid, Signal::KILL);
         pid = running.event("start", &[]).number("pid");
     }
-    assert_eq!(at_rest(&mut running), before);
+    assert_eq!(running.at_rest(), before);
     let (code, last) = running.stop();
     assert_eq!((code, last.number("restarts")), (0, 50));
     assert_eq!(last.value("fds_at_start"), last.value("fds_at_end"));

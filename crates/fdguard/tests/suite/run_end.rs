@@ -8,7 +8,7 @@ use super::running::{Running, await_end, free_port, is_alive, service, signal};
 /// A tree with members that escape groups, sessions and parents. Each says its number.
 const TREE: &str = "echo member $$
 setsid sh -c 'echo member $$; exec sleep 1000' &
-sh -c 'setsid sh -c \"echo member \\$\\$; sleep 1000\" & exit 0'
+sh -c 'setsid sh -c \"echo member \\$\\$; exec sleep 1000\" & exit 0'
 trap '' USR1
 sleep 1000 & echo member $!
 wait; wait; wait; sleep 1000";

@@ -126,8 +126,19 @@ impl Running {
         self.child.wait().unwrap()
     }
 
+    /// Its own descriptors once it has looked at its service: a start is over, and what was held back for it is held again.
+    pub(crate) fn at_rest(&mut self) -> usize {
+        loop {
+            self.signal(Signal::QUIT);
+            let told = self.event("state", &["state=ready"]);
+            if told.0.contains(" fds=") {
+                return self.descriptors();
+            }
+        }
+    }
+
     /// Its own open descriptors.
-    pub(crate) fn descriptors(&self) -> usize {
+    fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid()))
             .unwrap()
             .count()
