@@ -223,17 +223,19 @@ fn plistlib_reads_the_words_back() {
 }
 
 #[test]
-fn supervisord_reads_the_words_back_by_its_own_steps() {
-    // What supervisor 4 does: this parser with these settings, then `%`, then shlex.
-    assert_words_come_back(
-        Target::Supervisord,
-        "import configparser, json, shlex, sys\n\
-        def words(f):\n\
-        \x20   p = configparser.RawConfigParser(inline_comment_prefixes=(';', '#'), strict=False)\n\
-        \x20   p.read(f, encoding='utf-8')\n\
-        \x20   return shlex.split(p.get('program:web', 'command') % {})\n\
-        print(json.dumps([words(f.rstrip('\\n')) for f in sys.stdin]))",
-    );
+fn supervisords_steps_give_the_words_back_with_and_without_comments_behind_values() {
+    // Versions differ in whether `;` and `#` after a space begin a comment; then `%` is expanded, then shlex takes it apart.
+    for prefixes in ["None", "(';',)", "(';', '#')"] {
+        let code = format!(
+            "import configparser, json, shlex, sys\n\
+             def words(f):\n\
+             \x20   p = configparser.RawConfigParser(inline_comment_prefixes={prefixes}, strict=False)\n\
+             \x20   p.read(f, encoding='utf-8')\n\
+             \x20   return shlex.split(p.get('program:web', 'command') % {{}})\n\
+             print(json.dumps([words(f.rstrip('\\n')) for f in sys.stdin]))"
+        );
+        assert_words_come_back(Target::Supervisord, &code);
+    }
 }
 
 #[test]
