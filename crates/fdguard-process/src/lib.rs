@@ -3,5 +3,20 @@
 //! A [`Plan`](plan::Plan) says how a program is started. [`Tree::start`](tree::Tree::start) forks a keeper, the keeper starts the program, and the
 //! [`Tree`](tree::Tree) is the owner's end: it hears what happens and asks for the end. When the owner is gone, the keeper ends the tree.
 
+pub mod adopt;
+mod cgroup;
+pub mod environment;
+pub mod identity;
+mod keeper;
+pub mod listen;
+mod lost;
+mod members;
+pub mod notify;
+pub mod parent;
 pub mod plan;
+pub mod reserve;
+pub mod run_id;
+pub mod signals;
+mod spawn;
+mod sys;
 pub mod tree;

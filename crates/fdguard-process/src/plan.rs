@@ -5,25 +5,49 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Where the descriptors begin that a program is given besides its standard streams.
+pub const FIRST_HANDED: u32 = 3;
+
 /// Everything that a start needs, prepared before the fork.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program and its words; the program is looked for as `execvp` does.
     pub command: Vec<OsString>,
-    /// Its whole environment.
+    /// Its whole environment. `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` are ours: they are set when a named descriptor is handed, else absent.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it starts; where we are when absent.
+    /// Where it starts; where we are when absent. A relative program is looked for from there.
     pub folder: Option<PathBuf>,
     /// What it gets as 0, 1 and 2; ours when absent.
     pub stdio: [Option<Arc<OwnedFd>>; 3],
-    /// What it gets from number 3 on, in this order; everything else is closed.
+    /// What it gets from number 3 on: those with a name in this order, then those without; everything else is closed.
     pub handed: Vec<Handed>,
-    /// The soft limit of descriptors that it starts with.
+    /// The soft limit of descriptors that it starts with, at most the hard limit.
     pub soft_limit: Option<u64>,
     /// Whose members it shares signals of the terminal with.
     pub group: Group,
     /// Try a delegated cgroup.
     pub cgroup: bool,
+}
+
+impl Plan {
+    /// The numbers that the handed descriptors have in the program, in the order of `handed`.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<u32> {
+        let named = self.handed.iter().filter(|handed| handed.name.is_some());
+        let mut next_named = FIRST_HANDED;
+        let mut next_unnamed = (FIRST_HANDED..).nth(named.count()).unwrap_or(FIRST_HANDED);
+        let number = |handed: &Handed| {
+            let next = if handed.name.is_some() {
+                &mut next_named
+            } else {
+                &mut next_unnamed
+            };
+            let number = *next;
+            *next += 1;
+            number
+        };
+        self.handed.iter().map(number).collect()
+    }
 }
 
 /// A descriptor that the program is given.
@@ -44,4 +68,34 @@ pub enum Group {
     Own,
     /// Ours.
     Same,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_without_a_name_stand_behind_those_with_one() {
+        let null = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+        let handed = |name: Option<&str>| Handed {
+            fd: Arc::clone(&null),
+            name: name.map(str::to_owned),
+        };
+        let plan = Plan {
+            command: Vec::new(),
+            environment: Vec::new(),
+            folder: None,
+            stdio: [None, None, None],
+            handed: vec![
+                handed(None),
+                handed(Some("a")),
+                handed(None),
+                handed(Some("b")),
+            ],
+            soft_limit: None,
+            group: Group::Same,
+            cgroup: false,
+        };
+        assert_eq!(plan.numbers(), [5, 3, 6, 4]);
+    }
 }

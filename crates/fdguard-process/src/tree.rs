@@ -1,120 +1,232 @@
 //! The owner's end of a process tree.
 
-use std::io;
-use std::os::fd::BorrowedFd;
-use std::time::Duration;
+mod hear;
+mod start;
+mod types;
 
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, send};
+
+use hear::{Heard, receive};
+use start::Started;
+pub use types::{Exit, Mechanism, Options, StartError, Stop, Told, Usage};
+
+use crate::keeper::message::{FromKeeper, ToKeeper};
+use crate::lost;
+use crate::members::{self, Member};
 use crate::plan::Plan;
+use crate::reserve;
+use crate::sys;
 
-/// Why a program could not be started. Nothing of it is left.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// No such program.
-    #[error("{program}: command not found")]
-    NotFound {
-        /// Which.
-        program: String,
-    },
-    /// It is there and cannot be run.
-    #[error("{program}: cannot be run: {source}")]
-    NotRunnable {
-        /// Which.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The machine refused something else.
-    #[error("{step}: {source}")]
-    Refused {
-        /// What was tried.
-        step: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-}
+/// The longest that the drop of a tree waits. Only a process that the kernel cannot end (it waits for a device) takes that long;
+/// the keeper stays with it until it is gone.
+const LONGEST_DROP: Duration = Duration::from_secs(5);
 
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// With this status.
-    Code(u8),
-    /// By this signal.
-    Signal(i32),
-}
-
-/// What the keeper tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Told {
-    /// The program itself ended; some of its descendants may live on.
-    MainEnded {
-        /// How.
-        exit: Exit,
-        /// Descendants that live on at this moment.
-        left: u32,
-    },
-    /// Nothing is left: `waitpid` said so, or the cgroup is empty.
-    Empty {
-        /// How the program itself ended.
-        exit: Exit,
-        /// Processes that did not end when they were asked to.
-        killed: u32,
-        /// Processes that were reaped besides the program itself.
-        reaped: u32,
-    },
-    /// The keeper is gone without a word (somebody killed it); what is known of the tree was killed, but it may not be all.
-    Lost,
-}
-
-/// How a tree is asked to end: this signal (and CONT) to the program, a little later to all, then KILL until nothing is left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stop {
-    /// The first signal; TERM as a rule.
-    pub signal: i32,
-    /// From the first signal to the first KILL.
-    pub grace: Duration,
-}
-
-/// A tree of processes with its keeper. Dropped, it is killed, and the drop waits for its end.
+/// A tree of processes with its keeper. Dropped, it is killed, and the drop waits for its end, five seconds at most.
 #[derive(Debug)]
-pub struct Tree {}
+pub struct Tree {
+    main: u32,
+    /// Of the program: it never means another process.
+    pidfd: OwnedFd,
+    keeper: u32,
+    control: OwnedFd,
+    mechanism: Mechanism,
+    leaf: Option<CString>,
+    /// `Empty` or `Lost` was told.
+    is_over: bool,
+    /// The keeper's end of the pair is closed: it ended.
+    keeper_ended: bool,
+    usage: Option<Usage>,
+    /// Who was seen last, for the case that the keeper is killed.
+    seen: Mutex<Vec<Member>>,
+}
 
 impl Tree {
+    fn of(keeper: u32, control: OwnedFd, started: Started, leaf: Option<CString>) -> Self {
+        Self {
+            main: started.main,
+            pidfd: reserve::raise(started.pidfd),
+            keeper,
+            control: reserve::raise(control),
+            mechanism: if started.in_cgroup {
+                Mechanism::KeeperAndCgroup
+            } else {
+                Mechanism::Keeper
+            },
+            leaf: leaf.filter(|_| started.in_cgroup),
+            is_over: false,
+            keeper_ended: false,
+            usage: None,
+            seen: Mutex::default(),
+        }
+    }
+
     /// Starts the program and waits until it runs or cannot (a few hundred microseconds).
-    pub fn start(_plan: &Plan) -> Result<Self, StartError> {
-        Err(StartError::Refused {
-            step: "start",
-            source: io::ErrorKind::Unsupported.into(),
-        })
+    pub fn start(plan: &Plan) -> Result<Self, StartError> {
+        Self::start_with(plan, Options::default())
+    }
+
+    /// The same, with choices.
+    pub fn start_with(plan: &Plan, options: Options<'_>) -> Result<Self, StartError> {
+        let grace = options.orphan_grace;
+        match options.reserve {
+            Some(reserve) => reserve.lend(|| start::begin(plan, grace)),
+            None => start::begin(plan, grace),
+        }
     }
 
     /// The program's own process.
     #[must_use]
     pub fn main(&self) -> u32 {
-        0
+        self.main
+    }
+
+    /// A descriptor of the program's process; readable when it has ended.
+    #[must_use]
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// The keeper's process: ours, not one of the tree.
+    #[must_use]
+    pub fn keeper(&self) -> u32 {
+        self.keeper
+    }
+
+    /// What holds it together.
+    #[must_use]
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    /// What the program itself used; known since `MainEnded` was told.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage
     }
 
     /// Its processes that live at this moment, the program first.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
-        Vec::new()
+        if self.is_over {
+            return Vec::new();
+        }
+        let mut members = members::below(self.keeper);
+        // `sort_by_key` keeps the order of the others.
+        members.sort_by_key(|member| member.pid != self.main);
+        let pids = members.iter().map(|member| member.pid).collect();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = members;
+        pids
     }
 
-    /// Readable when something was told.
+    /// Readable when something was told. Stays so after `Empty` and `Lost`: nothing follows them, drop the tree.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        rustix::stdio::stdin()
+        self.control.as_fd()
     }
 
-    /// What was told since; never waits.
+    /// What was told since; never waits. `MainEnded` comes once, then `Empty`; or `Lost` instead of what is missing.
     pub fn told(&mut self) -> Option<Told> {
-        None
+        if self.is_over {
+            return None;
+        }
+        loop {
+            let told = match receive(&self.control, RecvFlags::DONTWAIT) {
+                Ok(Heard::Said(FromKeeper::MainEnded { exit, left, usage }, _)) => {
+                    self.usage = Some(usage);
+                    Told::MainEnded { exit, left }
+                }
+                Ok(Heard::Said(
+                    FromKeeper::Empty {
+                        exit,
+                        killed,
+                        reaped,
+                    },
+                    _,
+                )) => {
+                    self.is_over = true;
+                    Told::Empty {
+                        exit,
+                        killed,
+                        reaped,
+                    }
+                }
+                Ok(Heard::Said(..)) => continue,
+                Ok(Heard::End) => {
+                    self.is_over = true;
+                    self.keeper_ended = true;
+                    self.lost();
+                    Told::Lost
+                }
+                Err(_nothing_yet) => return None,
+            };
+            return Some(told);
+        }
     }
 
-    /// Asks it to end. Another call with a shorter grace hurries it.
-    pub fn stop(&mut self, _how: Stop) {}
+    /// Asks it to end. Another call with a shorter grace hurries it; no grace is KILL at once.
+    pub fn stop(&mut self, how: Stop) {
+        // A keeper that does not hear it is gone, and `told` says so.
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let _unheard = send(&self.control, &ToKeeper::Stop(how).encode(), flags);
+    }
 
     /// Sends a signal to the program alone, if it lives.
-    pub fn signal(&mut self, _signal: i32) {}
+    pub fn signal(&mut self, signal: i32) {
+        let _gone = sys::signal_pidfd(&self.pidfd, signal);
+    }
+
+    /// Ends what is known of a tree whose keeper was killed.
+    fn lost(&mut self) {
+        let seen = std::mem::take(self.seen.get_mut().unwrap_or_else(PoisonError::into_inner));
+        lost::end(self.main, &self.pidfd, &seen, self.leaf.as_deref());
+    }
+
+    /// Waits for the keeper's end of the pair to be closed.
+    fn await_keeper(&mut self, longest: Duration) {
+        let deadline = Instant::now() + longest;
+        while !self.keeper_ended {
+            match receive(&self.control, RecvFlags::DONTWAIT) {
+                Ok(Heard::Said(FromKeeper::Empty { .. }, _)) => self.is_over = true,
+                Ok(Heard::Said(..)) => {}
+                Ok(Heard::End) => self.keeper_ended = true,
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let mut fds = [PollFd::from_borrowed_fd(
+                        self.control.as_fd(),
+                        PollFlags::IN,
+                    )];
+                    let timeout = Timespec::try_from(left).unwrap_or_default();
+                    let ready = poll(&mut fds, Some(&timeout));
+                    if ready == Ok(0) || left.is_zero() {
+                        return;
+                    }
+                }
+                Err(_) => self.keeper_ended = true,
+            }
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.stop(Stop {
+                signal: libc::SIGKILL,
+                grace: Duration::ZERO,
+            });
+        }
+        self.await_keeper(LONGEST_DROP);
+        if self.keeper_ended && !self.is_over {
+            self.lost();
+        }
+        // It closed its end as the last thing before it ended. Otherwise it lives on until its tree is gone, and knows that we are.
+        let _reaped = sys::reap(Some(self.keeper), self.keeper_ended);
+    }
 }

@@ -2,4 +2,24 @@
 //!
 //! [`turn`] is how the parts take part in the loop: each says what it waits for, and is asked again when something may have happened.
 
+pub mod budget;
+mod child;
+pub mod config;
+pub mod drain;
+pub mod event;
+pub mod evidence;
+pub mod health;
+pub mod inject;
+pub mod limit;
+pub mod meter;
+pub mod metrics;
+pub mod output;
+pub mod policy;
+pub mod port;
+pub mod relief;
+pub mod report;
+mod service;
+pub mod supervisor;
+pub mod trim;
 pub mod turn;
+pub mod unit;

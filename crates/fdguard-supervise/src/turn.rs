@@ -1,6 +1,6 @@
 //! How a part takes part in the loop.
 
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,6 +21,12 @@ impl<'f> Wants<'f> {
     /// Until this can be written.
     pub fn write(&mut self, fd: BorrowedFd<'f>) {
         self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::OUT));
+    }
+
+    /// Until this hangs up, and for nothing else.
+    pub fn hang_up(&mut self, fd: BorrowedFd<'f>) {
+        let nothing = PollFlags::empty();
+        self.fds.push(PollFd::from_borrowed_fd(fd, nothing));
     }
 
     /// Until this moment at the latest.
@@ -45,7 +51,7 @@ impl<'f> Wants<'f> {
 
 /// Where something happened.
 #[derive(Debug, Default)]
-pub struct Ready(Vec<RawFd>);
+pub struct Ready(Vec<i32>);
 
 impl Ready {
     /// Whether something happened here: it can be read or written, or hung up.

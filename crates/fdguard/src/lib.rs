@@ -19,6 +19,7 @@ pub mod recording;
 pub mod report;
 pub mod terminal;
 pub mod tui;
+pub mod unit;
 pub mod watching;
 
 /// Runs the command with these arguments, the program's name first.

@@ -74,6 +74,14 @@ pub(super) struct Interest {
 }
 
 impl Interest {
+    /// In these sockets alone.
+    pub(super) fn in_sockets(inodes: &[u64]) -> Self {
+        Self {
+            sockets: inodes.iter().copied().collect(),
+            ..Self::default()
+        }
+    }
+
     /// Adds what these descriptors make worth asking.
     pub(super) fn add(&mut self, entries: &[FdEntry]) {
         for entry in entries {
@@ -254,6 +262,11 @@ impl Holdings {
             (entry.shared_with, entry.shared_more) =
                 listed(others.copied(), before.len() + after.len());
         }
+    }
+
+    /// Who holds this socket.
+    pub(super) fn of_socket(&self, ino: u64) -> &[Holder] {
+        self.of(&Thing::Socket(ino))
     }
 
     fn of(&self, thing: &Thing) -> &[Holder] {

@@ -190,11 +190,11 @@ impl Probe {
     }
 
     /// Whether a process is worth a walk: kernel threads and zombies hold nothing.
-    fn holds_something(&self, pid: Pid) -> bool {
+    pub(super) fn holds_something(&self, pid: Pid) -> bool {
         !self.sizes || self.table_stat(pid).is_ok_and(|stat| stat.st_size > 0)
     }
 
-    fn walk(&self, pids: &[Pid], interest: &Interest, threads: usize) -> Holdings {
+    pub(super) fn walk(&self, pids: &[Pid], interest: &Interest, threads: usize) -> Holdings {
         let queue = Queue::new(pids.len(), 4);
         let parts = workers::run(threads.min(pids.len() / 16 + 1), || {
             let mut part = Holdings::default();

@@ -126,6 +126,11 @@ impl SocketTable {
         });
     }
 
+    /// All that was read.
+    pub(super) fn into_rows(self) -> impl Iterator<Item = net::Row> {
+        self.records.into_iter()
+    }
+
     /// Fills in one socket; `false` when the tables do not know it.
     pub(super) fn describe(&self, entry: &mut FdEntry) -> bool {
         let Some(record) = entry.id.and_then(|id| self.records.get(&id.ino)) else {

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 mod check;
 mod diff;
 mod doctor;
+mod drill;
 mod duration;
 mod explain;
 mod protect;
@@ -14,11 +15,13 @@ mod select;
 mod snap;
 mod top;
 mod trace;
+mod unit;
 mod watch;
 
 pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
+pub use drill::DrillArgs;
 pub use explain::ExplainArgs;
 pub use protect::{Level, ProtectArgs};
 pub use ready::Ready;
@@ -27,6 +30,7 @@ pub use select::{SelectArgs, Selection};
 pub use snap::{FailOn, SnapArgs, Tier, Via};
 pub use top::TopArgs;
 pub use trace::{OutputArgs, TraceArgs};
+pub use unit::{Restart, UnitArgs};
 pub use watch::{LineForm, SettingsArgs, WatchArgs};
 
 /// Finds, survives and prevents file-descriptor leaks in long-running programs.
@@ -70,8 +74,12 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Keep this service alive: a foreground supervisor with a descriptor budget.
     Run(Box<RunArgs>),
+    /// Does my service survive kill -9, a full table, a held port, an orphan?
+    Drill(DrillArgs),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
+    /// Write the unit for my supervisor, or find the traps in one.
+    Unit(Box<UnitArgs>),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

@@ -8,6 +8,7 @@ use crate::exit;
 mod check;
 mod diff;
 mod doctor;
+mod drill;
 mod explain;
 mod pick;
 mod run;
@@ -15,6 +16,7 @@ mod settings;
 mod snap;
 mod top;
 mod trace;
+mod unit;
 mod watch;
 
 /// Runs the verb and gives the exit code.
@@ -29,7 +31,9 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Trace(args) => trace::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Drill(args) => drill::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Unit(args) => unit::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),
     };

@@ -3,6 +3,6 @@
 use crate::cli::RunArgs;
 
 /// Runs the program and gives its status.
-pub fn run(_args: &RunArgs) -> anyhow::Result<u8> {
+pub(super) fn run(_args: &RunArgs) -> anyhow::Result<u8> {
     anyhow::bail!("not yet")
 }

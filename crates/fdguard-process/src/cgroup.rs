@@ -1,0 +1,218 @@
+//! A cgroup of version 2 for one tree, where we may make one below our own.
+//!
+//! The keeper makes it and removes it, and stays outside. The program is born into it (`CLONE_INTO_CGROUP`, Linux 5.7), so there is no moment
+//! in which a descendant could be elsewhere; `cgroup.kill` (5.14) ends all of it in one step.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, getxattr, mkdirat, openat, unlinkat};
+use rustix::io::{Errno, pread, write};
+use rustix::time::{ClockId, clock_gettime};
+
+/// How often and how long we wait for a leaf to become empty before it is removed.
+const TRIES: usize = 20;
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
+/// How the names of leaves begin; the owner's pid follows.
+const PREFIX: &str = "fdguard-";
+
+/// A leaf that exists. Its methods may be called by a keeper: they neither allocate nor lock.
+#[derive(Debug)]
+pub(crate) struct Leaf<'s> {
+    path: &'s CStr,
+    folder: OwnedFd,
+    events: OwnedFd,
+    kill: OwnedFd,
+}
+
+impl<'s> Leaf<'s> {
+    /// Makes it; `None` where we may not, or where the kernel cannot kill it.
+    pub(crate) fn make(path: &'s CStr) -> Option<Self> {
+        mkdirat(CWD, path, Mode::from_raw_mode(0o755)).ok()?;
+        let leaf = Self::open(path);
+        if leaf.is_none() {
+            let _left = unlinkat(CWD, path, AtFlags::REMOVEDIR);
+        }
+        leaf
+    }
+
+    /// Opens one that was made.
+    pub(crate) fn open(path: &'s CStr) -> Option<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = openat(CWD, path, flags, Mode::empty()).ok()?;
+        let file =
+            |name: &CStr, flags| openat(&folder, name, flags | OFlags::CLOEXEC, Mode::empty()).ok();
+        let events = file(c"cgroup.events", OFlags::RDONLY)?;
+        let kill = file(c"cgroup.kill", OFlags::WRONLY)?;
+        Some(Self {
+            path,
+            folder,
+            events,
+            kill,
+        })
+    }
+
+    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// Shows an exceptional condition when it becomes empty.
+    pub(crate) fn events(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.folder.as_fd(), self.events.as_fd(), self.kill.as_fd()]
+    }
+
+    /// Whether a process is in it. One that was removed by somebody is empty.
+    pub(crate) fn is_populated(&self) -> bool {
+        let mut bytes = [0; 256];
+        let length = pread(&self.events, &mut bytes, 0).unwrap_or(0);
+        let text = bytes.get(..length).unwrap_or_default();
+        text.split(|byte| *byte == b'\n')
+            .any(|line| line == b"populated 1")
+    }
+
+    /// Kills everything in it, also what is being born.
+    pub(crate) fn kill(&self) {
+        // What refuses here is met by the keeper's own sweep.
+        let _refused = write(&self.kill, b"1");
+    }
+
+    /// Removes it. One that does not become empty soon stays.
+    pub(crate) fn remove(&self) {
+        for _ in 0..TRIES {
+            if unlinkat(CWD, self.path, AtFlags::REMOVEDIR) != Err(Errno::BUSY) {
+                return;
+            }
+            // A process that was reaped may be on its last steps.
+            let mut fds = [PollFd::new(&self.events, PollFlags::PRI)];
+            if self.is_populated() {
+                let _happened = poll(&mut fds, Some(&PAUSE));
+            }
+        }
+    }
+}
+
+/// Where a leaf for one more tree would be; `None` where our own cgroup is not known or not ours to divide.
+pub(crate) fn next_path() -> Option<CString> {
+    let own = own_folder(
+        &fs::read_to_string("/proc/self/mountinfo").ok()?,
+        &fs::read_to_string("/proc/self/cgroup").ok()?,
+    )?;
+    if is_managed(&own) && !is_delegated(&own) {
+        return None;
+    }
+    static SWEPT: Once = Once::new();
+    SWEPT.call_once(|| sweep(&own));
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let time = clock_gettime(ClockId::Boottime);
+    let pid = std::process::id();
+    let leaf = own.join(format!("{PREFIX}{pid}-{}-{count}", time.tv_sec));
+    CString::new(leaf.as_os_str().as_bytes()).ok()
+}
+
+/// Removes leaves of owners that are gone and whose keepers were killed too. Only an empty one can be removed.
+fn sweep(own: &Path) {
+    for entry in fs::read_dir(own).into_iter().flatten().flatten() {
+        let owner = entry.file_name().to_str().and_then(owner);
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _stays = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Whose leaf has this name.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
+}
+
+/// The folder of our own cgroup, from the mounts and from `/proc/self/cgroup`.
+fn own_folder(mounts: &str, cgroups: &str) -> Option<PathBuf> {
+    let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let (root, mount) = mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let is_wanted = after.starts_with("cgroup2 ");
+        let mut fields = before.split(' ').skip(3);
+        is_wanted.then_some((fields.next()?, fields.next()?))
+    })?;
+    let below = Path::new(own).strip_prefix(root).ok()?;
+    let is_plain = !own.contains("/..") && !mount.contains('\\');
+    is_plain.then(|| Path::new(mount).join(below))
+}
+
+/// Whether systemd made it: then it alone divides it, unless it says otherwise.
+fn is_managed(own: &Path) -> bool {
+    let units = ["service", "scope", "slice"];
+    own.extension()
+        .is_some_and(|kind| units.iter().any(|unit| kind == *unit))
+}
+
+fn is_delegated(own: &Path) -> bool {
+    ["user.delegate", "trusted.delegate"].iter().any(|name| {
+        let mut value = [0_u8; 8];
+        getxattr(own, *name, &mut value[..]).is_ok_and(|length| value.get(..length) == Some(b"1"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "24 1 0:22 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
+        25 1 0:23 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn our_folder_is_below_the_mount() {
+        let folder = own_folder(HYBRID, "4:memory:/x\n0::/\n").unwrap();
+        assert_eq!(folder, Path::new("/sys/fs/cgroup/unified"));
+        let folder = own_folder(HYBRID, "0::/system.slice/a.service\n").unwrap();
+        assert_eq!(
+            folder,
+            Path::new("/sys/fs/cgroup/unified/system.slice/a.service")
+        );
+    }
+
+    #[test]
+    fn a_part_of_the_hierarchy_may_be_mounted() {
+        let mounts = "30 1 0:23 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+        let folder = own_folder(mounts, "0::/docker/abc/x\n").unwrap();
+        assert_eq!(folder, Path::new("/sys/fs/cgroup/x"));
+        assert_eq!(own_folder(mounts, "0::/elsewhere\n"), None);
+        assert_eq!(own_folder(mounts, "0::/../other\n"), None);
+    }
+
+    #[test]
+    fn without_version_2_there_is_none() {
+        assert_eq!(
+            own_folder("24 1 0:22 / /c rw - cgroup cgroup rw\n", "0::/\n"),
+            None
+        );
+        assert_eq!(own_folder(HYBRID, "4:memory:/x\n"), None);
+    }
+
+    #[test]
+    fn a_leaf_names_its_owner() {
+        assert_eq!(owner("fdguard-77-123-0"), Some(77));
+        assert_eq!(owner("fdguard-x"), None);
+        assert_eq!(owner("system.slice"), None);
+    }
+
+    #[test]
+    fn units_are_divided_by_systemd_alone() {
+        assert!(is_managed(Path::new("/sys/fs/cgroup/a.service")));
+        assert!(!is_managed(Path::new("/sys/fs/cgroup/a.service/mine")));
+        assert!(!is_managed(Path::new("/sys/fs/cgroup")));
+    }
+}

@@ -1,0 +1,49 @@
+//! What of our own environment the program gets.
+//!
+//! Our own is never changed: other threads may read it. The program's is built from a copy.
+
+use std::ffi::OsString;
+
+/// What our parent meant for us alone. The program would take our sockets for its own, or speak to our parent past us.
+const OURS: [&str; 7] = [
+    "LISTEN_PID",
+    "LISTEN_PIDFDID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+];
+
+/// The environment without what was meant for us alone. Signs of who supervises us stay, so that the program's own guards work.
+#[must_use]
+pub fn for_program(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Vec<(OsString, OsString)> {
+    let keep = |name: &OsString| !OURS.iter().any(|ours| name == ours);
+    environment
+        .into_iter()
+        .filter(|(name, _)| keep(name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::{OURS, for_program};
+
+    #[test]
+    fn r27_sockets_and_notifications_are_ours_and_signs_of_the_supervisor_are_passed_on() {
+        let pair = |name: &str| (OsString::from(name), OsString::from("1"));
+        let passed = [
+            "PATH",
+            "INVOCATION_ID",
+            "SUPERVISOR_ENABLED",
+            "LISTEN_FDS_X",
+        ];
+        let all = OURS.iter().chain(&passed).map(|name| pair(name));
+        let expected: Vec<_> = passed.iter().map(|name| pair(name)).collect();
+        assert_eq!(for_program(all), expected);
+    }
+}

@@ -1,0 +1,242 @@
+//! The living descendants of the keeper, found through `/proc` in room of fixed size.
+//!
+//! Its own children are exact: their numbers stay taken until the keeper itself reaps them. Deeper ones are signalled through a pidfd, after
+//! two equal readings of the whole way up to the keeper: a process whose number changed hands has another parent the second time.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::io::{Errno, read};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::name::Name;
+use crate::identity::Stat;
+use crate::sys;
+
+/// More members than this are not asked one by one; KILL reaches them all the same, level by level.
+const MOST: usize = 16_384;
+/// Longer ways up are not followed.
+const DEEPEST: usize = 64;
+
+/// Room that the owner makes before the fork.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pids: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        Self {
+            pids: vec![0; MOST],
+            bytes: vec![0; 4096],
+        }
+    }
+}
+
+/// A list in the room.
+struct List<'r> {
+    pids: &'r mut [u32],
+    length: usize,
+}
+
+impl List<'_> {
+    fn push(&mut self, pid: u32) {
+        if let Some(room) = self.pids.get_mut(self.length) {
+            *room = pid;
+            self.length += 1;
+        }
+    }
+
+    fn at(&self, index: usize) -> Option<u32> {
+        self.pids.get(..self.length)?.get(index).copied()
+    }
+}
+
+/// Calls `act` for each descendant of `keeper`, its children first; `act` hears whether it is a child.
+pub(super) fn each(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32, bool)) {
+    let bytes = &mut room.bytes;
+    let mut list = List {
+        pids: &mut room.pids,
+        length: 0,
+    };
+    children(
+        Name::of_thread(keeper, keeper, "/children"),
+        bytes,
+        &mut |pid| list.push(pid),
+    );
+    let own = list.length;
+    let mut index = 0;
+    while let Some(pid) = list.at(index) {
+        act(pid, index < own);
+        threads(pid, &mut |thread| {
+            let name = Name::of_thread(pid, thread, "/children");
+            children(name, bytes, &mut |child| list.push(child));
+        });
+        index += 1;
+    }
+}
+
+/// Calls `act` for each child of the keeper.
+pub(super) fn each_child(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32)) {
+    let name = Name::of_thread(keeper, keeper, "/children");
+    children(name, &mut room.bytes, act);
+}
+
+/// How many descendants live.
+pub(super) fn count(keeper: u32, room: &mut Room) -> u32 {
+    let mut count = 0_u32;
+    each(keeper, room, &mut |pid, _| {
+        if stat(pid).is_some_and(|stat| !stat.has_ended()) {
+            count = count.saturating_add(1);
+        }
+    });
+    count
+}
+
+/// Sends a signal and CONT to a descendant, never to a stranger.
+pub(super) fn signal(keeper: u32, pid: u32, is_child: bool, signal: i32) {
+    let send = |signal| {
+        if is_child {
+            return sys::signal_child(pid, signal);
+        }
+        let pidfd = open_pidfd(pid)?;
+        if !descends(pid, keeper) {
+            return Err(Errno::SRCH);
+        }
+        sys::signal_pidfd(&pidfd, signal)
+    };
+    // One that is gone needs no signal; one that we may not signal (another user's) is met again by KILL and seen in `Empty`'s absence.
+    if send(signal).is_ok() && signal != libc::SIGCONT {
+        let _gone = send(libc::SIGCONT);
+    }
+}
+
+fn open_pidfd(pid: u32) -> Result<OwnedFd, Errno> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::empty())
+}
+
+/// Whether two readings of the way up from `pid` agree and both lead to the keeper.
+fn descends(pid: u32, keeper: u32) -> bool {
+    let mut way = [0; DEEPEST];
+    let length = ancestors(pid, keeper, |index, parent| {
+        if let Some(room) = way.get_mut(index) {
+            *room = parent;
+        }
+        true
+    });
+    let again = |index, parent| way.get(index) == Some(&parent);
+    length.is_some() && length == ancestors(pid, keeper, again)
+}
+
+/// Follows the parents of `pid` up to the keeper, while `same` says so; gives their number.
+fn ancestors(pid: u32, keeper: u32, mut same: impl FnMut(usize, u32) -> bool) -> Option<usize> {
+    let mut at = pid;
+    for index in 0..DEEPEST {
+        let stat = stat(at)?;
+        if (index == 0 && stat.has_ended()) || !same(index, stat.parent) {
+            return None;
+        }
+        if stat.parent == keeper {
+            return Some(index);
+        }
+        at = stat.parent;
+    }
+    None
+}
+
+pub(super) fn stat(pid: u32) -> Option<Stat> {
+    let file = open(Name::of_process(pid, "/stat"), OFlags::empty()).ok()?;
+    // Up to 52 numbers of 20 digits and a name of 64 bytes.
+    let mut bytes = [0_u8; 1280];
+    let length = read(&file, &mut bytes).ok()?;
+    Stat::parse(bytes.get(..length)?)
+}
+
+fn open(name: Name, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | flags;
+    openat(CWD, name.as_c_str(), flags, Mode::empty())
+}
+
+fn threads(pid: u32, act: &mut dyn FnMut(u32)) {
+    let Ok(folder) = open(Name::of_process(pid, "/task"), OFlags::DIRECTORY) else {
+        return;
+    };
+    let mut room = [MaybeUninit::uninit(); 2048];
+    let mut entries = RawDir::new(&folder, &mut room);
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name().to_str();
+        if let Some(thread) = name.ok().and_then(|name| name.parse().ok()) {
+            act(thread);
+        }
+    }
+}
+
+/// Calls `act` for each number in a file of numbers.
+fn children(name: Name, bytes: &mut [u8], act: &mut dyn FnMut(u32)) {
+    let Ok(file) = open(name, OFlags::empty()) else {
+        return;
+    };
+    let mut numbers = Numbers::default();
+    while let Ok(length) = read(&file, &mut *bytes)
+        && length > 0
+    {
+        for byte in bytes.get(..length).unwrap_or_default() {
+            numbers.take(*byte, act);
+        }
+    }
+    numbers.take(b' ', act);
+}
+
+/// Numbers between spaces, byte by byte.
+#[derive(Default)]
+struct Numbers {
+    number: Option<u32>,
+}
+
+impl Numbers {
+    fn take(&mut self, byte: u8, act: &mut dyn FnMut(u32)) {
+        match byte {
+            b'0'..=b'9' => {
+                let digit = u32::from(byte - b'0');
+                let number = self.number.unwrap_or(0);
+                self.number = Some(number.wrapping_mul(10).wrapping_add(digit));
+            }
+            _ => {
+                if let Some(number) = self.number.take() {
+                    act(number);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(text: &str) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut numbers = Numbers::default();
+        for byte in text.bytes().chain([b' ']) {
+            numbers.take(byte, &mut |number| found.push(number));
+        }
+        found
+    }
+
+    #[test]
+    fn numbers_stand_between_spaces() {
+        assert_eq!(numbers("12 345 6 "), [12, 345, 6]);
+        assert_eq!(numbers(""), [0_u32; 0]);
+        assert_eq!(numbers("7"), [7]);
+    }
+
+    #[test]
+    fn our_own_stat_is_read() {
+        let stat = stat(std::process::id()).unwrap();
+        assert_eq!(stat.parent, std::os::unix::process::parent_id());
+        assert!(!stat.has_ended());
+    }
+}

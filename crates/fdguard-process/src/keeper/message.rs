@@ -1,0 +1,295 @@
+//! What owner and keeper say to each other, as messages of fixed length. Pure; the keeper may call all of it.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::tree::{Exit, Stop, Usage};
+
+/// A message is this many words of 64 bits.
+const WORDS: usize = 8;
+/// The length of every message.
+pub(crate) const LENGTH: usize = WORDS * 8;
+
+/// What may fail in a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Step {
+    Unknown,
+    Keeper,
+    Signals,
+    Subreaper,
+    Pipe,
+    Fork,
+    Group,
+    Descriptors,
+    CloseRange,
+    Limit,
+    Folder,
+    Exec,
+    Pidfd,
+}
+
+impl Step {
+    const ALL: [Self; 13] = [
+        Self::Unknown,
+        Self::Keeper,
+        Self::Signals,
+        Self::Subreaper,
+        Self::Pipe,
+        Self::Fork,
+        Self::Group,
+        Self::Descriptors,
+        Self::CloseRange,
+        Self::Limit,
+        Self::Folder,
+        Self::Exec,
+        Self::Pidfd,
+    ];
+
+    pub(crate) fn from_number(number: u32) -> Self {
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        Self::ALL.get(index).copied().unwrap_or(Self::Unknown)
+    }
+
+    /// What was tried, for people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Unknown => "starting the program",
+            Self::Keeper => "starting its keeper",
+            Self::Signals => "waiting for signals",
+            Self::Subreaper => "adopting its descendants",
+            Self::Pipe => "a pipe for errors",
+            Self::Fork => "making its process",
+            Self::Group => "its session or group",
+            Self::Descriptors => "handing it its descriptors",
+            Self::CloseRange => "closing all other descriptors",
+            Self::Limit => "its limit of descriptors",
+            Self::Folder => "going to its folder",
+            Self::Exec => "running the program",
+            Self::Pidfd => "a descriptor of its process",
+        }
+    }
+}
+
+/// What a keeper says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FromKeeper {
+    /// The program runs; its pidfd comes along.
+    Started { main: u32, in_cgroup: bool },
+    /// It does not, and nothing of it is left.
+    Failed { step: Step, errno: Errno },
+    /// The program itself ended.
+    MainEnded { exit: Exit, left: u32, usage: Usage },
+    /// Nothing is left.
+    Empty {
+        exit: Exit,
+        killed: u32,
+        reaped: u32,
+    },
+}
+
+/// What an owner says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToKeeper {
+    Stop(Stop),
+}
+
+impl FromKeeper {
+    pub(crate) fn encode(self) -> [u8; LENGTH] {
+        let words = match self {
+            Self::Started { main, in_cgroup } => [1, main.into(), in_cgroup.into(), 0, 0, 0, 0, 0],
+            Self::Failed { step, errno } => [
+                2,
+                (step as u32).into(),
+                word(errno.raw_os_error()),
+                0,
+                0,
+                0,
+                0,
+                0,
+            ],
+            Self::MainEnded { exit, left, usage } => {
+                let [kind, value] = exit_words(exit);
+                let (user, system) = (micros(usage.user), micros(usage.system));
+                [
+                    3,
+                    kind,
+                    value,
+                    left.into(),
+                    user,
+                    system,
+                    usage.peak_memory,
+                    0,
+                ]
+            }
+            Self::Empty {
+                exit,
+                killed,
+                reaped,
+            } => {
+                let [kind, value] = exit_words(exit);
+                [4, kind, value, killed.into(), reaped.into(), 0, 0, 0]
+            }
+        };
+        bytes(words)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let [kind, a, b, c, d, e, f, _] = words(bytes)?;
+        let small = |word: u64| u32::try_from(word).ok();
+        Some(match kind {
+            1 => Self::Started {
+                main: small(a)?,
+                in_cgroup: b != 0,
+            },
+            2 => Self::Failed {
+                step: Step::from_number(small(a)?),
+                errno: Errno::from_raw_os_error(number(b)?),
+            },
+            3 => Self::MainEnded {
+                exit: exit(a, b)?,
+                left: small(c)?,
+                usage: Usage {
+                    user: Duration::from_micros(d),
+                    system: Duration::from_micros(e),
+                    peak_memory: f,
+                },
+            },
+            4 => Self::Empty {
+                exit: exit(a, b)?,
+                killed: small(c)?,
+                reaped: small(d)?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl ToKeeper {
+    pub(crate) fn encode(self) -> [u8; LENGTH] {
+        let Self::Stop(stop) = self;
+        bytes([1, word(stop.signal), nanos(stop.grace), 0, 0, 0, 0, 0])
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let [kind, signal, grace, ..] = words(bytes)?;
+        let stop = Stop {
+            signal: number(signal)?,
+            grace: Duration::from_nanos(grace),
+        };
+        (kind == 1).then_some(Self::Stop(stop))
+    }
+}
+
+fn exit_words(exit: Exit) -> [u64; 2] {
+    match exit {
+        Exit::Code(code) => [0, code.into()],
+        Exit::Signal(signal) => [1, word(signal)],
+    }
+}
+
+fn exit(kind: u64, value: u64) -> Option<Exit> {
+    Some(match kind {
+        0 => Exit::Code(u8::try_from(value).ok()?),
+        1 => Exit::Signal(number(value)?),
+        _ => return None,
+    })
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The longest grace that can be said is 584 years.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn word(number: i32) -> u64 {
+    u64::from(u32::from_ne_bytes(number.to_ne_bytes()))
+}
+
+fn number(word: u64) -> Option<i32> {
+    let low = u32::try_from(word).ok()?;
+    Some(i32::from_ne_bytes(low.to_ne_bytes()))
+}
+
+fn bytes(words: [u64; WORDS]) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    for (room, word) in bytes.chunks_exact_mut(8).zip(words) {
+        room.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+fn words(bytes: &[u8]) -> Option<[u64; WORDS]> {
+    if bytes.len() != LENGTH {
+        return None;
+    }
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().ok()?);
+    }
+    Some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_keeper_says_arrives() {
+        let usage = Usage {
+            user: Duration::from_micros(12),
+            system: Duration::from_micros(34),
+            peak_memory: 1 << 40,
+        };
+        let exit = Exit::Signal(9);
+        let (step, errno) = (Step::Folder, Errno::NOENT);
+        for said in [
+            FromKeeper::Started {
+                main: 4_194_304,
+                in_cgroup: true,
+            },
+            FromKeeper::Failed { step, errno },
+            FromKeeper::MainEnded {
+                exit: Exit::Code(255),
+                left: 3,
+                usage,
+            },
+            FromKeeper::Empty {
+                exit,
+                killed: 2,
+                reaped: 5,
+            },
+        ] {
+            assert_eq!(FromKeeper::decode(&said.encode()), Some(said));
+        }
+    }
+
+    #[test]
+    fn what_an_owner_says_arrives() {
+        let stop = Stop {
+            signal: 15,
+            grace: Duration::from_millis(10_500),
+        };
+        let said = ToKeeper::Stop(stop);
+        assert_eq!(ToKeeper::decode(&said.encode()), Some(said));
+    }
+
+    #[test]
+    fn what_is_no_message_is_nothing() {
+        assert_eq!(FromKeeper::decode(&[]), None);
+        assert_eq!(FromKeeper::decode(&[0; LENGTH]), None);
+        assert_eq!(ToKeeper::decode(&[1; 3]), None);
+    }
+
+    #[test]
+    fn every_step_has_its_number() {
+        for step in Step::ALL {
+            assert_eq!(Step::from_number(step as u32), step);
+        }
+        assert_eq!(Step::from_number(99), Step::Unknown);
+    }
+}

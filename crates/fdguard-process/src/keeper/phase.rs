@@ -1,0 +1,180 @@
+//! How far the end of a tree has come, and what is due next. Pure: moments are nanoseconds of the monotonic clock.
+
+use std::time::Duration;
+
+use super::message::nanos;
+use crate::tree::Stop;
+
+/// How long the program itself has to end its descendants before they are asked too.
+const HEAD_START: Duration = Duration::from_millis(500);
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nobody asked for it.
+    Running,
+    /// The program was asked; the rest too, if `all`.
+    Asked {
+        signal: i32,
+        since: u64,
+        kill_at: u64,
+        all: bool,
+    },
+    /// Everything that is left is killed.
+    Killing,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    /// This signal to the program.
+    AskMain(i32),
+    /// This signal to all others.
+    AskAll(i32),
+    /// KILL to all that are left.
+    Kill,
+}
+
+impl Phase {
+    /// Somebody wants the end. No grace is KILL at once; a second wish can only hurry, and another signal is sent as well.
+    pub(super) fn ask(&mut self, stop: Stop, now: u64) -> Due {
+        let wanted = now.saturating_add(nanos(stop.grace));
+        let (kill_at, before) = match *self {
+            Self::Killing => return Due::Nothing,
+            Self::Asked {
+                signal, kill_at, ..
+            } => (kill_at.min(wanted), Some(signal)),
+            Self::Running => (wanted, None),
+        };
+        if kill_at <= now {
+            *self = Self::Killing;
+            return Due::Kill;
+        }
+        match self {
+            Self::Asked { kill_at: at, .. } if before == Some(stop.signal) => {
+                *at = kill_at;
+                Due::Nothing
+            }
+            _ => {
+                *self = Self::Asked {
+                    signal: stop.signal,
+                    since: now,
+                    kill_at,
+                    all: false,
+                };
+                Due::AskMain(stop.signal)
+            }
+        }
+    }
+
+    /// What has become due by the course of time.
+    pub(super) fn due(&mut self, main_lives: bool, now: u64) -> Due {
+        match self {
+            Self::Asked { kill_at, .. } if *kill_at <= now => {
+                *self = Self::Killing;
+                Due::Kill
+            }
+            Self::Asked {
+                signal, since, all, ..
+            } if !*all && (!main_lives || spread_at(*since) <= now) => {
+                *all = true;
+                Due::AskAll(*signal)
+            }
+            Self::Killing => Due::Kill,
+            _ => Due::Nothing,
+        }
+    }
+
+    /// When something becomes due if nothing happens.
+    pub(super) fn next(&self) -> Option<u64> {
+        match *self {
+            Self::Running | Self::Killing => None,
+            Self::Asked {
+                since,
+                kill_at,
+                all,
+                ..
+            } => Some(if all {
+                kill_at
+            } else {
+                kill_at.min(spread_at(since))
+            }),
+        }
+    }
+}
+
+fn spread_at(since: u64) -> u64 {
+    since.saturating_add(nanos(HEAD_START))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn stop(signal: i32, seconds: u64) -> Stop {
+        Stop {
+            signal,
+            grace: Duration::from_secs(seconds),
+        }
+    }
+
+    #[test]
+    fn the_program_is_asked_then_all_then_they_are_killed() {
+        let mut phase = Phase::Running;
+        assert_eq!(phase.ask(stop(15, 10), 0), Due::AskMain(15));
+        assert_eq!(phase.due(true, SECOND / 4), Due::Nothing);
+        assert_eq!(phase.next(), Some(SECOND / 2));
+        assert_eq!(phase.due(true, SECOND / 2), Due::AskAll(15));
+        assert_eq!(phase.due(true, SECOND), Due::Nothing);
+        assert_eq!(phase.next(), Some(10 * SECOND));
+        assert_eq!(phase.due(true, 10 * SECOND), Due::Kill);
+        assert_eq!(phase.due(true, 11 * SECOND), Due::Kill);
+    }
+
+    #[test]
+    fn descendants_are_asked_when_the_program_has_ended() {
+        let mut phase = Phase::Running;
+        assert_eq!(phase.ask(stop(15, 10), 0), Due::AskMain(15));
+        assert_eq!(phase.due(false, 1), Due::AskAll(15));
+    }
+
+    #[test]
+    fn a_second_wish_hurries_and_never_delays() {
+        let mut phase = Phase::Running;
+        phase.ask(stop(15, 10), 0);
+        assert_eq!(phase.ask(stop(15, 60), 1), Due::Nothing);
+        assert_eq!(phase.ask(stop(15, 1), 2), Due::Nothing);
+        assert_eq!(phase.due(true, SECOND + 2), Due::Kill);
+        assert_eq!(phase.ask(stop(15, 1), 3), Due::Nothing);
+    }
+
+    #[test]
+    fn another_signal_is_sent_too() {
+        let mut phase = Phase::Running;
+        phase.ask(stop(15, 10), 0);
+        assert_eq!(phase.ask(stop(3, 10), SECOND), Due::AskMain(3));
+        assert_eq!(phase.due(true, 10 * SECOND), Due::Kill);
+    }
+
+    #[test]
+    fn no_grace_is_a_kill() {
+        let mut phase = Phase::Running;
+        assert_eq!(phase.ask(stop(15, 0), 5), Due::Kill);
+        assert_eq!(phase, Phase::Killing);
+    }
+
+    #[test]
+    fn a_grace_without_an_end_is_one() {
+        let mut phase = Phase::Running;
+        let forever = Stop {
+            signal: 15,
+            grace: Duration::MAX,
+        };
+        assert_eq!(phase.ask(forever, 5), Due::AskMain(15));
+        assert_eq!(phase.due(true, 1 << 62), Due::AskAll(15));
+        assert_eq!(phase.due(true, 1 << 62), Due::Nothing);
+    }
+}

@@ -1,0 +1,354 @@
+//! The keeper's loop: it reaps, tells, and ends the tree when it is asked to or when its owner is gone.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, read};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
+    send, sendmsg,
+};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::message::{FromKeeper, LENGTH, Step, ToKeeper};
+use super::phase::{Due, Phase};
+use super::{Ends, Room, close_others, kin, leave_folder};
+use crate::cgroup::Leaf;
+use crate::spawn::child::Failed;
+use crate::sys::{self, Reaped};
+use crate::tree::{Exit, Stop};
+
+/// The first pause between two sweeps that killed nobody; it doubles up to the longest.
+const SHORTEST_PAUSE: u64 = 1_000_000;
+const LONGEST_PAUSE: u64 = 200_000_000;
+
+/// A keeper whose program was started.
+#[derive(Debug)]
+pub(super) struct Keeper<'s> {
+    me: u32,
+    main: u32,
+    main_exit: Option<Reaped>,
+    /// Whether the owner knows that the program ended.
+    main_told: bool,
+    ends: Ends<'s>,
+    owner_lives: bool,
+    leaf: Option<Leaf<'s>>,
+    room: &'s mut Room,
+    orphan_grace: Duration,
+    phase: Phase,
+    pause: u64,
+    killed: u32,
+    reaped: u32,
+}
+
+/// Whether anything is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Children that live or may.
+    Children,
+    /// No child, but the cgroup is not empty: somebody in it left the tree by another way.
+    Cgroup,
+    Nothing,
+}
+
+impl<'s> Keeper<'s> {
+    pub(super) fn new(
+        main: u32,
+        ends: Ends<'s>,
+        leaf: Option<Leaf<'s>>,
+        room: &'s mut Room,
+        orphan_grace: Duration,
+    ) -> Self {
+        Self {
+            me: getpid().as_raw_nonzero().get().unsigned_abs(),
+            main,
+            main_exit: None,
+            main_told: false,
+            ends,
+            owner_lives: true,
+            leaf,
+            room,
+            orphan_grace,
+            phase: Phase::Running,
+            pause: SHORTEST_PAUSE,
+            killed: 0,
+            reaped: 0,
+        }
+    }
+
+    /// Lets go of everything that was the owner's or is the program's alone, and tells that it runs.
+    pub(super) fn settle(&self) -> Result<(), Failed> {
+        let mut keep = [-1; 6];
+        let ours = [
+            Some(self.ends.control.as_fd()),
+            self.ends.owner.as_ref().map(AsFd::as_fd),
+            Some(self.ends.signals.as_fd()),
+        ];
+        let leafs = self.leaf.as_ref().map(Leaf::descriptors);
+        let all = ours
+            .into_iter()
+            .flatten()
+            .chain(leafs.into_iter().flatten());
+        for (room, fd) in keep.iter_mut().zip(all) {
+            *room = fd.as_raw_fd();
+        }
+        keep.sort_unstable();
+        let unused = keep.iter().take_while(|number| **number < 0).count();
+        close_others(keep.get(unused..).unwrap_or_default())
+            .map_err(Failed::at(Step::CloseRange))?;
+        leave_folder();
+        // Not reaped yet, so this is the program and nobody else.
+        let pid = i32::try_from(self.main).ok().and_then(Pid::from_raw);
+        let pidfd = pid
+            .ok_or(Errno::SRCH)
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let result = pidfd.and_then(|pidfd| self.introduce(pidfd.as_fd()));
+        result.map_err(|errno| {
+            self.abandon();
+            Failed {
+                step: Step::Pidfd,
+                errno,
+            }
+        })
+    }
+
+    /// Kills what was just started.
+    fn abandon(&self) {
+        let _gone = sys::signal_child(self.main, libc::SIGKILL);
+        let _reaped = sys::reap(Some(self.main), true);
+        if let Some(leaf) = &self.leaf {
+            leaf.kill();
+            leaf.remove();
+        }
+    }
+
+    fn introduce(&self, pidfd: BorrowedFd<'_>) -> Result<(), Errno> {
+        let told = FromKeeper::Started {
+            main: self.main,
+            in_cgroup: self.leaf.is_some(),
+        };
+        let fds = [pidfd];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let bytes = told.encode();
+        sendmsg(
+            self.ends.control,
+            &[IoSlice::new(&bytes)],
+            &mut control,
+            flags,
+        )
+        .map(drop)
+    }
+
+    /// The rest of its life.
+    pub(super) fn keep(mut self) -> ! {
+        loop {
+            let left = self.reap();
+            // Before the telling, which looks at every process that is left.
+            let due = self.phase.due(self.main_exit.is_none(), now());
+            self.act(due);
+            self.tell_main();
+            if left == Left::Nothing {
+                self.finish();
+            }
+            self.wait(left);
+            self.listen();
+        }
+    }
+
+    fn finish(&self) -> ! {
+        if let Some(leaf) = &self.leaf {
+            leaf.remove();
+        }
+        // There is always one: the program was our child, and there is no child left.
+        let exit = self.main_exit.map_or(Exit::Signal(0), |main| main.exit);
+        let (killed, reaped) = (self.killed, self.reaped);
+        say(
+            self.ends.control,
+            FromKeeper::Empty {
+                exit,
+                killed,
+                reaped,
+            },
+        );
+        sys::exit(0)
+    }
+
+    fn reap(&mut self) -> Left {
+        loop {
+            match sys::reap(None, false) {
+                Ok(Some(ended)) => self.count(ended),
+                Err(Errno::CHILD) => break,
+                Err(Errno::INTR) => {}
+                Ok(None) | Err(_) => return Left::Children,
+            }
+        }
+        match &self.leaf {
+            Some(leaf) if leaf.is_populated() => Left::Cgroup,
+            _ => Left::Nothing,
+        }
+    }
+
+    fn count(&mut self, ended: Reaped) {
+        self.pause = SHORTEST_PAUSE;
+        if self.phase == Phase::Killing && ended.exit == Exit::Signal(libc::SIGKILL) {
+            self.killed = self.killed.saturating_add(1);
+        }
+        if ended.pid == self.main && self.main_exit.is_none() {
+            self.main_exit = Some(ended);
+        } else {
+            self.reaped = self.reaped.saturating_add(1);
+        }
+    }
+
+    fn tell_main(&mut self) {
+        let Some(main) = self.main_exit.filter(|_| !self.main_told) else {
+            return;
+        };
+        self.main_told = true;
+        let told = FromKeeper::MainEnded {
+            exit: main.exit,
+            left: kin::count(self.me, self.room),
+            usage: main.usage,
+        };
+        say(self.ends.control, told);
+    }
+
+    fn act(&mut self, due: Due) {
+        let (me, main) = (self.me, self.main);
+        match due {
+            Due::Nothing => {}
+            Due::AskMain(signal) => {
+                if self.main_exit.is_none() {
+                    kin::signal(me, main, true, signal);
+                }
+            }
+            Due::AskAll(signal) => kin::each(me, self.room, &mut |pid, is_child| {
+                if pid != main {
+                    kin::signal(me, pid, is_child, signal);
+                }
+            }),
+            Due::Kill => {
+                if let Some(leaf) = &self.leaf {
+                    leaf.kill();
+                }
+                if self.main_exit.is_none() {
+                    let _gone = sys::signal_child(main, libc::SIGKILL);
+                }
+                // Each is our unreaped child, so its number is its own. Their children become ours and are met by the next sweep.
+                kin::each_child(me, self.room, &mut |pid| {
+                    let _gone = sys::signal_child(pid, libc::SIGKILL);
+                });
+            }
+        }
+    }
+
+    fn wait(&mut self, left: Left) {
+        let moment = now();
+        let mut pause = self.phase.next().map(|at| at.saturating_sub(moment));
+        // A child's end is told by the signal; a process that becomes ours is not, so we look again.
+        if self.phase == Phase::Killing || left == Left::Cgroup {
+            pause = Some(pause.map_or(self.pause, |pause| pause.min(self.pause)));
+            self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+        let timeout = pause.map(|pause| Timespec {
+            tv_sec: i64::try_from(pause / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(pause % 1_000_000_000).unwrap_or(0),
+        });
+        let signals = PollFd::from_borrowed_fd(self.ends.signals.as_fd(), PollFlags::IN);
+        // Places that are not used are the signals again: no harm.
+        let mut fds = [signals.clone(), signals.clone(), signals.clone(), signals];
+        let [_, control, owner, cgroup] = &mut fds;
+        if self.owner_lives {
+            *control = PollFd::from_borrowed_fd(self.ends.control.as_fd(), PollFlags::IN);
+            if let Some(end) = &self.ends.owner {
+                *owner = PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN);
+            }
+        }
+        if let (Left::Cgroup, Some(leaf)) = (left, &self.leaf) {
+            *cgroup = PollFd::from_borrowed_fd(leaf.events(), PollFlags::PRI);
+        }
+        // Interrupted or refused: the next turn looks again.
+        let _happened = poll(&mut fds, timeout.as_ref());
+        let owner_ended =
+            self.owner_lives && self.ends.owner.is_some() && !fds[2].revents().is_empty();
+        if owner_ended && self.owner_is_gone() {
+            self.orphaned();
+        }
+    }
+
+    /// The place in the list may have been the signals': asked again for itself.
+    fn owner_is_gone(&self) -> bool {
+        let Some(owner) = &self.ends.owner else {
+            return false;
+        };
+        let mut fds = [PollFd::from_borrowed_fd(owner.as_fd(), PollFlags::IN)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn listen(&mut self) {
+        let mut told = [0; 512];
+        while read(&self.ends.signals, &mut told).is_ok() {}
+        while self.owner_lives {
+            let mut bytes = [0; LENGTH];
+            match receive(self.ends.control, &mut bytes) {
+                Ok(0) => self.orphaned(),
+                Ok(length) => {
+                    let heard = bytes.get(..length).and_then(ToKeeper::decode);
+                    if let Some(ToKeeper::Stop(stop)) = heard {
+                        self.ask(stop);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => self.orphaned(),
+            }
+        }
+    }
+
+    fn ask(&mut self, stop: Stop) {
+        let due = self.phase.ask(stop, now());
+        self.act(due);
+    }
+
+    /// The owner is gone: nobody else will ask for the end.
+    fn orphaned(&mut self) {
+        if self.owner_lives {
+            self.owner_lives = false;
+            self.ask(Stop {
+                signal: libc::SIGTERM,
+                grace: self.orphan_grace,
+            });
+        }
+    }
+}
+
+fn receive(control: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
+    let mut none = RecvAncillaryBuffer::default();
+    let mut room = [IoSliceMut::new(bytes)];
+    recvmsg(control, &mut room, &mut none, RecvFlags::DONTWAIT).map(|heard| heard.bytes)
+}
+
+/// Tells the owner. It has room for all that a keeper ever says; one that is gone does not hear it.
+pub(super) fn say(control: &OwnedFd, told: FromKeeper) {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let _unheard = send(control, &told.encode(), flags);
+}
+
+/// Nanoseconds of the monotonic clock.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}

@@ -1,0 +1,274 @@
+//! Sockets that we bind for the program, so that they outlive its restarts; and those that our own parent handed to us ([`inherited`]).
+//!
+//! `SO_REUSEADDR` is set and `SO_REUSEPORT` never: it would hide that somebody else has the port. The sockets block, as systemd's do.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::notify::message::is_name;
+
+pub mod inherited;
+mod unix;
+
+pub use unix::Path;
+
+/// The kernel cuts it down to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// What is to be bound: `tcp:PORT`, `tcp:HOST:PORT`, `tcp:*:PORT`, `unix:PATH`, `unix:PATH,mode=0660`, each with `NAME=` before it if it has a name.
+///
+/// `tcp:PORT` is 127.0.0.1: what was not asked for is not offered to the network. All interfaces are `tcp:*:PORT`, which is both kinds of
+/// addresses where the machine has IPv6.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Its name in `LISTEN_FDNAMES`.
+    pub name: Option<String>,
+    /// Where.
+    pub at: At,
+    /// The permissions of the file of a unix socket; by the umask when absent.
+    pub mode: Option<u32>,
+}
+
+/// Where a socket is bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    /// At this address.
+    Tcp(SocketAddr),
+    /// At this port of every interface.
+    Any(u16),
+    /// At this path.
+    Unix(PathBuf),
+}
+
+/// What is wrong with the text of a [`Listen`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?}: {why}")]
+pub struct Unclear {
+    text: String,
+    why: &'static str,
+}
+
+/// Why a socket could not be bound.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Somebody has it.
+    #[error("{at} is in use")]
+    Held {
+        /// What we wanted.
+        at: At,
+    },
+    /// There is a file at the path, and it is no socket: it is left alone.
+    #[error("{path}: a file that is no socket is in the way", path = .path.display())]
+    NoSocket {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The machine refused something else.
+    #[error("{at}: {step}: {source}")]
+    Refused {
+        /// What we wanted.
+        at: At,
+        /// What was tried.
+        step: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A socket that listens. Dropped, it is closed, and the file of a unix socket is removed if it is still ours.
+#[derive(Debug)]
+pub struct Bound {
+    /// The socket, close-on-exec.
+    pub fd: OwnedFd,
+    /// Its file.
+    file: Option<Path>,
+}
+
+impl Listen {
+    /// Binds it and listens.
+    pub fn bind(&self) -> Result<Bound, BindError> {
+        match &self.at {
+            At::Unix(path) => {
+                let (fd, file) = unix::bind(path, self.mode).map_err(|error| match error {
+                    unix::Failure::Held => BindError::Held {
+                        at: self.at.clone(),
+                    },
+                    unix::Failure::NoSocket => BindError::NoSocket { path: path.clone() },
+                    unix::Failure::Refused(step, source) => self.refused(step, source),
+                })?;
+                let file = Some(file);
+                Ok(Bound { fd, file })
+            }
+            At::Tcp(address) => self.tcp(*address),
+            At::Any(port) => {
+                let any = |ip: IpAddr| SocketAddr::new(ip, *port);
+                match self.tcp(any(Ipv6Addr::UNSPECIFIED.into())) {
+                    // No IPv6 on this machine, or it is switched off.
+                    Err(BindError::Refused { source, .. })
+                        if [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
+                            .iter()
+                            .any(|it| source.raw_os_error() == Some(it.raw_os_error())) =>
+                    {
+                        self.tcp(any(Ipv4Addr::UNSPECIFIED.into()))
+                    }
+                    bound => bound,
+                }
+            }
+        }
+    }
+
+    fn tcp(&self, address: SocketAddr) -> Result<Bound, BindError> {
+        let step = |step: &'static str| {
+            move |error: Errno| match error {
+                Errno::ADDRINUSE => BindError::Held {
+                    at: self.at.clone(),
+                },
+                error => self.refused(step, error),
+            }
+        };
+        let family = if address.is_ipv6() {
+            AddressFamily::INET6
+        } else {
+            AddressFamily::INET
+        };
+        let kind = SocketType::STREAM;
+        let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
+            .map_err(step("socket"))?;
+        sockopt::set_socket_reuseaddr(&fd, true).map_err(step("SO_REUSEADDR"))?;
+        if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+            // Whatever the host's default is: both kinds of addresses.
+            sockopt::set_ipv6_v6only(&fd, false).map_err(step("IPV6_V6ONLY"))?;
+        }
+        rustix::net::bind(&fd, &address).map_err(step("bind"))?;
+        rustix::net::listen(&fd, BACKLOG).map_err(step("listen"))?;
+        Ok(Bound { fd, file: None })
+    }
+
+    fn refused(&self, step: &'static str, error: Errno) -> BindError {
+        BindError::Refused {
+            at: self.at.clone(),
+            step,
+            source: error.into(),
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = Unclear;
+
+    fn from_str(text: &str) -> Result<Self, Unclear> {
+        let wrong = |why| Unclear {
+            text: text.to_owned(),
+            why,
+        };
+        let (name, rest) = match text.split_once('=') {
+            Some((name, rest)) if !name.contains(':') => (Some(name), rest),
+            _ => (None, text),
+        };
+        if name.is_some_and(|name| name.is_empty() || !is_name(name)) {
+            return Err(wrong("a name is 1 to 255 printable ASCII characters"));
+        }
+        let name = name.map(str::to_owned);
+        if let Some(path) = rest.strip_prefix("unix:") {
+            let (path, mode) = unix_words(path).map_err(wrong)?;
+            let at = At::Unix(path.into());
+            return Ok(Self { name, at, mode });
+        }
+        let Some(address) = rest.strip_prefix("tcp:") else {
+            return Err(wrong("write tcp:PORT, tcp:HOST:PORT or unix:PATH"));
+        };
+        let at = tcp_words(address).map_err(wrong)?;
+        let mode = None;
+        Ok(Self { name, at, mode })
+    }
+}
+
+fn unix_words(text: &str) -> Result<(&str, Option<u32>), &'static str> {
+    let (path, mode) = match text.rsplit_once(",mode=") {
+        None => (text, None),
+        Some((path, mode)) => {
+            let mode = u32::from_str_radix(mode, 8).ok();
+            let mode = mode.filter(|mode| *mode <= 0o777);
+            (path, Some(mode.ok_or("a mode is octal, as in mode=0660")?))
+        }
+    };
+    if path.is_empty() || path.contains('\0') {
+        return Err("a path is missing");
+    }
+    Ok((path, mode))
+}
+
+fn tcp_words(text: &str) -> Result<At, &'static str> {
+    let port = |text: &str| text.parse::<u16>().ok().ok_or("a port is 0 to 65535");
+    let Some((host, number)) = text.rsplit_once(':') else {
+        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port(text)?);
+        return Ok(At::Tcp(address));
+    };
+    let number = port(number)?;
+    let host: IpAddr = match host {
+        "*" => return Ok(At::Any(number)),
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
+        _ => {
+            let six = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+            let parsed = match six {
+                Some(six) => six.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+                None => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+            };
+            parsed.ok_or("a host is an IPv4 address, an [IPv6] address, localhost or *")?
+        }
+    };
+    Ok(At::Tcp(SocketAddr::new(host, number)))
+}
+
+impl TryFrom<String> for Listen {
+    type Error = Unclear;
+
+    fn try_from(text: String) -> Result<Self, Unclear> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Any(port) => write!(f, "tcp:*:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name}=")?;
+        }
+        write!(f, "{}", self.at)?;
+        match self.mode {
+            Some(mode) => write!(f, ",mode={mode:04o}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Bound {
+    /// The socket, without its file: it stays when this is done.
+    #[must_use]
+    pub fn keep_file(mut self) -> OwnedFd {
+        if let Some(file) = self.file.take() {
+            file.keep();
+        }
+        self.fd
+    }
+}
+
+#[cfg(test)]
+mod tests;

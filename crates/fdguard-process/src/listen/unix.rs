@@ -1,0 +1,104 @@
+//! A unix socket at a path, and the file that a killed server left there.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path as FilePath, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// The file of a socket of ours. Dropped, it is removed if it is still ours.
+#[derive(Debug)]
+pub struct Path {
+    path: PathBuf,
+    /// Device and inode.
+    id: Option<(u64, u64)>,
+}
+
+/// Why not.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Somebody listens there, or may.
+    Held,
+    /// A file is there that is no socket.
+    NoSocket,
+    /// The machine refused this step.
+    Refused(&'static str, Errno),
+}
+
+impl Path {
+    /// Leaves the file where it is.
+    pub(super) fn keep(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        let there = self.path.symlink_metadata().ok();
+        let there = there.map(|meta| (meta.dev(), meta.ino()));
+        if self.id.is_some() && there == self.id {
+            // What is left if this fails is a stale file, which the next start replaces.
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+/// Binds and listens at a path. A socket file that nobody listens at is replaced.
+pub(super) fn bind(path: &FilePath, mode: Option<u32>) -> Result<(OwnedFd, Path), Failure> {
+    let step = |step: &'static str| move |error: Errno| Failure::Refused(step, error);
+    let address = SocketAddrUnix::new(path).map_err(step("path"))?;
+    let socket = stream(SocketFlags::CLOEXEC).map_err(step("socket"))?;
+    match rustix::net::bind(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::ADDRINUSE) => replace(&socket, path, &address)?,
+        Err(error) => return Err(Failure::Refused("bind", error)),
+    }
+    let meta = path.symlink_metadata().ok();
+    let file = Path {
+        path: path.to_owned(),
+        id: meta.map(|meta| (meta.dev(), meta.ino())),
+    };
+    // Nobody can connect before it listens, so nobody slips in under the wider mode.
+    if let Some(mode) = mode {
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(step("chmod"))?;
+    }
+    rustix::net::listen(&socket, super::BACKLOG).map_err(step("listen"))?;
+    Ok((socket, file))
+}
+
+fn stream(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Takes a stale file away and binds. Two of us that start at once could both find it stale, and the slower would take away what the faster
+/// just bound: so it is done under a lock of the folder.
+fn replace(socket: &OwnedFd, path: &FilePath, address: &SocketAddrUnix) -> Result<(), Failure> {
+    let step = |step: &'static str| move |error: Errno| Failure::Refused(step, error);
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let parent = parent.unwrap_or(FilePath::new("."));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(parent, flags, Mode::empty()).map_err(step("its folder"))?;
+    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        // Somebody replaces it at this moment.
+        Err(Errno::AGAIN) => return Err(Failure::Held),
+        Err(error) => return Err(Failure::Refused("lock of its folder", error)),
+    }
+    let meta = path.symlink_metadata();
+    if meta.is_ok_and(|meta| !meta.file_type().is_socket()) {
+        return Err(Failure::NoSocket);
+    }
+    let caller = stream(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(step("socket"))?;
+    match rustix::net::connect(&caller, address) {
+        Err(Errno::CONNREFUSED) => rustix::fs::unlink(path).map_err(step("unlink"))?,
+        Err(Errno::NOENT) => {}
+        // Answered, busy, of another type, or not ours to ask: somebody has it.
+        Ok(()) | Err(_) => return Err(Failure::Held),
+    }
+    rustix::net::bind(socket, address).map_err(|error| match error {
+        Errno::ADDRINUSE => Failure::Held,
+        error => Failure::Refused("bind", error),
+    })
+}

@@ -1,0 +1,50 @@
+//! The end of a tree whose keeper was killed.
+//!
+//! Its orphans went to the next subreaper or to init, and nobody can name all of them any more, unless they are in a cgroup. What is known is
+//! killed, each by its identity: the program (by its pidfd), those below it, and those that were seen before.
+
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::cgroup::Leaf;
+use crate::identity::{Identity, signal_checked};
+use crate::members::{self, Member};
+use crate::sys;
+
+/// The longest that we wait for a cgroup to become empty.
+const LONGEST: Duration = Duration::from_secs(2);
+
+pub(crate) fn end(main: u32, pidfd: &OwnedFd, seen: &[Member], leaf: Option<&CStr>) {
+    if let Some(leaf) = leaf.and_then(Leaf::open) {
+        end_cgroup(&leaf);
+    }
+    // Only while the program lives does its number mean it; its pidfd tells that afterwards.
+    let mut known = members::below(main);
+    if sys::signal_pidfd(pidfd, 0).is_err() {
+        known.clear();
+    }
+    let _gone = sys::signal_pidfd(pidfd, libc::SIGKILL);
+    for member in known.iter().chain(seen) {
+        if let Some(identity) = Identity::known(member.pid, member.started) {
+            let _gone = signal_checked(&identity, libc::SIGKILL);
+        }
+    }
+}
+
+fn end_cgroup(leaf: &Leaf<'_>) {
+    let deadline = Instant::now() + LONGEST;
+    leaf.kill();
+    while leaf.is_populated() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let mut fds = [PollFd::from_borrowed_fd(leaf.events(), PollFlags::PRI)];
+        let timeout = Timespec::try_from(left).unwrap_or_default();
+        let _happened = poll(&mut fds, Some(&timeout));
+    }
+    leaf.remove();
+}

@@ -1,0 +1,51 @@
+//! The living processes of a tree, seen by its owner.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+
+use crate::identity::Stat;
+
+/// A process as it was when it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) pid: u32,
+    pub(crate) started: u64,
+}
+
+/// The living descendants of a process, those nearest to it first.
+pub(crate) fn below(root: u32) -> Vec<Member> {
+    let mut found = Vec::new();
+    // A process that moves while we look may be met twice.
+    let mut met = BTreeSet::new();
+    let mut open: VecDeque<u32> = children(root).into();
+    while let Some(pid) = open.pop_front() {
+        if !met.insert(pid) {
+            continue;
+        }
+        let Some(stat) = stat(pid).filter(|stat| !stat.has_ended()) else {
+            continue;
+        };
+        let started = stat.started;
+        found.push(Member { pid, started });
+        open.extend(children(pid));
+    }
+    found
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The children of all its threads, those that have ended included.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let mut children = Vec::new();
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return children;
+    };
+    for thread in threads.flatten() {
+        let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let numbers = text.split_ascii_whitespace();
+        children.extend(numbers.filter_map(|number| number.parse::<u32>().ok()));
+    }
+    children
+}

@@ -1,0 +1,186 @@
+//! The descriptors that the program gave us to keep over its restarts.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::message::Message;
+use super::same::is_same_file;
+use crate::plan::Handed;
+
+/// As many as are kept unless somebody says otherwise.
+pub const MOST: usize = 128;
+/// What those without a name are called.
+const UNNAMED: &str = "stored";
+
+/// The store of one service.
+#[derive(Debug)]
+pub struct Store {
+    entries: Vec<Entry>,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    fd: Arc<OwnedFd>,
+    /// Forgotten when it hangs up.
+    polled: bool,
+}
+
+/// What happened to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// One more is kept.
+    Stored {
+        /// Its name.
+        name: String,
+    },
+    /// We had it already, under this name.
+    Merged {
+        /// Its name.
+        name: String,
+    },
+    /// There is no room: it was closed.
+    Full {
+        /// Its name.
+        name: String,
+    },
+    /// The program asked us to forget those of this name.
+    Removed {
+        /// Their name.
+        name: String,
+        /// How many there were.
+        count: usize,
+    },
+    /// The other side is gone: it was closed.
+    HungUp {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new(MOST)
+    }
+}
+
+impl Store {
+    /// An empty store for that many.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self {
+            entries: Vec::new(),
+            most,
+        }
+    }
+
+    /// Does what a message asks. Descriptors that came with a message that does not ask to keep them are closed.
+    pub fn hear(&mut self, message: &Message, fds: Vec<OwnedFd>) -> Vec<Change> {
+        // Both in one message makes no sense; systemd removes, too.
+        if message.store_remove {
+            return self.remove(message.name.as_deref()).into_iter().collect();
+        }
+        if !message.store {
+            return Vec::new();
+        }
+        let name = message.name.as_deref().unwrap_or(UNNAMED);
+        fds.into_iter()
+            .map(|fd| self.add(name, fd, message.poll))
+            .collect()
+    }
+
+    fn add(&mut self, name: &str, fd: OwnedFd, polled: bool) -> Change {
+        let known = self
+            .entries
+            .iter()
+            .find(|entry| is_same_file(entry.fd.as_fd(), fd.as_fd()));
+        if let Some(known) = known {
+            let name = known.name.clone();
+            return Change::Merged { name };
+        }
+        let name = name.to_owned();
+        if self.entries.len() >= self.most {
+            return Change::Full { name };
+        }
+        self.entries.push(Entry {
+            name: name.clone(),
+            fd: Arc::new(fd),
+            polled,
+        });
+        Change::Stored { name }
+    }
+
+    fn remove(&mut self, name: Option<&str>) -> Option<Change> {
+        // Without a name nothing is meant: to forget all by a slip would be worse.
+        let name = name?.to_owned();
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.name != name);
+        let count = before - self.entries.len();
+        Some(Change::Removed { name, count })
+    }
+
+    /// Those whose hanging up matters; wait for nothing else on them.
+    pub fn polled(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let polled = self.entries.iter().filter(|entry| entry.polled);
+        polled.map(|entry| entry.fd.as_fd())
+    }
+
+    /// Forgets what hung up; never waits.
+    pub fn turn(&mut self) -> Vec<Change> {
+        let polled: Vec<usize> = (0..self.entries.len())
+            .filter(|at| self.entries[*at].polled)
+            .collect();
+        let mut list: Vec<PollFd<'_>> = polled
+            .iter()
+            .map(|at| PollFd::new(&self.entries[*at].fd, PollFlags::empty()))
+            .collect();
+        if !poll(&mut list, Some(&Timespec::default())).is_ok_and(|count| count > 0) {
+            return Vec::new();
+        }
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        let mut lost: Vec<usize> = polled
+            .into_iter()
+            .zip(&list)
+            .filter(|(_, fd)| fd.revents().intersects(gone))
+            .map(|(at, _)| at)
+            .collect();
+        drop(list);
+        lost.reverse();
+        let forget = |at| self.entries.remove(at).name;
+        let mut changes: Vec<Change> = lost
+            .into_iter()
+            .map(forget)
+            .map(|name| Change::HungUp { name })
+            .collect();
+        changes.reverse();
+        changes
+    }
+
+    /// What the next start hands over, with names; we keep ours.
+    #[must_use]
+    pub fn handed(&self) -> Vec<Handed> {
+        let hand = |entry: &Entry| Handed {
+            fd: Arc::clone(&entry.fd),
+            name: Some(entry.name.clone()),
+        };
+        self.entries.iter().map(hand).collect()
+    }
+
+    /// How many are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

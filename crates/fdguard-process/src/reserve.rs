@@ -1,0 +1,111 @@
+//! The owner's own descriptors: few, closed by an exec, at high numbers, and some held back for the moment when its table is full.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, getrlimit};
+
+/// Our numbers begin this far below the soft limit.
+const BAND: u64 = 64;
+/// Higher numbers are not sought: they would cost memory, and `select` cannot name them.
+const CEILING: u64 = 1024;
+
+/// Where high numbers begin for this soft limit.
+fn floor(soft: Option<u64>) -> i32 {
+    let limit = soft.map_or(CEILING, |soft| soft.min(CEILING));
+    let floor = if limit >= 2 * BAND {
+        limit - BAND
+    } else {
+        limit / 2
+    };
+    i32::try_from(floor).unwrap_or(0)
+}
+
+/// Moves a descriptor up, out of the way of the numbers that programs count on. One that cannot be moved stays where it is.
+#[must_use]
+pub fn raise(fd: OwnedFd) -> OwnedFd {
+    let floor = floor(getrlimit(Resource::Nofile).current);
+    fcntl_dupfd_cloexec(&fd, floor).unwrap_or(fd)
+}
+
+/// Spare descriptors, held so that there is room for others when it is needed most.
+#[derive(Debug)]
+pub struct Reserve {
+    wanted: usize,
+    held: Vec<OwnedFd>,
+}
+
+impl Reserve {
+    /// What [`Tree::start_with`](crate::tree::Tree::start_with) needs at most at one moment: the two that a tree holds, and one to move them up.
+    pub const FOR_A_START: usize = 3;
+
+    /// Holds back this many.
+    pub fn new(count: usize) -> io::Result<Self> {
+        let mut reserve = Self {
+            wanted: count,
+            held: Vec::with_capacity(count),
+        };
+        reserve.fill()?;
+        Ok(reserve)
+    }
+
+    /// How many are held at the moment.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Gives up all of them: there is room for as many others.
+    pub fn release(&mut self) {
+        self.held.clear();
+    }
+
+    /// Takes them back, as far as there is room; tells whether all are held.
+    pub fn take_back(&mut self) -> bool {
+        self.fill().is_ok()
+    }
+
+    /// Gives up all of them while `work` runs, then takes them back as far as there is room.
+    pub fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        self.release();
+        let result = work();
+        self.take_back();
+        result
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        while self.held.len() < self.wanted {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            self.held
+                .push(raise(open(c"/dev/null", flags, Mode::empty())?));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn high_numbers_are_below_the_limit_and_below_1024() {
+        assert_eq!(floor(None), 960);
+        assert_eq!(floor(Some(1 << 20)), 960);
+        assert_eq!(floor(Some(256)), 192);
+        assert_eq!(floor(Some(20)), 10);
+        assert_eq!(floor(Some(0)), 0);
+    }
+
+    #[test]
+    fn what_was_held_back_is_taken_back() {
+        let mut reserve = Reserve::new(3).unwrap();
+        assert_eq!(reserve.held(), 3);
+        reserve.release();
+        assert_eq!(reserve.held(), 0);
+        assert!(reserve.take_back());
+        assert_eq!(reserve.lend(|| 7), 7);
+        assert_eq!(reserve.held(), 3);
+    }
+}

@@ -1,0 +1,220 @@
+//! Signals as something that can be read: nothing ever runs in a handler.
+//!
+//! The signals are blocked in this thread, so a program with more than one takes them before it starts the others. What is started by a
+//! [`Plan`](crate::plan::Plan) begins with nothing blocked, whatever is blocked here.
+
+#![expect(
+    unsafe_code,
+    reason = "signalfd and the mask of signals: rustix has neither"
+)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
+
+/// A signal that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Which.
+    pub signal: i32,
+    /// Who sent it; 0 for the kernel and for processes that we cannot see.
+    pub sender: u32,
+}
+
+/// The signals that are read here. Dropped, they act as they did before.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+    before: Mask,
+}
+
+struct Mask(libc::sigset_t);
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mask")
+    }
+}
+
+impl Signals {
+    /// Takes these signals; numbers that are no signal, KILL and STOP are left out by the kernel.
+    pub fn take(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
+        let set = set_of(signals);
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: both point to sets of this frame; the kernel writes the second.
+        let failed =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr()) };
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
+        }
+        // SAFETY: pthread_sigmask succeeded, so it wrote the set.
+        let before = Mask(unsafe { before.assume_init() });
+        let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
+        // SAFETY: the set lives in this frame, and -1 asks for a new descriptor.
+        let number = unsafe { libc::signalfd(-1, &raw const set, flags) };
+        if number < 0 {
+            let error = io::Error::last_os_error();
+            restore(&before);
+            return Err(error);
+        }
+        // SAFETY: the kernel gave us this new descriptor, and nobody else knows of it.
+        let fd = unsafe { OwnedFd::from_raw_fd(number) };
+        let fd = crate::reserve::raise(fd);
+        Ok(Self { fd, before })
+    }
+
+    /// The next that came; never waits.
+    #[must_use]
+    pub fn next(&self) -> Option<Heard> {
+        let mut buffer = [0; size_of::<libc::signalfd_siginfo>()];
+        let count = rustix::io::read(&self.fd, &mut buffer).ok()?;
+        if count != buffer.len() {
+            return None;
+        }
+        // The record begins with the number, then errno and code, then the sender: 32 bits each.
+        let word = |at: usize| {
+            let bytes = buffer.get(at..at + 4)?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        Some(Heard {
+            signal: i32::try_from(word(0)?).ok()?,
+            sender: word(12)?,
+        })
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // What waits is for us and was seen: else it would act the moment it is let through.
+        while self.next().is_some() {}
+        restore(&self.before);
+    }
+}
+
+fn set_of(signals: impl IntoIterator<Item = i32>) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set lives in this frame; the call fills all of it.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: sigemptyset fills the set and cannot fail for a valid address.
+    let mut set = unsafe { set.assume_init() };
+    for signal in signals {
+        // SAFETY: the set is valid; a number that is no signal is refused without effect.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+    }
+    set
+}
+
+fn restore(before: &Mask) {
+    // SAFETY: the set was filled by the kernel, and nothing is asked to be written.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before.0, std::ptr::null_mut()) };
+}
+
+/// Numbers of signals by their names, as `TERM` or `SIGTERM`.
+const NAMES: &[(&str, i32)] = &[
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ABRT", libc::SIGABRT),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("USR2", libc::SIGUSR2),
+    ("PIPE", libc::SIGPIPE),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+    ("CONT", libc::SIGCONT),
+    ("WINCH", libc::SIGWINCH),
+    ("PWR", libc::SIGPWR),
+    ("IO", libc::SIGIO),
+    ("SEGV", libc::SIGSEGV),
+    ("BUS", libc::SIGBUS),
+    ("ILL", libc::SIGILL),
+    ("FPE", libc::SIGFPE),
+    ("TRAP", libc::SIGTRAP),
+    ("SYS", libc::SIGSYS),
+    ("XCPU", libc::SIGXCPU),
+    ("XFSZ", libc::SIGXFSZ),
+    ("VTALRM", libc::SIGVTALRM),
+    ("PROF", libc::SIGPROF),
+    ("URG", libc::SIGURG),
+];
+
+/// The signal of this name or number.
+#[must_use]
+pub fn by_name(text: &str) -> Option<i32> {
+    if let Ok(number) = text.parse() {
+        return (1..=64).contains(&number).then_some(number);
+    }
+    let name = text.strip_prefix("SIG").unwrap_or(text);
+    let found = NAMES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, number)| *number)
+}
+
+/// What a signal is called: `SIGTERM`, or `signal 40`.
+#[must_use]
+pub fn name_of(signal: i32) -> String {
+    match NAMES.iter().find(|(_, number)| *number == signal) {
+        Some((name, _)) => format!("SIG{name}"),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// Those that a program may be sent and that are neither the terminal's job control nor a fault of its own: what a wrapper passes on.
+#[must_use]
+pub fn forwardable() -> Vec<i32> {
+    let plain = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGWINCH,
+        libc::SIGURG,
+        libc::SIGIO,
+        libc::SIGPWR,
+    ];
+    plain
+        .into_iter()
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Heard, Signals, by_name, name_of};
+
+    #[test]
+    fn a_signal_is_read_with_its_sender() {
+        let signals = Signals::take([libc::SIGUSR1, libc::SIGTERM]).unwrap();
+        assert_eq!(signals.next(), None);
+        let signal = libc::SIGTERM;
+        // SAFETY: a number; to this thread, which blocks it.
+        assert_eq!(unsafe { libc::raise(signal) }, 0);
+        let sender = std::process::id();
+        assert_eq!(signals.next(), Some(Heard { signal, sender }));
+        assert_eq!(signals.next(), None);
+    }
+
+    #[test]
+    fn names_and_numbers() {
+        assert_eq!((by_name("TERM"), by_name("SIGHUP")), (Some(15), Some(1)));
+        assert_eq!(
+            (by_name("10"), by_name("0"), by_name("65")),
+            (Some(10), None, None)
+        );
+        assert_eq!(by_name("term"), None);
+        assert_eq!(
+            (name_of(9), name_of(40)),
+            ("SIGKILL".to_owned(), "signal 40".to_owned())
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! The child between its birth and its exec. Nothing here allocates, locks or panics.
+
+#![expect(unsafe_code, reason = "an exec takes lists of pointers")]
+
+use std::ffi::c_int;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, chdir, getpid, getrlimit, setpgid, setrlimit, setsid};
+
+use super::{FIRST, Prepared, SHELL, Slot};
+use crate::keeper::message::Step;
+use crate::plan::Group;
+use crate::sys;
+
+/// What a child could not do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed {
+    pub(crate) step: Step,
+    pub(crate) errno: Errno,
+}
+
+impl Failed {
+    /// For a step's errors.
+    pub(crate) fn at(step: Step) -> impl Fn(Errno) -> Self {
+        move |errno| Self { step, errno }
+    }
+}
+
+/// Becomes the program, or writes what failed to `errors` and ends. `owner_group` is the group of the owner.
+pub(crate) fn run(
+    prepared: &mut Prepared,
+    owner_group: Option<rustix::process::Pid>,
+    errors: c_int,
+) -> ! {
+    let mut errors = errors;
+    let failed = match attempt(prepared, owner_group, &mut errors) {
+        Ok(errno) => Failed {
+            step: Step::Exec,
+            errno,
+        },
+        Err(failed) => failed,
+    };
+    let bytes = failed.encode();
+    // Nobody else can be told if this fails; the exit code is the last resort.
+    let _unheard = sys::write(errors, &bytes);
+    sys::exit(127)
+}
+
+impl Failed {
+    pub(crate) const LENGTH: usize = 8;
+
+    fn encode(self) -> [u8; Self::LENGTH] {
+        let [a, b, c, d] = (self.step as u32).to_ne_bytes();
+        let [e, f, g, h] = self.errno.raw_os_error().to_ne_bytes();
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// What a child wrote.
+    pub(crate) fn decode(bytes: [u8; Self::LENGTH]) -> Self {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Self {
+            step: Step::from_number(u32::from_ne_bytes([a, b, c, d])),
+            errno: Errno::from_raw_os_error(i32::from_ne_bytes([e, f, g, h])),
+        }
+    }
+}
+
+fn attempt(
+    prepared: &mut Prepared,
+    owner_group: Option<rustix::process::Pid>,
+    errors: &mut c_int,
+) -> Result<Errno, Failed> {
+    match prepared.group {
+        Group::Session => setsid().map(drop),
+        Group::Own => setpgid(None, None),
+        Group::Same => setpgid(None, owner_group),
+    }
+    .map_err(Failed::at(Step::Group))?;
+    if *errors < prepared.beyond {
+        *errors =
+            sys::copy_above(*errors, prepared.beyond).map_err(Failed::at(Step::Descriptors))?;
+    }
+    place(&mut prepared.slots, prepared.beyond).map_err(Failed::at(Step::Descriptors))?;
+    // Marked, not closed: `errors` must live until the exec.
+    let beyond = prepared.beyond.unsigned_abs();
+    sys::close_range(beyond, u32::MAX, true).map_err(Failed::at(Step::CloseRange))?;
+    if let Some(soft) = prepared.soft_limit {
+        limit(soft).map_err(Failed::at(Step::Limit))?;
+    }
+    if let Some(folder) = &prepared.folder {
+        chdir(folder.as_c_str()).map_err(Failed::at(Step::Folder))?;
+    }
+    sys::block_signals(sys::NO_SIGNALS);
+    Ok(exec(prepared))
+}
+
+/// Moves every descriptor to its number. Sources that stand where another will stand are moved out of the way first.
+fn place(slots: &mut [Slot], beyond: c_int) -> Result<(), Errno> {
+    for slot in slots.iter_mut() {
+        if slot.source < beyond && slot.source != slot.target {
+            slot.source = sys::copy_above(slot.source, beyond)?;
+        }
+    }
+    for slot in slots.iter() {
+        if slot.source != slot.target {
+            sys::copy_to(slot.source, slot.target)?;
+        } else {
+            match sys::keep_over_exec(slot.target) {
+                // A standard stream that we do not have either.
+                Err(Errno::BADF) if slot.target < FIRST => {}
+                result => result?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn limit(soft: u64) -> Result<(), Errno> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = Some(maximum.map_or(soft, |hard| soft.min(hard)));
+    setrlimit(Resource::Nofile, Rlimit { current, maximum })
+}
+
+/// Tries the places as `execvp` does, and gives the error that it would give.
+fn exec(prepared: &mut Prepared) -> Errno {
+    let pid = getpid().as_raw_nonzero().get().unsigned_abs();
+    let environment = prepared.environment.block(pid);
+    let mut result = Errno::NOENT;
+    for candidate in &prepared.candidates {
+        // SAFETY: `Prepared` made both lists from strings that it still owns, each with a null pointer at its end.
+        let mut errno = unsafe { sys::exec(candidate, &prepared.words, environment) };
+        if errno == Errno::NOEXEC
+            && let Some(second) = prepared.shell_words.get_mut(1)
+        {
+            *second = candidate.as_ptr();
+            // SAFETY: as above; the second word is the candidate now.
+            errno = unsafe { sys::exec(SHELL, &prepared.shell_words, environment) };
+        }
+        match errno {
+            // There may be one further on that we may run.
+            Errno::ACCESS => result = Errno::ACCESS,
+            Errno::NOENT | Errno::NOTDIR | Errno::STALE | Errno::NODEV | Errno::TIMEDOUT => {}
+            other => return other,
+        }
+    }
+    result
+}

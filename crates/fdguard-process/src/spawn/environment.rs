@@ -1,0 +1,173 @@
+//! The program's environment as the block that an exec takes, with the variables of handed descriptors.
+
+use std::ffi::{CString, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt as _;
+use std::ptr;
+
+use super::Unfit;
+use crate::plan::Plan;
+
+/// The variables that say what was handed to whom. They are true for one process, so a stranger's are never passed on.
+const OURS: [&str; 4] = [
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PIDFDID",
+];
+const PID: &[u8] = b"LISTEN_PID=";
+/// The digits of the largest number of 32 bits.
+const DIGITS: usize = 10;
+
+/// An environment. The pointers are into strings that it owns.
+#[derive(Debug)]
+pub(super) struct Environment {
+    /// Keeps what `pointers` points to.
+    _strings: Vec<CString>,
+    /// `LISTEN_PID=` with room for the number that the child alone knows.
+    pid: Option<Vec<u8>>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Environment {
+    pub(super) fn new(plan: &Plan) -> Result<Self, Unfit> {
+        let mut strings = Vec::with_capacity(plan.environment.len() + 2);
+        for (name, value) in &plan.environment {
+            if !OURS.iter().any(|ours| name == OsStr::new(ours)) {
+                strings.push(variable(name.as_bytes(), value.as_bytes())?);
+            }
+        }
+        let names: Vec<_> = plan
+            .handed
+            .iter()
+            .filter_map(|handed| handed.name.as_deref())
+            .collect();
+        let pid = (!names.is_empty()).then(|| [PID, &[0; DIGITS + 1]].concat());
+        if pid.is_some() {
+            let bad = |c: char| c == ':' || c.is_control();
+            if names.iter().any(|name| name.contains(bad)) {
+                return Err(Unfit("a colon or control character in a descriptor's name"));
+            }
+            strings.push(variable(b"LISTEN_FDS", names.len().to_string().as_bytes())?);
+            strings.push(variable(b"LISTEN_FDNAMES", names.join(":").as_bytes())?);
+        }
+        // The first place is for the variable with the number; it is skipped when there is none.
+        let pointers = [ptr::null()]
+            .into_iter()
+            .chain(strings.iter().map(|string| string.as_ptr()))
+            .chain([ptr::null()])
+            .collect();
+        Ok(Self {
+            _strings: strings,
+            pid,
+            pointers,
+        })
+    }
+
+    /// The block for the process with this number. Neither allocates nor panics: a child calls it.
+    pub(super) fn block(&mut self, pid: u32) -> &[*const c_char] {
+        if let Some(variable) = &mut self.pid
+            && let Some(digits) = variable.get_mut(PID.len()..)
+            && let Some(first) = self.pointers.first_mut()
+        {
+            write_number(digits, pid);
+            *first = variable.as_ptr().cast();
+            return &self.pointers;
+        }
+        self.pointers.get(1..).unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    fn texts(&self) -> Vec<&str> {
+        self._strings
+            .iter()
+            .map(|string| string.to_str().unwrap())
+            .collect()
+    }
+}
+
+/// Writes a number at the start of zeroed room, without leading zeroes: some readers take those for octal.
+fn write_number(room: &mut [u8], number: u32) {
+    let mut power = 1_000_000_000_u32;
+    while power > 1 && number / power == 0 {
+        power /= 10;
+    }
+    for byte in room.iter_mut().take(DIGITS) {
+        if power == 0 {
+            break;
+        }
+        let digit = u8::try_from(number / power % 10).unwrap_or(0);
+        *byte = b'0' + digit;
+        power /= 10;
+    }
+}
+
+fn variable(name: &[u8], value: &[u8]) -> Result<CString, Unfit> {
+    CString::new([name, b"=", value].concat())
+        .map_err(|_zero| Unfit("a zero byte inside a variable of the environment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::plan::{Group, Handed};
+
+    fn plan(names: &[&str]) -> Plan {
+        let null = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+        let variable = |name: &str, value: &str| (name.into(), value.into());
+        let handed = |name: &&str| Handed {
+            fd: Arc::clone(&null),
+            name: Some((*name).to_owned()),
+        };
+        Plan {
+            command: Vec::new(),
+            environment: vec![
+                variable("A", "1"),
+                variable("LISTEN_PID", "1"),
+                variable("LISTEN_FDS", "7"),
+            ],
+            folder: None,
+            stdio: [None, None, None],
+            handed: names.iter().map(handed).collect(),
+            soft_limit: None,
+            group: Group::Same,
+            cgroup: false,
+        }
+    }
+
+    #[test]
+    fn a_strangers_variables_of_handed_descriptors_are_not_passed_on() {
+        let mut environment = Environment::new(&plan(&[])).unwrap();
+        assert_eq!(environment.texts(), ["A=1"]);
+        assert_eq!(environment.block(1).len(), 2);
+    }
+
+    #[test]
+    fn named_descriptors_are_counted_and_named() {
+        let mut environment = Environment::new(&plan(&["http", "control"])).unwrap();
+        assert_eq!(
+            environment.texts(),
+            ["A=1", "LISTEN_FDS=2", "LISTEN_FDNAMES=http:control"]
+        );
+        assert_eq!(environment.block(4711).len(), 5);
+        let pid = environment.pid.as_deref().unwrap();
+        assert!(pid.starts_with(b"LISTEN_PID=4711\0"), "{pid:?}");
+    }
+
+    #[test]
+    fn numbers_have_no_leading_zeroes() {
+        for number in [0, 7, 10, 99_999, 1_000_000_000, u32::MAX] {
+            let mut room = [0; DIGITS + 1];
+            write_number(&mut room, number);
+            let text = room.split(|byte| *byte == 0).next().unwrap();
+            assert_eq!(text, number.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_name_with_a_colon_is_refused() {
+        assert!(Environment::new(&plan(&["a:b"])).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! The owner's part of a start: everything is prepared, the keeper is forked, and the first thing that it says decides.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, send, socketpair};
+
+use super::hear::{Heard, receive};
+use super::{StartError, Stop, Tree};
+use crate::cgroup;
+use crate::keeper::message::{FromKeeper, Step, ToKeeper};
+use crate::keeper::{self, Room, Setup};
+use crate::plan::Plan;
+use crate::spawn::{Prepared, Unfit};
+use crate::sys;
+
+pub(super) fn begin(plan: &Plan, orphan_grace: Duration) -> Result<Tree, StartError> {
+    let unfit = |why: Unfit| StartError::Refused {
+        step: "the plan",
+        source: io::Error::new(io::ErrorKind::InvalidInput, why.0),
+    };
+    let mut prepared = Prepared::new(plan).map_err(unfit)?;
+    let leaf = if plan.cgroup {
+        cgroup::next_path()
+    } else {
+        None
+    };
+    let flags = SocketFlags::CLOEXEC;
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let (ours, theirs) = pair.map_err(StartError::refused(Step::Keeper))?;
+    let mut needed = prepared.sources();
+    needed.push(theirs.as_raw_fd());
+    needed.sort_unstable();
+    let setup = Setup {
+        prepared: &mut prepared,
+        control: theirs,
+        needed: &needed,
+        room: &mut Room::new(),
+        leaf: leaf.as_deref(),
+        orphan_grace,
+    };
+    let keeper = keeper::fork(setup).map_err(StartError::refused(Step::Keeper))?;
+    match introduced(&ours) {
+        Ok(Introduced::Started(started)) => Ok(Tree::of(keeper, ours, started, leaf)),
+        Ok(Introduced::Failed { step, errno }) => {
+            let _reaped = sys::reap(Some(keeper), true);
+            Err(failure(plan, &prepared, step, errno))
+        }
+        Err(errno) => {
+            abandon(ours, keeper);
+            let step = if errno == Errno::MFILE {
+                Step::Pidfd
+            } else {
+                Step::Keeper
+            };
+            Err(StartError::refused(step)(errno))
+        }
+    }
+}
+
+/// What a keeper says first.
+enum Introduced {
+    Started(Started),
+    Failed { step: Step, errno: Errno },
+}
+
+/// A program that runs.
+pub(super) struct Started {
+    pub(super) main: u32,
+    pub(super) pidfd: OwnedFd,
+    pub(super) in_cgroup: bool,
+}
+
+fn introduced(control: &OwnedFd) -> Result<Introduced, Errno> {
+    loop {
+        return match receive(control, RecvFlags::empty()) {
+            Err(Errno::INTR) => continue,
+            Err(errno) => Err(errno),
+            Ok(Heard::Said(FromKeeper::Started { main, in_cgroup }, pidfd)) => {
+                // The kernel drops a descriptor for which the table has no room.
+                let pidfd = pidfd.ok_or(Errno::MFILE)?;
+                Ok(Introduced::Started(Started {
+                    main,
+                    pidfd,
+                    in_cgroup,
+                }))
+            }
+            Ok(Heard::Said(FromKeeper::Failed { step, errno }, _)) => {
+                Ok(Introduced::Failed { step, errno })
+            }
+            Ok(Heard::Said(..) | Heard::End) => Err(Errno::PIPE),
+        };
+    }
+}
+
+/// Ends a tree that its owner could not take.
+fn abandon(control: OwnedFd, keeper: u32) {
+    let at_once = Stop {
+        signal: libc::SIGKILL,
+        grace: Duration::ZERO,
+    };
+    let _unheard = send(
+        &control,
+        &ToKeeper::Stop(at_once).encode(),
+        SendFlags::NOSIGNAL,
+    );
+    drop(control);
+    let _reaped = sys::reap(Some(keeper), true);
+}
+
+fn failure(plan: &Plan, prepared: &Prepared, step: Step, errno: Errno) -> StartError {
+    if step != Step::Exec {
+        return StartError::refused(step)(errno);
+    }
+    let program = plan
+        .command
+        .first()
+        .map(|program| program.to_string_lossy().into_owned());
+    let program = program.unwrap_or_default();
+    match errno {
+        // A file that is there and not found lacks its interpreter.
+        Errno::NOENT | Errno::NOTDIR if !prepared.is_somewhere() => {
+            StartError::NotFound { program }
+        }
+        Errno::NOENT => StartError::NotRunnable {
+            program,
+            source: io::Error::new(io::ErrorKind::NotFound, "its interpreter was not found"),
+        },
+        other => StartError::NotRunnable {
+            program,
+            source: other.into(),
+        },
+    }
+}

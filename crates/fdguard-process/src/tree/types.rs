@@ -1,0 +1,136 @@
+//! What an owner says and hears about a tree.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::keeper::message::Step;
+use crate::reserve::Reserve;
+
+/// Why a program could not be started. Nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No such program.
+    #[error("{program}: command not found")]
+    NotFound {
+        /// Which.
+        program: String,
+    },
+    /// It is there and cannot be run.
+    #[error("{program}: cannot be run: {source}")]
+    NotRunnable {
+        /// Which.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The machine refused something else.
+    #[error("{step}: {source}")]
+    Refused {
+        /// What was tried.
+        step: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// The exit code that shells give for it: 127 when it is not found, 126 when it cannot be run.
+    #[must_use]
+    pub fn code(&self) -> Option<u8> {
+        match self {
+            Self::NotFound { .. } => Some(127),
+            Self::NotRunnable { .. } => Some(126),
+            Self::Refused { .. } => None,
+        }
+    }
+
+    pub(super) fn refused(step: Step) -> impl Fn(Errno) -> Self {
+        move |errno| Self::Refused {
+            step: step.text(),
+            source: errno.into(),
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// With this status.
+    Code(u8),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// What the keeper tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Told {
+    /// The program itself ended; some of its descendants may live on.
+    MainEnded {
+        /// How.
+        exit: Exit,
+        /// Descendants that live on at this moment.
+        left: u32,
+    },
+    /// Nothing is left: `waitpid` said so, or the cgroup is empty.
+    Empty {
+        /// How the program itself ended.
+        exit: Exit,
+        /// Processes that did not end when they were asked to.
+        killed: u32,
+        /// Processes that were reaped besides the program itself.
+        reaped: u32,
+    },
+    /// The keeper is gone without a word (somebody killed it); what is known of the tree was killed, but it may not be all.
+    Lost,
+}
+
+/// How a tree is asked to end: this signal (and CONT) to the program, a little later to all, then KILL until nothing is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The first signal; TERM as a rule.
+    pub signal: i32,
+    /// From the first signal to the first KILL.
+    pub grace: Duration,
+}
+
+/// What a process used in its life, with the children that it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time in its own code.
+    pub user: Duration,
+    /// Time in the kernel.
+    pub system: Duration,
+    /// The largest resident memory of one process, in bytes.
+    pub peak_memory: u64,
+}
+
+/// What holds a tree together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// The keeper, which is the parent of every orphan.
+    Keeper,
+    /// The keeper, and a cgroup of its own.
+    KeeperAndCgroup,
+}
+
+/// What a start may be given besides the plan.
+#[derive(Debug)]
+pub struct Options<'r> {
+    /// From the owner's end (it was killed, or crashed) to the first KILL; the tree gets TERM at once.
+    pub orphan_grace: Duration,
+    /// Descriptors that are given up for the start, so that it works although the table is full.
+    pub reserve: Option<&'r mut Reserve>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self {
+            orphan_grace: Duration::from_secs(2),
+            reserve: None,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! How programs end, by themselves and when they are asked.
+
+use std::time::Duration;
+
+use fdguard_process::tree::{Exit, Stop, Told, Tree};
+
+use super::harness::{AT_ONCE, empty, heard, line, plan, shell, told, wait_for};
+
+#[test]
+fn exit_codes_and_signals_arrive() {
+    for (script, expected) in [
+        ("exit 0", Exit::Code(0)),
+        ("exit 255", Exit::Code(255)),
+        ("kill -SEGV $$", Exit::Signal(libc::SIGSEGV)),
+        ("kill -KILL $$", Exit::Signal(libc::SIGKILL)),
+    ] {
+        let mut tree = Tree::start(&shell(script)).unwrap();
+        let exit = expected;
+        assert_eq!(told(&mut tree), Told::MainEnded { exit, left: 0 });
+        let killed = 0;
+        assert_eq!(
+            told(&mut tree),
+            Told::Empty {
+                exit,
+                killed,
+                reaped: 0
+            }
+        );
+        assert_eq!(tree.told(), None);
+        assert!(tree.usage().is_some_and(|usage| usage.peak_memory > 0));
+    }
+}
+
+#[test]
+fn a_program_that_is_asked_ends() {
+    let (plan, mut out) = heard(shell(
+        "trap 'exit 7' TERM; echo up; while :; do sleep 0.01; done",
+    ));
+    let mut tree = Tree::start(&plan).unwrap();
+    assert_eq!(line(&mut out), "up");
+    let (signal, grace) = (libc::SIGTERM, Duration::from_secs(50));
+    tree.stop(Stop { signal, grace });
+    assert_eq!(empty(&mut tree), (Exit::Code(7), 0));
+}
+
+#[test]
+fn a_program_that_refuses_is_killed() {
+    let (plan, mut out) = heard(shell("trap '' TERM; echo up; exec sleep 1000"));
+    let mut tree = Tree::start(&plan).unwrap();
+    assert_eq!(line(&mut out), "up");
+    let (signal, grace) = (libc::SIGTERM, Duration::from_millis(50));
+    tree.stop(Stop { signal, grace });
+    assert_eq!(empty(&mut tree), (Exit::Signal(libc::SIGKILL), 1));
+}
+
+#[test]
+fn a_shorter_grace_hurries() {
+    let (plan, mut out) = heard(shell("trap '' TERM; echo up; exec sleep 1000"));
+    let mut tree = Tree::start(&plan).unwrap();
+    assert_eq!(line(&mut out), "up");
+    let (signal, grace) = (libc::SIGTERM, Duration::from_secs(3600));
+    tree.stop(Stop { signal, grace });
+    assert_eq!(tree.told(), None);
+    tree.stop(AT_ONCE);
+    assert_eq!(empty(&mut tree), (Exit::Signal(libc::SIGKILL), 1));
+}
+
+#[test]
+fn a_drop_kills_and_waits() {
+    let tree = Tree::start(&plan(&["sleep", "1000"])).unwrap();
+    let pidfd = tree.pidfd().try_clone_to_owned().unwrap();
+    let (main, keeper) = (tree.main(), tree.keeper());
+    drop(tree);
+    wait_for(std::os::fd::AsFd::as_fd(&pidfd));
+    for pid in [main, keeper] {
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+}

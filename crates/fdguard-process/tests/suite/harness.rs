@@ -1,0 +1,160 @@
+//! Plans for tests, and waiting for what a tree tells.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use fdguard_process::plan::{Group, Plan};
+use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Nothing that a test waits for takes this long, on the busiest machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// KILL at once.
+pub(crate) const AT_ONCE: Stop = Stop {
+    signal: libc::SIGTERM,
+    grace: Duration::ZERO,
+};
+
+/// A plan for this command with a small environment.
+pub(crate) fn plan(command: &[&str]) -> Plan {
+    let path: OsString = std::env::var_os("PATH").unwrap_or_default();
+    Plan {
+        command: command.iter().map(OsString::from).collect(),
+        environment: vec![("PATH".into(), path)],
+        folder: None,
+        stdio: [None, None, None],
+        handed: Vec::new(),
+        soft_limit: None,
+        group: Group::Session,
+        cgroup: false,
+    }
+}
+
+/// A plan for a line of shell.
+pub(crate) fn shell(script: &str) -> Plan {
+    plan(&["sh", "-c", script])
+}
+
+/// Lets the program's standard output be read from the pipe.
+pub(crate) fn heard(mut plan: Plan) -> (Plan, fs::File) {
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    plan.stdio[1] = Some(Arc::new(theirs));
+    (plan, fs::File::from(ours))
+}
+
+/// Starts it, and gives what it wrote until all of it had ended.
+pub(crate) fn output(plan: Plan) -> (String, Exit) {
+    let (plan, mut out) = heard(plan);
+    let mut tree = Tree::start(&plan).expect("a start");
+    drop(plan);
+    let mut text = String::new();
+    out.read_to_string(&mut text).expect("text");
+    let (exit, _) = empty(&mut tree);
+    (text, exit)
+}
+
+/// Waits until this can be read.
+pub(crate) fn wait_for(fd: std::os::fd::BorrowedFd<'_>) {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).expect("a time");
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => panic!("nothing was told in {LONG:?}"),
+            Ok(_) => return,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The next that is told.
+pub(crate) fn told(tree: &mut Tree) -> Told {
+    loop {
+        if let Some(told) = tree.told() {
+            return told;
+        }
+        wait_for(tree.fd());
+    }
+}
+
+/// Waits for `Empty`, and gives the program's exit and who was killed.
+pub(crate) fn empty(tree: &mut Tree) -> (Exit, u32) {
+    loop {
+        match told(tree) {
+            Told::Empty { exit, killed, .. } => return (exit, killed),
+            Told::Lost => panic!("the keeper is gone"),
+            _ => {}
+        }
+    }
+}
+
+/// Waits for this line from the program.
+pub(crate) fn line(out: &mut fs::File) -> String {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while out.read(&mut byte).expect("a byte") == 1 && byte != *b"\n" {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).expect("text")
+}
+
+/// The processes with this token in their command line that live.
+pub(crate) fn alive(token: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let mut words = command.split(|byte| *byte == 0);
+        // What has ended has no command line.
+        if pid != std::process::id() && words.any(|word| word == token.as_bytes()) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// A word that nobody else has in its command line.
+pub(crate) fn token() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let pid = std::process::id();
+    format!("family-{pid}-{count}")
+}
+
+/// A plan for the tree that is hard to end.
+pub(crate) fn family(token: &str, words: &[&str]) -> Plan {
+    let program = testkit::c_victim("family");
+    let program = program.to_str().expect("a path that is text");
+    plan(&[&[program, token], words].concat())
+}
+
+/// A descriptor of a process, to wait for its end.
+pub(crate) fn pidfd(pid: u32) -> OwnedFd {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pidfd_open(pid.expect("a number"), PidfdFlags::empty()).expect("a process")
+}
+
+/// A field of `/proc/PID/status`.
+pub(crate) fn status(pid: u32, field: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.map(|value| value.trim().to_owned())
+}

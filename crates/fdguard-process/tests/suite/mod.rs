@@ -1,0 +1,12 @@
+mod cgroup;
+mod cycles;
+mod end;
+mod errors;
+mod family;
+mod harness;
+mod inborn;
+mod keeper;
+mod lost;
+mod owner;
+mod sockets;
+mod starved;

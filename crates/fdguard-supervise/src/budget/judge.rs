@@ -1,0 +1,349 @@
+//! Readings against budgets: what is said, once, and when it is time to act.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fdguard_core::class_pattern::ClassPattern;
+use fdguard_core::count::as_f64;
+use fdguard_core::wall::FD_SETSIZE;
+use fdguard_core::{Gap, Pid};
+
+use super::reading::{Highest, OfProcess, Reading, Sight};
+use super::{Amount, Budget, What};
+
+/// A warning that was told is told again only after the measure fell below this part of its level.
+const BACK_BELOW: f64 = 0.9;
+/// From this part of a wall on nobody waits for a second look.
+const AT_THE_WALL: f64 = 0.98;
+/// To act, the level must be passed in this many looks in a row,
+const LOOKS: u32 = 2;
+/// over at least this long: a burst of connections is no reason to restart.
+const HOLDS: Duration = Duration::from_secs(1);
+
+/// What is to be said about one budget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Which.
+    pub what: What,
+    /// What about it.
+    pub kind: Kind,
+}
+
+/// The kinds of news.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// The level to warn at is passed.
+    Warn(Passed),
+    /// The level to act at is passed, and not only for a moment.
+    Act(Passed),
+    /// It fell back.
+    Cleared(Passed),
+    /// It cannot be measured. Told once.
+    Unmeasured(Gap),
+}
+
+/// A measure beside its level. Units are those of the measure: descriptors, a minute's descriptors, seconds, bytes, processes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Passed {
+    /// In which process; absent for what is of all together.
+    pub pid: Option<Pid>,
+    /// What was measured.
+    pub value: f64,
+    /// The level.
+    pub level: f64,
+    /// Where the wall stands that the level is before.
+    pub wall: Option<f64>,
+    /// The first value since the start, and how long ago that was.
+    pub first: Option<(f64, Duration)>,
+}
+
+/// What was seen and said before, for one run of a service.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    states: BTreeMap<String, State>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    told: Told,
+    /// Looks in a row beyond the level to act at, and when the first was.
+    beyond: Option<(u32, Duration)>,
+    first: Option<(f64, Duration)>,
+    gap_told: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    #[default]
+    Nothing,
+    Warned,
+    Acted,
+}
+
+impl Memory {
+    /// Another process took the place of the first one: everything may be told again, but not what cannot be measured.
+    pub fn restarted(&mut self) {
+        for state in self.states.values_mut() {
+            *state = State {
+                gap_told: state.gap_told,
+                ..State::default()
+            };
+        }
+    }
+}
+
+/// What is new about these budgets after this reading.
+pub fn judge(budgets: &[Budget], reading: &Reading, memory: &mut Memory) -> Vec<Verdict> {
+    let mut news = Vec::new();
+    for budget in budgets {
+        let state = memory.states.entry(budget.what.to_string()).or_default();
+        let (measured, gap) = measure(budget, reading);
+        let mut say = |kind| {
+            news.push(Verdict {
+                what: budget.what.clone(),
+                kind,
+            });
+        };
+        if let Some(gap) = gap.filter(|_| !state.gap_told) {
+            state.gap_told = true;
+            say(Kind::Unmeasured(gap));
+        }
+        match measured {
+            Some(measured) => state.weigh(&measured, reading.at).map_or((), say),
+            None => state.beyond = None,
+        }
+    }
+    news
+}
+
+/// A value beside the levels that hold for it.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    pid: Option<Pid>,
+    value: f64,
+    warn: Option<f64>,
+    act: Option<f64>,
+    wall: Option<f64>,
+    /// Whether less is worse.
+    falling: bool,
+}
+
+impl Measured {
+    /// How far beyond a level: 1 is at it, more is worse.
+    fn share(&self, level: f64) -> f64 {
+        let (over, under) = if self.falling {
+            (level, self.value)
+        } else {
+            (self.value, level)
+        };
+        if under > 0.0 {
+            over / under
+        } else {
+            f64::INFINITY
+        }
+    }
+
+    fn is_beyond(&self, level: Option<f64>) -> bool {
+        level.is_some_and(|level| self.share(level) >= 1.0)
+    }
+
+    /// Whether it is far enough below this level that passing it again is news.
+    fn is_back(&self, level: Option<f64>) -> bool {
+        level.is_none_or(|level| self.share(level) < BACK_BELOW)
+    }
+
+    /// How bad it is, to choose among processes.
+    fn weight(&self) -> f64 {
+        self.act
+            .or(self.warn)
+            .map_or(0.0, |level| self.share(level))
+    }
+}
+
+impl State {
+    fn weigh(&mut self, measured: &Measured, now: Duration) -> Option<Kind> {
+        let first = *self.first.get_or_insert((measured.value, now));
+        let passed = |level: Option<f64>| Passed {
+            pid: measured.pid,
+            value: measured.value,
+            level: level.unwrap_or_default(),
+            wall: measured.wall,
+            first: Some((first.0, now.saturating_sub(first.1))),
+        };
+        let acts = self.has_held(measured, now);
+        if acts && self.told < Told::Acted {
+            self.told = Told::Acted;
+            return Some(Kind::Act(passed(measured.act)));
+        }
+        let warns = measured.is_beyond(measured.warn) || measured.is_beyond(measured.act);
+        if warns && self.told == Told::Nothing {
+            self.told = Told::Warned;
+            return Some(Kind::Warn(passed(measured.warn.or(measured.act))));
+        }
+        if self.told == Told::Acted && measured.is_back(measured.act) {
+            self.told = Told::Warned;
+        }
+        let level = measured.warn.or(measured.act);
+        if self.told == Told::Warned && measured.is_back(level) {
+            self.told = Told::Nothing;
+            return Some(Kind::Cleared(passed(level)));
+        }
+        None
+    }
+
+    /// Whether the level to act at is passed for long enough.
+    fn has_held(&mut self, measured: &Measured, now: Duration) -> bool {
+        if !measured.is_beyond(measured.act) {
+            self.beyond = None;
+            return false;
+        }
+        let (looks, since) = self
+            .beyond
+            .map_or((1, now), |(looks, since)| (looks + 1, since));
+        self.beyond = Some((looks, since));
+        let at_the_wall = measured
+            .wall
+            .is_some_and(|wall| measured.value >= wall * AT_THE_WALL);
+        at_the_wall || (looks >= LOOKS && now.saturating_sub(since) >= HOLDS)
+    }
+}
+
+/// The worst value that this budget is about, and what kept us from seeing another.
+fn measure(budget: &Budget, reading: &Reading) -> (Option<Measured>, Option<Gap>) {
+    let plain = |value: f64, falling| Measured {
+        pid: None,
+        value,
+        warn: absolute(budget.warn),
+        act: absolute(budget.act),
+        wall: None,
+        falling,
+    };
+    let whole = |sight: &Sight<f64>, falling| match sight {
+        Sight::Seen(value) => (Some(plain(*value, falling)), None),
+        Sight::NotYet => (None, None),
+        Sight::Hidden(gap) => (None, Some(gap.clone())),
+    };
+    match &budget.what {
+        What::Fds => worst(reading, |process| of_count(budget, process)),
+        What::Highest => worst(reading, |process| of_highest(budget, process)),
+        What::Class(class) => worst(reading, |process| of_class(budget, class, process)),
+        What::Growth => whole(&reading.growth, false),
+        What::Wall => whole(&time_left(&reading.wall), true),
+        What::Zombies => whole(&mapped(&reading.zombies, |count| as_f64(*count)), false),
+        What::Memory => whole(&mapped(&reading.memory, |space| as_f64(space.bytes)), false),
+        What::Children => whole(&Sight::Seen(as_f64(reading.children)), false),
+    }
+}
+
+fn mapped<T, U>(sight: &Sight<T>, change: impl Fn(&T) -> U) -> Sight<U> {
+    match sight {
+        Sight::Seen(value) => Sight::Seen(change(value)),
+        Sight::NotYet => Sight::NotYet,
+        Sight::Hidden(gap) => Sight::Hidden(gap.clone()),
+    }
+}
+
+/// Who is on the way to no wall has all the time there is.
+fn time_left(wall: &Sight<Option<super::WallAhead>>) -> Sight<f64> {
+    mapped(wall, |ahead| {
+        ahead
+            .as_ref()
+            .map_or(f64::INFINITY, |wall| wall.left.as_secs_f64())
+    })
+}
+
+type OfOne = Result<Option<Measured>, Gap>;
+
+/// Each process has its own table and limit: the one that is furthest counts.
+fn worst(reading: &Reading, of: impl Fn(&OfProcess) -> OfOne) -> (Option<Measured>, Option<Gap>) {
+    let (mut worst, mut gap) = (None::<Measured>, None);
+    for process in &reading.processes {
+        match of(process) {
+            Ok(Some(found)) if worst.is_none_or(|other| found.weight() > other.weight()) => {
+                worst = Some(found);
+            }
+            Ok(_) => {}
+            Err(unseen) => gap = gap.or(Some(unseen)),
+        }
+    }
+    (worst, gap)
+}
+
+fn of_count(budget: &Budget, process: &OfProcess) -> OfOne {
+    let count = match &process.count {
+        Sight::Seen(count) => *count,
+        Sight::NotYet => return Ok(None),
+        Sight::Hidden(gap) => return Err(gap.clone()),
+    };
+    let needs_limit = [budget.warn, budget.act]
+        .iter()
+        .any(|level| matches!(level, Some(Amount::Percent(_))));
+    let soft = process.limits.soft.map(as_f64);
+    if needs_limit && soft.is_none() {
+        return Err(Gap::new(
+            format!(
+                "the share of its soft limit that process {} uses",
+                process.pid
+            ),
+            "it has no limit, or the limit could not be read",
+            "give the budget as a number: fds=3000:4000",
+        ));
+    }
+    Ok(Some(beside(budget, process, as_f64(count), soft)))
+}
+
+fn of_highest(budget: &Budget, process: &OfProcess) -> OfOne {
+    // What cannot call it, or where nobody knows, is not held to a wall that nobody asked for.
+    if budget.only_select && process.selects != Some(true) {
+        return Ok(None);
+    }
+    let value = match &process.highest {
+        Highest::Is(value) | Highest::AtMost(value) => *value,
+        Highest::NotAsked => return Ok(None),
+        Highest::Hidden(gap) => return Err(gap.clone()),
+    };
+    let wall = Some(as_f64(FD_SETSIZE));
+    Ok(Some(beside(budget, process, as_f64(value), wall)))
+}
+
+fn of_class(budget: &Budget, class: &ClassPattern, process: &OfProcess) -> OfOne {
+    match &process.classes {
+        Sight::Seen(classes) => {
+            let meant = classes.iter().filter(|(one, _)| class.matches(one));
+            let count: u64 = meant.map(|(_, count)| count).sum();
+            Ok(Some(beside(budget, process, as_f64(count), None)))
+        }
+        // Not looked at, since there are too few of all classes together: then there are too few of this one.
+        Sight::NotYet => {
+            let count = process.count.seen().copied().map(as_f64);
+            let most = count.map(|count| beside(budget, process, count, None));
+            Ok(most.filter(|most| most.is_back(most.warn) && most.is_back(most.act)))
+        }
+        Sight::Hidden(gap) => Err(gap.clone()),
+    }
+}
+
+fn beside(budget: &Budget, process: &OfProcess, value: f64, wall: Option<f64>) -> Measured {
+    let level = |amount: Option<Amount>| match amount {
+        Some(Amount::Percent(share)) => wall.map(|wall| wall * share / 100.0),
+        other => absolute(other),
+    };
+    Measured {
+        pid: Some(process.pid),
+        value,
+        warn: level(budget.warn),
+        act: level(budget.act),
+        wall,
+        falling: false,
+    }
+}
+
+/// A level that needs no wall to be known.
+fn absolute(amount: Option<Amount>) -> Option<f64> {
+    match amount? {
+        Amount::Count(count) | Amount::Bytes(count) => Some(as_f64(count)),
+        Amount::PerMinute(rate) => Some(rate),
+        Amount::Time(time) => Some(time.as_secs_f64()),
+        Amount::Percent(_) => None,
+    }
+}

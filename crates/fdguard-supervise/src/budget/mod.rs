@@ -1,0 +1,117 @@
+//! What a service may use before somebody is told, and before it is restarted.
+//!
+//! A [`Budget`] is one measure with a level to warn at and a level to act at. [`Reading`] is what a look saw, [`judge`] compares the
+//! two and remembers in a [`Memory`] what was said already. Nothing here looks at the system or asks for the time.
+
+mod amount;
+mod judge;
+mod reading;
+mod spec;
+mod toml;
+
+#[cfg(test)]
+mod judge_tests;
+#[cfg(test)]
+mod tests;
+
+use fdguard_core::class_pattern::ClassPattern;
+
+pub use amount::{Amount, duration, size};
+pub use judge::{Kind, Memory, Passed, Verdict, judge};
+pub use reading::{Highest, OfProcess, Reading, Sight, Space, WallAhead};
+pub use spec::BadBudget;
+pub use toml::Budgets;
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Open descriptors of a process, against its soft limit.
+    Fds,
+    /// The highest number in use, against the 1024 of `select()`.
+    Highest,
+    /// Descriptors of a class, or of all classes whose names begin alike, in one process.
+    Class(ClassPattern),
+    /// How many more there are every minute of what the judgement calls leaking.
+    Growth,
+    /// The time to the nearest wall at that rate. Less is worse.
+    Wall,
+    /// Processes that ended and that nobody waits for.
+    Zombies,
+    /// Memory of all processes together.
+    Memory,
+    /// Processes beside the first one.
+    Children,
+}
+
+/// One measure and its levels. At least one level is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// What is measured.
+    pub what: What,
+    /// From here on it is told.
+    pub warn: Option<Amount>,
+    /// From here on the service is restarted.
+    pub act: Option<Amount>,
+    /// Only for programs that can call `select()`: so it is when nobody asked for the budget.
+    pub only_select: bool,
+}
+
+impl Budget {
+    fn new(what: What, warn: Option<Amount>, act: Option<Amount>) -> Self {
+        Self {
+            what,
+            warn,
+            act,
+            only_select: false,
+        }
+    }
+
+    /// Budgets of a service for which none was given: see [`defaults`].
+    #[must_use]
+    pub fn is_of(&self, what: &What) -> bool {
+        self.what == *what
+    }
+}
+
+/// What holds when nothing is given: descriptors at 70 % and 90 % of the soft limit; numbers at 900 and 1000 for programs that can
+/// call `select()`; a warning at a hundred connections that the peer has closed and the program has not.
+#[must_use]
+pub fn defaults() -> Vec<Budget> {
+    let percent = |share| Some(Amount::Percent(share));
+    let count = |count| Some(Amount::Count(count));
+    let select = Budget {
+        only_select: true,
+        ..Budget::new(What::Highest, count(900), count(1000))
+    };
+    let mut all = vec![Budget::new(What::Fds, percent(70.0), percent(90.0)), select];
+    if let Ok(class) = "tcp:CLOSE_WAIT".parse() {
+        all.push(Budget::new(What::Class(class), count(100), None));
+    }
+    all
+}
+
+/// The defaults with what was given in their place: a measure that is given, or switched off, replaces the default of the same measure.
+#[must_use]
+pub fn effective(given: &[Given]) -> Vec<Budget> {
+    let mut all = defaults();
+    for one in given {
+        let what = match one {
+            Given::Set(budget) => &budget.what,
+            Given::Off(what) => what,
+        };
+        all.retain(|other| !other.is_of(what));
+        if let Given::Set(budget) = one {
+            all.push(budget.clone());
+        }
+    }
+    all
+}
+
+/// What a user wrote about one measure: `fds=80%:90%`, or `fds=off`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given {
+    /// This budget.
+    Set(Budget),
+    /// None for this measure, not even the default.
+    Off(What),
+}

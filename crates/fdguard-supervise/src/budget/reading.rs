@@ -1,0 +1,108 @@
+//! What one look at a service saw.
+
+use std::time::Duration;
+
+use fdguard_core::snapshot::Limits;
+use fdguard_core::{Class, Gap, Pid};
+
+/// Something that was looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sight<T> {
+    /// It is this.
+    Seen(T),
+    /// It is not looked at, or cannot be said yet: no answer, and no fault.
+    NotYet,
+    /// It cannot be seen.
+    Hidden(Gap),
+}
+
+impl<T> Sight<T> {
+    /// What was seen.
+    pub fn seen(&self) -> Option<&T> {
+        match self {
+            Self::Seen(value) => Some(value),
+            Self::NotYet | Self::Hidden(_) => None,
+        }
+    }
+}
+
+/// A look at all processes of a service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// When, since the watching began.
+    pub at: Duration,
+    /// The program itself, which may have ended before the others.
+    pub main: Pid,
+    /// Each process, the program itself first.
+    pub processes: Vec<OfProcess>,
+    /// Processes beside the program itself.
+    pub children: u64,
+    /// Processes that ended and that nobody waits for.
+    pub zombies: Sight<u64>,
+    /// Memory of all together.
+    pub memory: Sight<Space>,
+    /// How many more there are every minute of what leaks, in the program itself: 0 where it was judged and nothing leaks.
+    pub growth: Sight<f64>,
+    /// The wall that the program reaches first; `None` where it is on the way to none.
+    pub wall: Sight<Option<WallAhead>>,
+}
+
+impl Reading {
+    /// What was seen of the program itself; absent when it has ended.
+    #[must_use]
+    pub fn of_main(&self) -> Option<&OfProcess> {
+        self.processes
+            .first()
+            .filter(|first| first.pid == self.main)
+    }
+}
+
+/// What was seen of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfProcess {
+    /// Which.
+    pub pid: Pid,
+    /// When it started, in ticks since boot: with the number it is the identity.
+    pub start_ticks: Option<u64>,
+    /// How many descriptors it has.
+    pub count: Sight<u64>,
+    /// How many it may have.
+    pub limits: Limits,
+    /// The highest number in use.
+    pub highest: Highest,
+    /// Whether it can call `select()`; absent where that could not be told.
+    pub selects: Option<bool>,
+    /// How many there are of each class.
+    pub classes: Sight<Vec<(Class, u64)>>,
+}
+
+/// What is known of the highest number in use.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Highest {
+    /// This one.
+    Is(u64),
+    /// Not above this one, and nobody needs to know more.
+    AtMost(u64),
+    /// Nobody asked.
+    NotAsked,
+    /// It cannot be seen.
+    Hidden(Gap),
+}
+
+/// Memory of several processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether pages that processes share are counted once: else this is the most it can be.
+    pub exact: bool,
+}
+
+/// A wall that a process is on the way to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WallAhead {
+    /// Its name, as in a diagnosis.
+    pub name: String,
+    /// Until then, at the rate of now.
+    pub left: Duration,
+}

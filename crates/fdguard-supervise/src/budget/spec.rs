@@ -1,0 +1,293 @@
+//! A budget as a flag: `fds=80%:90%`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fdguard_core::class_pattern::ClassPattern;
+
+use super::amount::{self, Amount};
+use super::{Budget, Given, What};
+
+/// Why a budget cannot be meant like this, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadBudget(pub(super) String);
+
+/// The names of the measures, as they are written.
+const NAMES: &[&str] = &[
+    "fds",
+    "highest",
+    "class:NAME",
+    "growth",
+    "wall",
+    "zombies",
+    "memory",
+    "children",
+];
+
+/// What is left between a warning and the act when only the second is given: a fifth.
+const EARLIER: f64 = 0.8;
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fds => "fds",
+            Self::Highest => "highest",
+            Self::Class(class) => return write!(f, "class:{class}"),
+            Self::Growth => "growth",
+            Self::Wall => "wall",
+            Self::Zombies => "zombies",
+            Self::Memory => "memory",
+            Self::Children => "children",
+        })
+    }
+}
+
+impl FromStr for What {
+    type Err = BadBudget;
+
+    fn from_str(name: &str) -> Result<Self, BadBudget> {
+        if let Some(class) = name.strip_prefix("class:") {
+            return class_of(class).map(Self::Class);
+        }
+        Ok(match name {
+            "fds" => Self::Fds,
+            "highest" => Self::Highest,
+            "growth" => Self::Growth,
+            "wall" => Self::Wall,
+            "zombies" => Self::Zombies,
+            "memory" => Self::Memory,
+            "children" => Self::Children,
+            _ => return Err(unknown(name)),
+        })
+    }
+}
+
+/// A class, or a family by its bare name: `tcp` and `sqlite` are all of theirs.
+fn class_of(name: &str) -> Result<ClassPattern, BadBudget> {
+    let family = match name {
+        "tcp" => "tcp:*",
+        "sqlite" => "sqlite-*",
+        "bpf" => "bpf-*",
+        other => other,
+    };
+    family.parse::<ClassPattern>().map_err(|error| {
+        let known = fdguard_core::class::NAMES.iter().map(|(_, name)| *name);
+        let nearest = nearest(name, known).filter(|_| !error.to_string().contains("did you mean"));
+        let hint = nearest.map(|name| format!(" (did you mean \"class:{name}\"?)"));
+        BadBudget(format!("{error}{}", hint.unwrap_or_default()))
+    })
+}
+
+fn unknown(name: &str) -> BadBudget {
+    let hint = match nearest(name, NAMES.iter().copied()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        // A class without its prefix is the likeliest slip.
+        None if name.parse::<ClassPattern>().is_ok() => format!("did you mean \"class:{name}\"?"),
+        None => format!("there are {}", NAMES.join(", ")),
+    };
+    BadBudget(format!("no budget is called {name:?}: {hint}"))
+}
+
+impl Budget {
+    /// From the two levels as they are written; one that is absent does not hold.
+    pub(super) fn from_levels(
+        what: What,
+        warn: Option<&str>,
+        act: Option<&str>,
+    ) -> Result<Self, BadBudget> {
+        let read = |text: Option<&str>| text.map(|text| level(&what, text)).transpose();
+        let (warn, act) = (read(warn)?, read(act)?);
+        if warn.is_none() && act.is_none() {
+            return Err(BadBudget(format!("{what}: no level is given")));
+        }
+        if let (Some(first), Some(second)) = (warn, act) {
+            in_order(&what, first, second)?;
+        }
+        Ok(Self::new(what, warn, act))
+    }
+
+    /// From one level: act there, and warn a little earlier.
+    pub(super) fn from_one(what: What, text: &str) -> Result<Self, BadBudget> {
+        let act = level(&what, text)?;
+        let warn = earlier(&what, act);
+        Ok(Self::new(what, warn, Some(act)))
+    }
+}
+
+impl FromStr for Given {
+    type Err = BadBudget;
+
+    fn from_str(text: &str) -> Result<Self, BadBudget> {
+        let Some((name, levels)) = text.split_once('=') else {
+            let form =
+                "a budget is NAME=WARN:ACT, NAME=ACT, NAME=WARN: or NAME=off, as in fds=80%:90%";
+            return Err(BadBudget(format!("{text:?}: {form}")));
+        };
+        let what: What = name.trim().parse()?;
+        Self::of(what, levels.trim())
+    }
+}
+
+impl Given {
+    /// What was written behind the name.
+    pub(super) fn of(what: What, levels: &str) -> Result<Self, BadBudget> {
+        if levels == "off" {
+            return Ok(Self::Off(what));
+        }
+        let filled = |text: &'_ str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let budget = match levels.split_once(':') {
+            None if levels.is_empty() => {
+                return Err(BadBudget(format!("{what}: no level is given")));
+            }
+            None => Budget::from_one(what, levels)?,
+            Some((warn, act)) => {
+                let (warn, act) = (filled(warn), filled(act));
+                Budget::from_levels(what, warn.as_deref(), act.as_deref())?
+            }
+        };
+        Ok(Self::Set(budget))
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=", self.what)?;
+        if let Some(warn) = self.warn {
+            write!(f, "{warn}")?;
+        }
+        f.write_str(":")?;
+        self.act.map_or(Ok(()), |act| write!(f, "{act}"))
+    }
+}
+
+/// One level of this measure.
+fn level(what: &What, text: &str) -> Result<Amount, BadBudget> {
+    let of = |problem: String| BadBudget(format!("{what}: {problem}"));
+    if let Some(share) = text.strip_suffix('%') {
+        return percent(what, share.trim()).map_err(of);
+    }
+    let amount = match what {
+        What::Growth => amount::per_minute(text).map(Amount::PerMinute),
+        What::Wall => amount::duration(text).map(Amount::Time),
+        What::Memory => amount::size(text).map(Amount::Bytes),
+        _ => text
+            .parse()
+            .map(Amount::Count)
+            .map_err(|_error| format!("{text:?} is no number: {}", example(what))),
+    };
+    let amount = amount.map_err(of)?;
+    let nothing = match amount {
+        Amount::Count(count) | Amount::Bytes(count) => count == 0,
+        Amount::PerMinute(rate) => rate <= 0.0,
+        Amount::Time(time) => time.is_zero(),
+        Amount::Percent(_) => false,
+    };
+    if nothing {
+        return Err(of(
+            "a level must be more than nothing; \"off\" switches the budget off".to_owned(),
+        ));
+    }
+    Ok(amount)
+}
+
+fn example(what: &What) -> &'static str {
+    match what {
+        What::Fds => "900, or a share as 80%",
+        What::Highest => "900, or a share of 1024 as 90%",
+        _ => "200",
+    }
+}
+
+fn percent(what: &What, share: &str) -> Result<Amount, String> {
+    if !matches!(what, What::Fds | What::Highest) {
+        let takes = match what {
+            What::Growth => "a rate, as 30/min",
+            What::Wall => "a time, as 30m",
+            What::Memory => "a size, as 512MiB",
+            _ => "a number",
+        };
+        return Err(format!(
+            "a percentage has no meaning here: it takes {takes}"
+        ));
+    }
+    let digits = share.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let value: Option<f64> = share.parse().ok().filter(|_| digits);
+    match value {
+        None => Err(format!("{share:?} is no percentage")),
+        Some(value) if value > 100.0 => {
+            Err(format!("{share}% is more than there is: 100% at most"))
+        }
+        Some(value) if value <= 0.0 => Err("0% is always reached".to_owned()),
+        Some(value) => Ok(Amount::Percent(value)),
+    }
+}
+
+/// A warning comes first. A share and a number cannot be compared before the limit is known: then the order is the user's.
+fn in_order(what: &What, warn: Amount, act: Amount) -> Result<(), BadBudget> {
+    let (first, second) = match (warn, act) {
+        (Amount::Count(a), Amount::Count(b)) | (Amount::Bytes(a), Amount::Bytes(b)) => (
+            fdguard_core::count::as_f64(a),
+            fdguard_core::count::as_f64(b),
+        ),
+        (Amount::Percent(a), Amount::Percent(b)) | (Amount::PerMinute(a), Amount::PerMinute(b)) => {
+            (a, b)
+        }
+        // Less time is worse.
+        (Amount::Time(a), Amount::Time(b)) => (b.as_secs_f64(), a.as_secs_f64()),
+        _ => return Ok(()),
+    };
+    if first <= second {
+        return Ok(());
+    }
+    let word = if matches!(what, What::Wall) {
+        "shorter"
+    } else {
+        "lower"
+    };
+    Err(BadBudget(format!(
+        "{what}: the level to act at ({act}) is {word} than the level to warn at ({warn}): it is WARN:ACT"
+    )))
+}
+
+fn earlier(what: &What, act: Amount) -> Option<Amount> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a number that fits"
+    )]
+    let part = |count: u64| (fdguard_core::count::as_f64(count) * EARLIER).ceil() as u64;
+    match act {
+        Amount::Count(count) => Some(part(count))
+            .filter(|warn| *warn < count)
+            .map(Amount::Count),
+        Amount::Bytes(bytes) => Some(Amount::Bytes(part(bytes))),
+        Amount::Percent(share) => Some(Amount::Percent(share * EARLIER)),
+        Amount::PerMinute(rate) => Some(Amount::PerMinute(rate * EARLIER)),
+        Amount::Time(time) if *what == What::Wall => Some(Amount::Time(time * 2)),
+        Amount::Time(_) => None,
+    }
+}
+
+/// The known name that was most likely meant: at most two letters differ, and not all.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.map(|known| (differing(name, known), known));
+    let near = near.filter(|(steps, known)| *steps <= 2 && *steps < known.len());
+    near.min_by_key(|(steps, _)| *steps).map(|(_, known)| known)
+}
+
+/// How many letters must be changed, added or left out.
+fn differing(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.to_lowercase().chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.to_lowercase().chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (place, candidate) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *candidate);
+            diagonal = row[place + 1];
+            row[place + 1] = changed.min(row[place] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}

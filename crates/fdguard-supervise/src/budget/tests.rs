@@ -1,0 +1,204 @@
+use super::{Amount, Budget, Budgets, Given, What, defaults, effective};
+
+fn given(text: &str) -> Given {
+    text.parse().unwrap()
+}
+
+fn budget(text: &str) -> Budget {
+    match given(text) {
+        Given::Set(budget) => budget,
+        Given::Off(what) => panic!("{what} is off"),
+    }
+}
+
+fn refused(text: &str) -> String {
+    let error = text.parse::<Given>().unwrap_err().to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}
+
+#[test]
+fn budgets_as_people_write_them_read_back_as_they_were() {
+    for text in [
+        "fds=80%:90%",
+        "fds=700:900",
+        "highest=900:1000",
+        "class:tcp:CLOSE_WAIT=200:500",
+        "class:sqlite-*=20:40",
+        "wall=30m:5m",
+        "growth=30/min:600/min",
+        "zombies=5:50",
+        "memory=512MiB:1GiB",
+        "children=10:20",
+        "fds=80%:",
+        "memory=:1GiB",
+    ] {
+        assert_eq!(budget(text).to_string(), text);
+    }
+    assert_eq!(
+        given("class:tcp:CLOSE_WAIT=off"),
+        Given::Off("class:tcp:CLOSE_WAIT".parse().unwrap())
+    );
+}
+
+#[test]
+fn one_level_is_to_act_at_and_the_warning_comes_a_little_earlier() {
+    for (text, both) in [
+        ("fds=900", "fds=720:900"),
+        ("fds=90%", "fds=72%:90%"),
+        ("wall=5m", "wall=10m:5m"),
+        ("memory=1000MiB", "memory=800MiB:1000MiB"),
+        ("zombies=2", "zombies=:2"),
+        ("growth=10", "growth=8/min:10/min"),
+    ] {
+        assert_eq!(budget(text).to_string(), both, "{text}");
+    }
+}
+
+#[test]
+fn a_family_may_be_named_by_its_bare_name() {
+    assert_eq!(budget("class:tcp=5:9").what.to_string(), "class:tcp:*");
+    assert_eq!(
+        budget("class:sqlite=5:9").what.to_string(),
+        "class:sqlite-*"
+    );
+}
+
+#[test]
+fn a_slip_is_told_with_what_was_likely_meant() {
+    assert_eq!(
+        refused("fsd=9"),
+        "no budget is called \"fsd\": did you mean \"fds\"?"
+    );
+    assert_eq!(
+        refused("zombie=9"),
+        "no budget is called \"zombie\": did you mean \"zombies\"?"
+    );
+    assert_eq!(
+        refused("pipe=9"),
+        "no budget is called \"pipe\": did you mean \"class:pipe\"?"
+    );
+    let all = refused("threads=9");
+    assert!(all.contains("there are fds, highest, class:NAME"), "{all}");
+    let class = refused("class:tcp:CLOSE_WAITS=9");
+    assert!(
+        class.ends_with("(did you mean \"class:tcp:CLOSE_WAIT\"?)"),
+        "{class}"
+    );
+    let class = refused("class:inotfy=9");
+    assert!(
+        class.ends_with("(did you mean \"class:inotify\"?)"),
+        "{class}"
+    );
+}
+
+#[test]
+fn levels_that_cannot_be_meant_are_refused() {
+    let order = refused("fds=90%:80%");
+    assert!(
+        order.contains("lower than the level to warn at (90%)"),
+        "{order}"
+    );
+    assert!(refused("wall=5m:30m").contains("(30m) is shorter than the level to warn at (5m)"));
+    assert!(refused("fds=101%").contains("100% at most"));
+    assert!(refused("fds=50%:200%").contains("100% at most"));
+    assert!(refused("memory=80%").contains("it takes a size"));
+    assert!(refused("zombies=10%").contains("has no meaning here"));
+    assert!(refused("class:pipe=10%:20%").contains("it takes a number"));
+    assert!(refused("fds=0").contains("more than nothing"));
+    assert!(refused("fds=0%").contains("always reached"));
+    assert!(refused("fds=").contains("no level is given"));
+    assert!(refused("fds=:").contains("no level is given"));
+    assert!(refused("fds=nan%").contains("no percentage"));
+    assert!(refused("fds=-3").contains("is no number"));
+    assert!(refused("fds=1e3").contains("is no number"));
+    assert!(refused("memory=512").contains("is no size"));
+    assert!(refused("fds").contains("NAME=WARN:ACT"));
+    assert!(refused("fds=1:2:3").contains("is no number"));
+}
+
+#[test]
+fn wall_is_warned_of_with_more_time_left_than_it_is_acted_on() {
+    let wall = budget("wall=30m:5m");
+    assert_eq!(
+        wall.warn.map(|warn| warn.to_string()).as_deref(),
+        Some("30m")
+    );
+    assert_eq!(wall.what, What::Wall);
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    budget: Budgets,
+}
+
+#[test]
+fn a_table_says_the_same_as_flags() {
+    let text = r#"
+        [budget]
+        fds = "80%:90%"
+        zombies = 50
+        memory = { warn = "512MiB", act = "1GiB" }
+        "class:tcp:CLOSE_WAIT" = { warn = 200 }
+        highest = "off"
+    "#;
+    let file: File = toml::from_str(text).unwrap();
+    let flags = [
+        "fds=80%:90%",
+        "zombies=40:50",
+        "memory=512MiB:1GiB",
+        "class:tcp:CLOSE_WAIT=200:",
+        "highest=off",
+    ];
+    assert_eq!(file.budget.0.len(), flags.len());
+    for flag in flags.map(given) {
+        assert!(file.budget.0.contains(&flag), "{flag:?}");
+    }
+}
+
+#[test]
+fn a_wrong_table_is_an_error_with_its_place() {
+    for (line, said) in [
+        ("fsd = 9", "did you mean \"fds\"?"),
+        ("fds = { worn = 9 }", "a level, as 900"),
+        ("fds = \"90%:80%\"", "WARN:ACT"),
+        ("fds = true", "a level, as 900"),
+        ("fds = -1", "a level, as 900"),
+        ("fds = {}", "no level is given"),
+    ] {
+        let error = toml::from_str::<File>(&format!("[budget]\n{line}\n")).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains(said) && error.contains("line 2"),
+            "{line}: {error}"
+        );
+    }
+}
+
+#[test]
+fn what_is_given_takes_the_place_of_its_default_only() {
+    let all = effective(&[given("fds=10:20"), given("zombies=5"), given("highest=off")]);
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        names,
+        ["class:tcp:CLOSE_WAIT=100:", "fds=10:20", "zombies=4:5"]
+    );
+}
+
+#[test]
+fn r33_without_a_word_of_the_user_dead_peers_are_warned_of() {
+    let all = defaults();
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        names,
+        [
+            "fds=70%:90%",
+            "highest=900:1000",
+            "class:tcp:CLOSE_WAIT=100:"
+        ]
+    );
+    assert!(all[1].only_select, "only select() runs into that wall");
+    assert_eq!(all[2].act, None, "a warning and no more");
+    assert_eq!(all[2].warn, Some(Amount::Count(100)));
+}

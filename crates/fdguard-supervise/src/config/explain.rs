@@ -1,0 +1,49 @@
+//! `--explain`: every value that holds, and where it comes from.
+
+use std::fmt::Write as _;
+
+use super::Settings;
+use super::key::{self, Key};
+use super::value::{Source, Values};
+
+/// The values as the lines of a file, each with its source behind it.
+#[must_use]
+pub fn explain(settings: &Settings) -> String {
+    let file = settings.file.as_deref();
+    let mut text = String::new();
+    table(&mut text, key::RUN, &settings.values, file);
+    for service in &settings.services {
+        // Writing into a text cannot fail.
+        let _ = write!(text, "\n[service.{}]\n", service.name);
+        table(&mut text, key::SERVICE, &service.values, file);
+    }
+    text
+}
+
+fn table(text: &mut String, keys: &[Key], values: &Values, file: Option<&str>) {
+    for key in keys {
+        let (shown, source) = match values.of(key.name) {
+            Some(value) => (list(&value.texts), value.source),
+            None => {
+                let texts: Vec<String> = key.default.iter().map(ToString::to_string).collect();
+                (list(&texts), Source::Default)
+            }
+        };
+        let source = match source {
+            Source::Default => "default".to_owned(),
+            Source::File(place) => format!("{}:{}", file.unwrap_or("file"), place.line),
+            Source::Flag if key.name == "command" => "command line".to_owned(),
+            Source::Flag => format!("--{}", key.name.replace('_', "-")),
+            Source::Environment(name) => format!("environment {name}"),
+        };
+        // Writing into a text cannot fail.
+        let _ = writeln!(text, "{:<40} # {source}", format!("{} = {shown}", key.name));
+    }
+}
+
+fn list(texts: &[String]) -> String {
+    match texts {
+        [one] => format!("{one:?}"),
+        several => format!("{several:?}"),
+    }
+}

@@ -1,0 +1,196 @@
+//! What is to be run, and how: defaults, one TOML file, the environment, flags; later ones win. Every value knows who said it.
+//!
+//! [`key`] is the table of keys, [`file`] reads TOML, [`service`] gives the texts their meaning. Nothing here opens a file.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::event::Form;
+use crate::metrics;
+
+mod explain;
+mod file;
+mod key;
+mod order;
+mod reader;
+mod service;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use explain::explain;
+pub use service::{Background, Service, Socket};
+pub use value::{Mistake, Place, Source, Value, Values};
+
+use reader::Reader;
+
+/// What was said outside of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// The program and its words; empty with a file.
+    pub command: Vec<OsString>,
+    /// What the one service is called.
+    pub name: Option<String>,
+    /// Flags, by the key that means the same.
+    pub flags: Vec<(&'static str, Vec<String>)>,
+    /// Variables of the environment: key, name, value.
+    pub environment: Vec<(&'static str, &'static str, String)>,
+    /// To its end, without a restart.
+    pub once: bool,
+}
+
+/// Everything that holds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file's name, as it was given.
+    pub file: Option<String>,
+    /// Of the whole run, as written.
+    pub values: Values,
+    /// How event lines look.
+    pub form: Form,
+    /// Where metrics are served.
+    pub metrics: Option<std::net::SocketAddr>,
+    /// Who may see more there than counts.
+    pub metrics_token: Option<metrics::Source>,
+    /// Where evidence is written.
+    pub evidence: Option<PathBuf>,
+    /// The services, each after those that it waits for.
+    pub services: Vec<Service>,
+    /// To its end, without a restart.
+    pub once: bool,
+}
+
+impl Settings {
+    /// Puts together what was said. `file` is its name and its text.
+    pub fn of(said: &Said, file: Option<(&str, &str)>) -> Result<Self, Mistake> {
+        let named = |mut mistake: Mistake| {
+            if mistake.place.is_some() {
+                mistake.file = file.map(|(name, _)| name.to_owned());
+            }
+            mistake
+        };
+        match file {
+            Some((name, text)) => file::File::parse(text)
+                .and_then(|read| Self::compose(said, Some(name), read))
+                .map_err(named),
+            None => Self::compose(said, None, Self::single(said)?),
+        }
+    }
+
+    /// The one service of a command line.
+    fn single(said: &Said) -> Result<file::File, Mistake> {
+        let words = said.command.iter().map(|word| word.to_string_lossy());
+        let mut values = Values::default();
+        values.set("command", words.map(Into::into).collect(), Source::Flag);
+        let name = match &said.name {
+            Some(name) if !file::is_name(name) => {
+                let message = "a service's name has letters, digits, '.', '_' and '-' only";
+                return Err(reader::mistake("name", Source::Flag, message));
+            }
+            Some(name) => name.clone(),
+            None => name_of(&said.command),
+        };
+        let place = Place { line: 0, column: 0 };
+        Ok(file::File {
+            run: Values::default(),
+            services: vec![(name, place, values)],
+        })
+    }
+
+    fn compose(said: &Said, name: Option<&str>, read: file::File) -> Result<Self, Mistake> {
+        let (mut run, mut each) = (Values::default(), Values::default());
+        for (key, variable, text) in &said.environment {
+            layer(
+                &mut run,
+                &mut each,
+                key,
+                vec![text.clone()],
+                Source::Environment(variable),
+            );
+        }
+        let mut over = (Values::default(), Values::default());
+        for (key, texts) in &said.flags {
+            layer(&mut over.0, &mut over.1, key, texts.clone(), Source::Flag);
+        }
+        // The environment is overridden by the file, and the file by flags.
+        let values = run.under(&read.run).under(&over.0);
+        let services = read
+            .services
+            .into_iter()
+            .map(|(name, _, values)| {
+                let values = each.clone().under(&values).under(&over.1);
+                Service::of(name, values, said)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let reader = Reader {
+            keys: key::RUN,
+            values: &values,
+        };
+        Ok(Self {
+            file: name.map(ToOwned::to_owned),
+            form: reader.one("log_format")?,
+            metrics: reader.maybe("metrics", address)?,
+            metrics_token: reader.maybe("metrics_token", str::parse)?,
+            evidence: reader.maybe("evidence", |text| Ok::<_, String>(PathBuf::from(text)))?,
+            services: in_order(services)?,
+            once: said.once,
+            values,
+        })
+    }
+}
+
+fn layer(
+    run: &mut Values,
+    each: &mut Values,
+    key: &'static str,
+    texts: Vec<String>,
+    source: Source,
+) {
+    match key::find(key::RUN, key) {
+        Ok(_) => run.set(key, texts, source),
+        Err(_) => each.set(key, texts, source),
+    }
+}
+
+fn in_order(services: Vec<Service>) -> Result<Vec<Service>, Mistake> {
+    let items: Vec<order::Item<'_>> = services
+        .iter()
+        .map(|service| order::Item {
+            name: &service.name,
+            after: &service.after,
+            source: service
+                .values
+                .of("after")
+                .map_or(Source::Default, |value| value.source),
+        })
+        .collect();
+    let sorted = order::order(&items)?;
+    drop(items);
+    let mut services: Vec<Option<Service>> = services.into_iter().map(Some).collect();
+    Ok(sorted
+        .into_iter()
+        .filter_map(|at| services[at].take())
+        .collect())
+}
+
+/// A port alone is on this host.
+fn address(text: &str) -> Result<std::net::SocketAddr, String> {
+    let text = match text.parse::<u16>() {
+        Ok(port) => format!("127.0.0.1:{port}"),
+        Err(_) => text.replacen("localhost:", "127.0.0.1:", 1),
+    };
+    text.parse()
+        .map_err(|_error| format!("{text:?} is no address: 127.0.0.1:9464"))
+}
+
+/// The program's name, as far as it can be one of a service.
+fn name_of(command: &[OsString]) -> String {
+    let program = command.first().map(PathBuf::from).unwrap_or_default();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+    let plain: String = name.chars().filter(is_plain).take(64).collect();
+    if plain.is_empty() {
+        return "service".to_owned();
+    }
+    plain
+}

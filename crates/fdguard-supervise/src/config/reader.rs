@@ -1,0 +1,82 @@
+//! What the texts under the keys mean, one by one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::key::{self, Key};
+use super::value::{Mistake, Source, Values};
+
+/// Reads values of one table; what is not set there is the key's default.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'v> {
+    pub(super) keys: &'static [Key],
+    pub(super) values: &'v Values,
+}
+
+impl Reader<'_> {
+    /// The texts under a key.
+    pub(super) fn texts(self, name: &'static str) -> (Vec<String>, Source) {
+        match (self.values.of(name), key::find(self.keys, name)) {
+            (Some(value), _) => (value.texts.clone(), value.source),
+            (None, Ok(key)) => {
+                let texts = key.default.iter().map(ToString::to_string);
+                (texts.collect(), Source::Default)
+            }
+            (None, Err(_)) => (Vec::new(), Source::Default),
+        }
+    }
+
+    /// Each of the texts, by `parse`.
+    pub(super) fn all<T, E: fmt::Display>(
+        self,
+        name: &'static str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Vec<T>, Mistake> {
+        let (texts, source) = self.texts(name);
+        let told = |error: E| mistake(name, source, error);
+        let parsed = texts.iter().map(|text| parse(text).map_err(told));
+        parsed.collect()
+    }
+
+    /// The one text, by `parse`.
+    pub(super) fn by<T, E: fmt::Display>(
+        self,
+        name: &'static str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<T, Mistake> {
+        let last = self.all(name, parse)?.pop();
+        last.ok_or_else(|| mistake(name, self.texts(name).1, "needs a value"))
+    }
+
+    /// The one text.
+    pub(super) fn one<T>(self, name: &'static str) -> Result<T, Mistake>
+    where
+        T: FromStr,
+        T::Err: fmt::Display,
+    {
+        self.by(name, str::parse)
+    }
+
+    /// The one text, by `parse`; nothing when it is `off` or not there.
+    pub(super) fn maybe<T, E: fmt::Display>(
+        self,
+        name: &'static str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, Mistake> {
+        let unless_off = |text: &str| match text {
+            "off" => Ok(None),
+            text => parse(text).map(Some),
+        };
+        Ok(self.all(name, unless_off)?.pop().flatten())
+    }
+}
+
+/// A mistake under this key, wherever it was set.
+pub(super) fn mistake(name: &str, source: Source, error: impl fmt::Display) -> Mistake {
+    let shown = match source {
+        Source::Flag => format!("--{}", name.replace('_', "-")),
+        Source::Environment(variable) => variable.to_owned(),
+        Source::File(_) | Source::Default => name.to_owned(),
+    };
+    Mistake::new(source, format!("{shown}: {error}"))
+}

@@ -1,0 +1,250 @@
+//! One service, with every value read.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use fdguard_process::listen::Listen;
+use fdguard_process::notify::Access;
+use fdguard_process::signals;
+use fdguard_process::tree::Stop;
+
+use super::Said;
+use super::key;
+use super::reader::{Reader, mistake};
+use super::value::{Mistake, Source, Values};
+use crate::budget::{self, Budget};
+use crate::drain;
+use crate::health::Spec;
+use crate::limit::Raise;
+use crate::output::Form;
+use crate::policy::{self, Restart};
+use crate::port::Policy;
+use crate::relief::Rules;
+use crate::unit;
+
+/// One service.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// What was set, as written.
+    pub values: Values,
+    /// The program and its words.
+    pub command: Vec<OsString>,
+    /// Services that must be ready before it is started.
+    pub after: Vec<String>,
+    /// Where it is started.
+    pub folder: Option<PathBuf>,
+    /// Variables besides ours.
+    pub environment: Vec<(OsString, OsString)>,
+    /// When it is started again.
+    pub policy: policy::Policy,
+    /// How it is ended.
+    pub stop: Stop,
+    /// What becomes of a child that is left with a listening socket.
+    pub background: Background,
+    /// Sockets that it gets.
+    pub listen: Vec<Socket>,
+    /// What happens when one of them is taken.
+    pub on_conflict: Policy,
+    /// When it is ready; at once when absent.
+    pub ready: Option<Spec>,
+    /// How long that may take.
+    pub ready_timeout: Duration,
+    /// Whether it still works.
+    pub health: Vec<Spec>,
+    /// How long it may be silent.
+    pub watchdog: Option<Duration>,
+    /// Whose notifications count.
+    pub access: Access,
+    /// What it may use.
+    pub budgets: Vec<Budget>,
+    /// What is done about a breach.
+    pub relief: Rules,
+    /// The soft limit of descriptors that it has at least, as far as the hard limit goes.
+    pub raise_limit: Raise,
+    /// What tells it to finish what it has begun.
+    pub drain: drain::Spec,
+    /// Where its output goes.
+    pub output: Form,
+}
+
+/// What becomes of a tree whose program ended with 0 while one of its descendants holds a listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// It is the service from now on.
+    Adopt,
+    /// It is ended, and the program's end counts.
+    End,
+    /// It is ended, and the service has failed.
+    Fail,
+}
+
+impl FromStr for Background {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "adopt" => Ok(Self::Adopt),
+            "end" => Ok(Self::End),
+            "fail" => Ok(Self::Fail),
+            _ => Err(format!("{text:?} is none of adopt, end, fail")),
+        }
+    }
+}
+
+/// A socket that a service gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Socket {
+    /// One that we bind.
+    Bind(Listen),
+    /// One that our parent handed to us, by its name.
+    Inherited(String),
+}
+
+impl FromStr for Socket {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("fd:") {
+            Some(name) => Ok(Self::Inherited(name.to_owned())),
+            None => Ok(Self::Bind(
+                text.parse().map_err(|error| format!("{error}"))?,
+            )),
+        }
+    }
+}
+
+impl Service {
+    /// Reads the values.
+    pub(super) fn of(name: String, values: Values, said: &Said) -> Result<Self, Mistake> {
+        let reader = Reader {
+            keys: key::SERVICE,
+            values: &values,
+        };
+        let words = reader.all("command", |text| Ok::<_, String>(OsString::from(text)))?;
+        // Words of the command line need not be text.
+        let is_said = values.of("command").map(|value| value.source) == Some(Source::Flag);
+        let command = if is_said { said.command.clone() } else { words };
+        if command.iter().all(|word| word.is_empty()) {
+            let source = reader.texts("command").1;
+            return Err(mistake("command", source, "names no program"));
+        }
+        let mut policy = restarts(reader)?;
+        if said.once {
+            policy.restart = Restart::Never;
+        }
+        Ok(Self {
+            command,
+            after: reader.texts("after").0,
+            folder: reader.maybe("folder", |text| Ok::<_, String>(PathBuf::from(text)))?,
+            environment: reader.all("env", pair)?,
+            policy,
+            stop: Stop {
+                signal: reader.by("stop_signal", signal)?,
+                grace: reader.by("grace", unit::duration)?,
+            },
+            background: match said.once {
+                true => Background::End,
+                false => reader.one("background")?,
+            },
+            listen: reader.all("listen", str::parse)?,
+            on_conflict: reader.one("on_conflict")?,
+            ready: checks(reader, "ready")?.pop(),
+            ready_timeout: reader.by("ready_timeout", positive)?,
+            health: lasting(reader)?,
+            watchdog: reader.maybe("watchdog", positive)?,
+            access: reader.by("notify_access", access)?,
+            budgets: budget::effective(&reader.all("budget", str::parse)?),
+            relief: relief(reader)?,
+            raise_limit: reader.one("raise_limit")?,
+            drain: reader.one("drain")?,
+            output: reader.one("log")?,
+            name,
+            values,
+        })
+    }
+}
+
+fn restarts(reader: Reader<'_>) -> Result<policy::Policy, Mistake> {
+    Ok(policy::Policy {
+        restart: reader.one("restart")?,
+        stop_on: reader.all("stop_on", |text| {
+            text.parse()
+                .map_err(|_error| format!("{text:?} is no exit code: 0 to 255"))
+        })?,
+        spacing: reader.one("backoff")?,
+        min_uptime: reader.by("min_uptime", unit::duration)?,
+        reset_after: reader.by("reset_after", unit::duration)?,
+        crash_loop: reader.maybe("crash_loop", str::parse)?,
+    })
+}
+
+/// The bounds of a relief: its evidence only where somebody wants it.
+fn relief(reader: Reader<'_>) -> Result<Rules, Mistake> {
+    let drains: drain::Spec = reader.one("drain")?;
+    let drain = reader.by("drain_timeout", unit::duration)?;
+    let grace = reader.by("grace", unit::duration)?;
+    Ok(Rules {
+        drain: match drains {
+            drain::Spec::None => Duration::ZERO,
+            _ => drain,
+        },
+        stop: grace + Duration::from_secs(20),
+        prove: reader.by("prove_timeout", positive)?,
+        at_start: reader.by("warmup", unit::duration)?,
+        when_again: reader.one("when_again")?,
+        ..Rules::default()
+    })
+}
+
+fn pair(text: &str) -> Result<(OsString, OsString), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err(format!("{text:?} is no KEY=VALUE")),
+    }
+}
+
+fn signal(text: &str) -> Result<i32, String> {
+    signals::by_name(text).ok_or_else(|| format!("{text:?} is no signal: TERM, INT, QUIT, …"))
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match unit::duration(text)? {
+        Duration::ZERO => Err("must be more than nothing".to_owned()),
+        length => Ok(length),
+    }
+}
+
+/// The checks under a key, whichever way they were written.
+fn checks(reader: Reader<'_>, name: &'static str) -> Result<Vec<Spec>, Mistake> {
+    match reader.values.of(name) {
+        Some(value) if !value.checks.is_empty() => Ok(value.checks.clone()),
+        _ => reader.all(name, str::parse),
+    }
+}
+
+/// Checks that can be asked again and again.
+fn lasting(reader: Reader<'_>) -> Result<Vec<Spec>, Mistake> {
+    let all = checks(reader, "health")?;
+    if let Some(once) = all.iter().find(|check| check.is_once()) {
+        let message = format!(
+            "{} happens once: it tells when a service is ready",
+            once.kind
+        );
+        return Err(mistake("health", reader.texts("health").1, message));
+    }
+    Ok(all)
+}
+
+fn access(text: &str) -> Result<Access, String> {
+    match text {
+        "none" => Ok(Access::None),
+        "main" => Ok(Access::Main),
+        "exec" => Ok(Access::Exec),
+        "all" => Ok(Access::All),
+        _ => Err(format!("{text:?} is none of none, main, exec, all")),
+    }
+}

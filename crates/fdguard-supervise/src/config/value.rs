@@ -1,0 +1,173 @@
+//! A value with the place that it came from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use crate::health::Spec;
+use crate::unit;
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody said anything.
+    Default,
+    /// The file.
+    File(Place),
+    /// The command line.
+    Flag,
+    /// This variable of our environment.
+    Environment(&'static str),
+}
+
+/// A place in the file, both from 1; the column counts characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Place {
+    /// Of these bytes of the text.
+    pub(super) fn of(text: &str, span: &Range<usize>) -> Self {
+        let before = text.get(..span.start).unwrap_or(text);
+        let last = before.rsplit('\n').next().unwrap_or_default();
+        Self {
+            line: 1 + before.matches('\n').count(),
+            column: 1 + last.chars().count(),
+        }
+    }
+}
+
+/// A value as it was written: one text, or several.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// What was written.
+    pub texts: Vec<String>,
+    /// The same, where checks were written as tables.
+    pub checks: Vec<Spec>,
+    /// By whom.
+    pub source: Source,
+}
+
+/// What is set, by key.
+#[derive(Clone, Debug, Default)]
+pub struct Values(pub(super) BTreeMap<&'static str, Value>);
+
+impl Values {
+    /// Sets a value in place of an earlier one.
+    pub fn set(&mut self, key: &'static str, texts: Vec<String>, source: Source) {
+        let checks = Vec::new();
+        self.0.insert(
+            key,
+            Value {
+                texts,
+                checks,
+                source,
+            },
+        );
+    }
+
+    /// Sets checks that are read already.
+    pub(super) fn set_checks(&mut self, key: &'static str, checks: Vec<Spec>, source: Source) {
+        let texts = checks.iter().map(shown).collect();
+        self.0.insert(
+            key,
+            Value {
+                texts,
+                checks,
+                source,
+            },
+        );
+    }
+
+    /// The value under this key.
+    #[must_use]
+    pub fn of(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    /// Everything that `over` sets, else what is set here.
+    #[must_use]
+    pub(super) fn under(mut self, over: &Self) -> Self {
+        let over = over.0.iter().map(|(key, value)| (*key, value.clone()));
+        self.0.extend(over);
+        self
+    }
+
+    /// Whether the same is said, wherever it stands.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let texts = |values: &Self| -> Vec<(&'static str, Vec<String>)> {
+            let values = values.0.iter();
+            values.map(|(key, one)| (*key, one.texts.clone())).collect()
+        };
+        texts(self) == texts(other)
+    }
+}
+
+/// A check with its times, as it would be written in a line.
+fn shown(check: &Spec) -> String {
+    let timing = &check.timing;
+    format!(
+        "{} period={} timeout={} delay={} success={} failure={}",
+        check.kind,
+        unit::shown(timing.period),
+        unit::shown(timing.timeout),
+        unit::shown(timing.initial_delay),
+        timing.success_threshold,
+        timing.failure_threshold
+    )
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file, when it is the file's.
+    pub file: Option<String>,
+    /// Where in the file.
+    pub place: Option<Place>,
+    /// What is wrong, in one line.
+    pub message: String,
+}
+
+impl Mistake {
+    pub(super) fn new(source: Source, message: impl fmt::Display) -> Self {
+        let place = match source {
+            Source::File(place) => Some(place),
+            _ => None,
+        };
+        Self {
+            file: None,
+            place,
+            message: one_line(&message.to_string()),
+        }
+    }
+
+    /// Whether it is in the file, and not on the command line.
+    #[must_use]
+    pub fn is_in_file(&self) -> bool {
+        self.place.is_some() || self.file.is_some()
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}: ")?;
+        }
+        if let Some(place) = self.place {
+            write!(f, "line {}, column {}: ", place.line, place.column)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+fn one_line(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    text.trim_end().chars().map(shown).collect()
+}

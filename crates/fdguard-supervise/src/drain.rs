@@ -1,0 +1,303 @@
+//! Lets a service finish what it has begun before it is ended.
+//!
+//! With `--listen` the listener is ours: when the program stops to accept, new connections wait in its backlog and the successor takes
+//! them, so that nobody is refused. What the program itself is to do is said by a [`Spec`]: a signal, a request or a command tells it.
+//! The drain ends when its connections are gone, when the hook says so, when the program ends by itself, or when the time is up.
+
+mod hook;
+mod spec;
+
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::child::{Bounded, Ended};
+use crate::relief::Drained;
+use crate::turn::{Ready, Wants};
+use hook::{Answer, Hook};
+
+pub use spec::{BadDrain, Spec, Target};
+
+/// Connections are counted this often.
+const COUNT_EVERY: Duration = Duration::from_millis(500);
+
+/// A drain under way.
+#[derive(Debug)]
+pub struct Drain {
+    doing: Doing,
+    deadline: Instant,
+    next: Instant,
+    /// Whether it serves connections: who never had one does not prove by having none that its work is done.
+    serves: bool,
+}
+
+#[derive(Debug)]
+enum Doing {
+    /// The program knows; its connections are counted.
+    Waiting,
+    Asking(Hook),
+    Running(Bounded),
+}
+
+/// What a drain needs besides its specification.
+#[derive(Debug)]
+pub struct Given<'a> {
+    /// The program.
+    pub pid: u32,
+    /// How long it may take.
+    pub within: Duration,
+    /// Whether the supervisor holds listeners for it.
+    pub listens: bool,
+    /// Nothing to read from and nowhere to write to, for a command: see [`null`].
+    pub null: &'a OwnedFd,
+}
+
+/// Nothing to read from and nowhere to write to, held open for the time when no file can be opened.
+pub fn null() -> std::io::Result<OwnedFd> {
+    crate::child::null()
+}
+
+impl Drain {
+    /// Begins. A signal is sent by the caller, who owns the tree: [`Spec::signal`].
+    pub fn begin(spec: &Spec, given: &Given<'_>, now: Instant) -> Result<Self, Drained> {
+        let failed = |error: std::io::Error| Drained::HookFailed(error.to_string());
+        let doing = match spec {
+            Spec::None => return Err(Drained::None),
+            Spec::Signal(_) => Doing::Waiting,
+            Spec::Http(target) => Doing::Asking(Hook::begin(target).map_err(failed)?),
+            Spec::Exec(script) => {
+                let mut command = Command::new("/bin/sh");
+                command
+                    .args(["-c", script])
+                    .env("FDGUARD_PID", given.pid.to_string());
+                let running = Bounded::start(&mut command, given.null, now, given.within);
+                Doing::Running(running.map_err(failed)?)
+            }
+        };
+        Ok(Self {
+            doing,
+            deadline: now + given.within,
+            next: now,
+            serves: given.listens,
+        })
+    }
+
+    /// What it waits for.
+    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        wants.until(self.deadline);
+        match &self.doing {
+            Doing::Waiting => wants.until(self.next),
+            Doing::Asking(hook) => hook.wants(wants),
+            Doing::Running(bounded) => bounded.wants(wants),
+        }
+    }
+
+    /// Its end, once. `connections` counts those of the service, where they can be seen; it is asked twice a second at most.
+    pub fn turn(
+        &mut self,
+        now: Instant,
+        ready: &Ready,
+        connections: impl FnOnce() -> Option<u64>,
+    ) -> Option<Drained> {
+        if now >= self.deadline {
+            return Some(Drained::TimeUp);
+        }
+        match &mut self.doing {
+            Doing::Waiting => self.count(now, connections),
+            Doing::Asking(hook) => match hook.turn() {
+                None => None,
+                Some(Answer::Done) => Some(Drained::HookDone),
+                Some(Answer::Accepted) => {
+                    self.doing = Doing::Waiting;
+                    None
+                }
+                Some(Answer::Failed(why)) => Some(Drained::HookFailed(why)),
+            },
+            Doing::Running(bounded) => match bounded.turn(now, ready)? {
+                Ended::Code(0) => Some(Drained::HookDone),
+                Ended::TimeUp => Some(Drained::TimeUp),
+                Ended::Code(code) => {
+                    let words = bounded.last_words();
+                    Some(Drained::HookFailed(format!(
+                        "it ended with status {code}: {words}"
+                    )))
+                }
+                Ended::Signal(signal) => {
+                    Some(Drained::HookFailed(format!("signal {signal} ended it")))
+                }
+            },
+        }
+    }
+
+    fn count(
+        &mut self,
+        now: Instant,
+        connections: impl FnOnce() -> Option<u64>,
+    ) -> Option<Drained> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + COUNT_EVERY;
+        let count = connections()?;
+        self.serves |= count > 0;
+        (count == 0 && self.serves).then_some(Drained::ConnectionsGone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use super::{Drain, Given, Spec, null};
+    use crate::relief::Drained;
+    use crate::turn::{Ready, Wants};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn begin(spec: &str, listens: bool, within: Duration, now: Instant) -> Result<Drain, Drained> {
+        let null = null().unwrap();
+        let given = Given {
+            pid: 4711,
+            within,
+            listens,
+            null: &null,
+        };
+        Drain::begin(&spec.parse().unwrap(), &given, now)
+    }
+
+    /// Runs to its end; the connections are counted down.
+    fn run(spec: &str, within: Duration) -> Drained {
+        let mut drain = match begin(spec, false, within, Instant::now()) {
+            Ok(drain) => drain,
+            Err(drained) => return drained,
+        };
+        let mut left = 3;
+        loop {
+            let mut wants = Wants::default();
+            drain.wants(&mut wants);
+            let ready = wants.wait().unwrap();
+            let count = || {
+                left -= 1;
+                Some(left)
+            };
+            if let Some(drained) = drain.turn(Instant::now(), &ready, count) {
+                return drained;
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_signal_the_connections_are_waited_for() {
+        assert_eq!(run("HUP", LONG), Drained::ConnectionsGone);
+        assert_eq!(run("none", LONG), Drained::None);
+    }
+
+    #[test]
+    fn who_never_had_a_connection_is_given_its_time() {
+        let start = Instant::now();
+        let mut drain = begin("TERM", false, LONG, start).unwrap();
+        let mut turn = |seconds| {
+            let now = start + Duration::from_secs(seconds);
+            drain.turn(now, &Ready::default(), || Some(0))
+        };
+        assert_eq!(
+            [turn(0), turn(30), turn(60)],
+            [None, None, Some(Drained::TimeUp)]
+        );
+        let mut listening = begin("TERM", true, LONG, start).unwrap();
+        let gone = listening.turn(start, &Ready::default(), || Some(0));
+        assert_eq!(gone, Some(Drained::ConnectionsGone));
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_not_gone() {
+        let start = Instant::now();
+        let mut drain = begin("TERM", true, LONG, start).unwrap();
+        assert_eq!(drain.turn(start, &Ready::default(), || None), None);
+    }
+
+    #[test]
+    fn a_command_says_by_its_end_that_all_is_done() {
+        assert_eq!(
+            run("exec:test \"$FDGUARD_PID\" = 4711", LONG),
+            Drained::HookDone
+        );
+        let failed = run("exec:echo the pool is stuck >&2; exit 4", LONG);
+        assert_eq!(
+            failed,
+            Drained::HookFailed("it ended with status 4: the pool is stuck".into())
+        );
+        assert_eq!(
+            run("exec:sleep 600", Duration::from_millis(100)),
+            Drained::TimeUp
+        );
+    }
+
+    /// A server of one answer; gives what it was asked.
+    fn server(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let serve = move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let asked = asked(&mut stream);
+            // In two pieces: one read is not an answer.
+            let (first, second) = answer.split_at(answer.len() / 2);
+            stream.write_all(first.as_bytes()).unwrap();
+            stream.flush().unwrap();
+            stream.write_all(second.as_bytes()).unwrap();
+            asked
+        };
+        (
+            format!("http://{address}/drain?now=1"),
+            std::thread::spawn(serve),
+        )
+    }
+
+    fn asked(stream: &mut TcpStream) -> String {
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            text.push(byte[0]);
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_a_post_and_its_answer_counts() {
+        let (url, served) = server("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(run(&url, LONG), Drained::HookDone);
+        let asked = served.join().unwrap();
+        assert!(
+            asked.starts_with("POST /drain?now=1 HTTP/1.1\r\nHost: 127.0.0.1:"),
+            "{asked}"
+        );
+        assert!(asked.contains("\r\nContent-Length: 0\r\n"), "{asked}");
+        let (url, served) = server("HTTP/1.1 202 Accepted\r\n\r\n");
+        assert_eq!(run(&url, LONG), Drained::ConnectionsGone, "it only began");
+        served.join().unwrap();
+        let (url, served) = server("HTTP/1.1 503 Busy\r\n\r\n");
+        assert_eq!(
+            run(&url, LONG),
+            Drained::HookFailed("it answered 503".into())
+        );
+        served.join().unwrap();
+        let (url, served) = server("SSH-2.0-OpenSSH\r\n");
+        assert!(
+            matches!(run(&url, LONG), Drained::HookFailed(why) if why.contains("no HTTP answer"))
+        );
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn nobody_there_is_told_at_once_and_silence_is_bounded() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = format!("http://{}/", listener.local_addr().unwrap());
+        assert_eq!(run(&silent, Duration::from_millis(200)), Drained::TimeUp);
+        drop(listener);
+        assert!(matches!(run(&silent, LONG), Drained::HookFailed(_)));
+        assert!("http://example.org/".parse::<Spec>().is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! One POST request that nobody waits for.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+
+use super::spec::Target;
+use crate::turn::Wants;
+
+/// No status line is longer.
+const LONGEST: usize = 4096;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// All is done.
+    Done,
+    /// It has begun.
+    Accepted,
+    /// It was not heard, or refused.
+    Failed(String),
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Hook {
+    socket: OwnedFd,
+    /// Other addresses of the same name.
+    others: Vec<SocketAddr>,
+    request: Vec<u8>,
+    written: usize,
+    answer: Vec<u8>,
+}
+
+impl Hook {
+    pub(super) fn begin(target: &Target) -> io::Result<Self> {
+        let mut others = target.addresses.clone();
+        others.reverse();
+        let socket = connect_next(&mut others)?;
+        let request = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: fdguard\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            target.path, target.host
+        );
+        Ok(Self {
+            socket,
+            others,
+            request: request.into_bytes(),
+            written: 0,
+            answer: Vec::new(),
+        })
+    }
+
+    pub(super) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        if self.written < self.request.len() {
+            wants.write(self.socket.as_fd());
+        } else {
+            wants.read(self.socket.as_fd());
+        }
+    }
+
+    /// Goes as far as it can without waiting.
+    pub(super) fn turn(&mut self) -> Option<Answer> {
+        match self.advance() {
+            Ok(answer) => answer,
+            Err(Errno::AGAIN | Errno::NOTCONN | Errno::INTR) => None,
+            // Nobody listens at this address: there may be another one.
+            Err(_) if self.written == 0 && !self.others.is_empty() => {
+                match connect_next(&mut self.others) {
+                    Ok(socket) => {
+                        self.socket = socket;
+                        None
+                    }
+                    Err(error) => Some(Answer::Failed(error.to_string())),
+                }
+            }
+            Err(error) => Some(Answer::Failed(io::Error::from(error).to_string())),
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<Answer>, Errno> {
+        if self.written == 0 {
+            rustix::net::sockopt::socket_error(&self.socket)??;
+        }
+        while self.written < self.request.len() {
+            let rest = &self.request[self.written..];
+            self.written += rustix::net::send(&self.socket, rest, SendFlags::NOSIGNAL)?;
+        }
+        loop {
+            let mut buffer = [0; 512];
+            let read = rustix::io::read(&self.socket, &mut buffer)?;
+            self.answer.extend_from_slice(&buffer[..read]);
+            let line = self.answer.split(|byte| *byte == b'\n').next();
+            let whole = self.answer.contains(&b'\n');
+            if whole || read == 0 || self.answer.len() > LONGEST {
+                let line = String::from_utf8_lossy(line.unwrap_or_default()).into_owned();
+                return Ok(Some(judged(&line)));
+            }
+        }
+    }
+}
+
+/// By its status line.
+fn judged(line: &str) -> Answer {
+    let mut words = line.split_ascii_whitespace();
+    let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/1."));
+    let code = words.next().and_then(|word| word.parse::<u16>().ok());
+    match code.filter(|_| is_http) {
+        Some(202) => Answer::Accepted,
+        Some(200..=299) => Answer::Done,
+        Some(code) => Answer::Failed(format!("it answered {code}")),
+        None => Answer::Failed("it gave no HTTP answer".to_owned()),
+    }
+}
+
+/// To the last address of the list that can be tried.
+fn connect_next(addresses: &mut Vec<SocketAddr>) -> io::Result<OwnedFd> {
+    let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    while let Some(address) = addresses.pop() {
+        match connect(&address) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => refused = error.into(),
+        }
+    }
+    Err(refused)
+}
+
+fn connect(address: &SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,330 @@
+//! The evidence of a breach: what `fdguard doctor` says about the process, in a bundle for the issue.
+//!
+//! Our own executable is run for it, as a child with a bound: the supervisor stays small, and nothing that goes wrong there holds up a restart.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::child::{Bounded, Ended};
+use crate::turn::{Ready, Wants};
+
+/// Bundles that are kept, those before are removed.
+pub const KEPT: usize = 10;
+/// No watch takes longer: `doctor` itself takes this long when nobody says otherwise.
+const LONGEST_WATCH: Duration = Duration::from_secs(15);
+/// Of the time that there is, the other part is for reading everything and writing it down.
+const WATCHED: f64 = 0.5;
+const PREFIX: &str = "evidence-";
+const SUFFIX: &str = ".tar.zst";
+
+/// Where evidence goes and who writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The folder of the bundles.
+    pub folder: PathBuf,
+    /// Our own executable.
+    pub program: PathBuf,
+    /// How many are kept.
+    pub kept: usize,
+}
+
+impl Settings {
+    /// With `/proc/self/exe`, which is the file that runs, whatever has its name now.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            program: PathBuf::from("/proc/self/exe"),
+            kept: KEPT,
+        }
+    }
+}
+
+/// `$XDG_STATE_HOME/fdguard/evidence`, else `~/.local/state/fdguard/evidence`, else `fdguard-evidence` where we are. Relative values of the
+/// variables are not believed, as their specification asks.
+#[must_use]
+pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let absolute = |name: &str| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    state.map_or_else(
+        || PathBuf::from("fdguard-evidence"),
+        |state| state.join("fdguard/evidence"),
+    )
+}
+
+/// A bundle that is being written.
+#[derive(Debug)]
+pub struct Evidence {
+    child: Bounded,
+    place: PathBuf,
+    within: Duration,
+}
+
+impl Evidence {
+    /// Begins to write a bundle about this process. `null` is held by the caller: see [`crate::drain::null`].
+    pub fn begin(
+        settings: &Settings,
+        (service, pid): (&str, u32),
+        null: &OwnedFd,
+        now: Instant,
+        within: Duration,
+    ) -> Result<Self, String> {
+        let folder = &settings.folder;
+        let said = |error: std::io::Error| format!("{}: {error}", folder.display());
+        // What a process holds is nobody else's business.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(said)?;
+        prune(folder, settings.kept.saturating_sub(1)).map_err(said)?;
+        let place = folder.join(name(service, pid, Timestamp::now()));
+        let mut command = command(&settings.program, pid, &place, within);
+        let child = Bounded::start(&mut command, null, now, within)
+            .map_err(|error| format!("fdguard doctor: {error}"))?;
+        Ok(Self {
+            child,
+            place,
+            within,
+        })
+    }
+
+    /// What it waits for.
+    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        self.child.wants(wants);
+    }
+
+    /// Where the bundle is, or why there is none; once.
+    pub fn turn(&mut self, now: Instant, ready: &Ready) -> Option<Result<String, String>> {
+        let ended = self.child.turn(now, ready)?;
+        let outcome = match ended {
+            // 1 says that there are findings, which is no wonder.
+            Ended::Code(0 | 1) if self.place.exists() => Ok(self.place.display().to_string()),
+            Ended::Code(code) => Err(format!(
+                "fdguard doctor ended with status {code}: {}",
+                self.child.last_words()
+            )),
+            Ended::Signal(signal) => Err(format!("signal {signal} ended fdguard doctor")),
+            Ended::TimeUp => Err(format!(
+                "fdguard doctor took longer than {} s",
+                self.within.as_secs()
+            )),
+        };
+        if outcome.is_err() {
+            // Half a bundle proves nothing; there may be none.
+            let _absent = fs::remove_file(&self.place);
+        }
+        Some(outcome)
+    }
+}
+
+fn command(program: &Path, pid: u32, place: &Path, within: Duration) -> Command {
+    let watch = within
+        .mul_f64(WATCHED)
+        .min(LONGEST_WATCH)
+        .max(Duration::from_millis(500));
+    let mut command = Command::new(program);
+    command
+        .arg("doctor")
+        .arg(pid.to_string())
+        .arg("--for")
+        .arg(format!("{}ms", watch.as_millis()))
+        .arg("-o")
+        .arg(place);
+    command
+}
+
+/// Names sort by time. What a service is called is no path.
+fn name(service: &str, pid: u32, at: Timestamp) -> String {
+    let safe = |letter: char| {
+        if letter.is_ascii_alphanumeric() || letter == '-' {
+            letter
+        } else {
+            '_'
+        }
+    };
+    let service: String = service.chars().take(40).map(safe).collect();
+    let at = at.strftime("%Y%m%dT%H%M%S.%3fZ");
+    format!("{PREFIX}{at}-{service}-{pid}{SUFFIX}")
+}
+
+/// Removes the oldest bundles until this many are left. Other files are left alone.
+fn prune(folder: &Path, kept: usize) -> std::io::Result<()> {
+    let mut bundles = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let ours = name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
+        if ours && !path.is_dir() {
+            bundles.push(path);
+        }
+    }
+    bundles.sort();
+    let surplus = bundles.len().saturating_sub(kept);
+    bundles[..surplus].iter().try_for_each(fs::remove_file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::{Path, PathBuf};
+    use std::time::{Duration, Instant};
+
+    use jiff::Timestamp;
+
+    use super::{Evidence, KEPT, Settings, default_folder, name, prune};
+    use crate::drain::null;
+    use crate::turn::Wants;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_folder_follows_the_users_settings() {
+        let given = |values: &[(&str, &str)]| {
+            let values: Vec<(String, OsString)> = values
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.into()))
+                .collect();
+            default_folder(|name| {
+                let found = values.iter().find(|(one, _)| one == name);
+                found.map(|(_, value)| value.clone())
+            })
+        };
+        let state = [("XDG_STATE_HOME", "/var/state"), ("HOME", "/root")];
+        assert_eq!(given(&state), Path::new("/var/state/fdguard/evidence"));
+        assert_eq!(
+            given(&state[1..]),
+            Path::new("/root/.local/state/fdguard/evidence")
+        );
+        assert_eq!(
+            given(&[("XDG_STATE_HOME", "relative")]),
+            Path::new("fdguard-evidence")
+        );
+    }
+
+    #[test]
+    fn names_sort_by_time_and_hold_no_path() {
+        let at = |second: i64| Timestamp::from_second(1_700_000_000 + second).unwrap();
+        let first = name("../web server", 7, at(0));
+        assert_eq!(
+            first,
+            "evidence-20231114T221320.000Z-___web_server-7.tar.zst"
+        );
+        assert!(first < name("a", 1, at(1)));
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_other_files_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        for at in 0..13 {
+            fs::write(
+                folder
+                    .path()
+                    .join(format!("evidence-2026{at:02}-a-1.tar.zst")),
+                "",
+            )
+            .unwrap();
+        }
+        for other in ["notes.txt", "evidence-mine.txt", "evidence.tar.zst"] {
+            fs::write(folder.path().join(other), "").unwrap();
+        }
+        prune(folder.path(), KEPT - 1).unwrap();
+        let mut left: Vec<String> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left.len(), KEPT - 1 + 3);
+        assert_eq!(left[0], "evidence-202604-a-1.tar.zst");
+    }
+
+    /// Runs this script in the place of the command.
+    fn written(
+        script: &str,
+        within: Duration,
+    ) -> (Result<String, String>, PathBuf, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("fdguard");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let settings = Settings {
+            program,
+            ..Settings::new(folder.path().join("a/b"))
+        };
+        let outcome = run(&settings, std::process::id(), within);
+        (outcome, settings.folder, folder)
+    }
+
+    fn run(settings: &Settings, pid: u32, within: Duration) -> Result<String, String> {
+        let null = null().unwrap();
+        let mut evidence = Evidence::begin(settings, ("web", pid), &null, Instant::now(), within)?;
+        loop {
+            let mut wants = Wants::default();
+            evidence.wants(&mut wants);
+            let ready = wants.wait().unwrap();
+            if let Some(outcome) = evidence.turn(Instant::now(), &ready) {
+                return outcome;
+            }
+        }
+    }
+
+    #[test]
+    fn findings_are_evidence_and_the_folder_is_private() {
+        let script = "test \"$1 $3 $4 $5\" = 'doctor --for 15000ms -o' && echo $2 > $6; exit 1";
+        let (outcome, folder, _held) = written(script, LONG);
+        let place = outcome.unwrap();
+        let pid = fs::read_to_string(&place).unwrap();
+        assert_eq!(pid.trim(), std::process::id().to_string());
+        let mode = fs::metadata(folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn what_goes_wrong_is_told_and_leaves_no_half_bundle() {
+        let (outcome, folder, _held) =
+            written("echo half > $6; echo no such process >&2; exit 3", LONG);
+        let said = outcome.unwrap_err();
+        assert_eq!(said, "fdguard doctor ended with status 3: no such process");
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+        let (outcome, folder, _held) =
+            written("echo half > $6; sleep 600", Duration::from_millis(600));
+        assert!(outcome.unwrap_err().contains("took longer than"));
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+        let (outcome, _, _held) = written("exit 0", LONG);
+        assert!(outcome.is_err(), "no bundle is no success");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_and_a_program_that_is_not_there_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        let blocked = Settings::new(folder.path().join("file/evidence"));
+        assert!(
+            run(&blocked, 1, LONG)
+                .unwrap_err()
+                .contains("file/evidence")
+        );
+        let absent = Settings {
+            program: folder.path().join("absent"),
+            ..Settings::new(folder.path().join("evidence"))
+        };
+        assert!(
+            run(&absent, 1, LONG)
+                .unwrap_err()
+                .starts_with("fdguard doctor: ")
+        );
+    }
+}

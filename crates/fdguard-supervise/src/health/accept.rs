@@ -1,0 +1,143 @@
+//! Whether a service takes the connections that wait at its listening sockets.
+//!
+//! A server whose accept loop died still listens: the kernel completes connections, and they wait. No probe through the front
+//! door is needed to see that. A queue that is never empty proves nothing, a busy server has one. So the waiting connections are
+//! known by their far ends: they are taken in their order, and what waits now is what waited before and what came since, less what
+//! was taken. If nothing is missing from that sum, nothing was taken.
+//!
+//! This is the judgement; [`queue`](super::queue) does the reading.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+/// A listening socket of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listener {
+    /// The inode of the socket.
+    pub ino: u64,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// What waits at one port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Whether one of the service's sockets listens there.
+    pub listens: bool,
+    /// Connections that wait to be taken, of all of its sockets there.
+    pub length: u32,
+    /// Their far ends, as far as they are still connected.
+    pub waiting: BTreeSet<SocketAddr>,
+}
+
+/// Remembers the last look.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    last: BTreeMap<u16, Queue>,
+}
+
+impl Progress {
+    /// What this look means, by port. The first look at a queue shows no progress yet and is taken as well.
+    pub fn seen(&mut self, now: BTreeMap<u16, Queue>) -> Result<(), String> {
+        let mut answer = Ok(());
+        for (port, queue) in &now {
+            let before = self.last.get(port);
+            if !queue.listens {
+                answer = Err(format!("nothing listens at port {port} any more"));
+            } else if before.is_some_and(|before| is_stuck(before, queue)) {
+                let plural = if queue.length == 1 {
+                    "connection waits"
+                } else {
+                    "connections wait"
+                };
+                answer = Err(format!(
+                    "accepts nothing: {} {plural} at port {port}",
+                    queue.length
+                ));
+            }
+        }
+        self.last = now;
+        answer
+    }
+}
+
+fn is_stuck(before: &Queue, now: &Queue) -> bool {
+    if before.length == 0 || now.length == 0 {
+        return false;
+    }
+    let came = now.waiting.difference(&before.waiting).count();
+    let came = u32::try_from(came).unwrap_or(u32::MAX);
+    // One that came after the queue was read and before the connections were makes the sum too large: then it looks like
+    // progress once more, and the next look decides. It is never the other way round.
+    now.length >= before.length.saturating_add(came)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Progress, Queue};
+
+    fn queue(far: &[u16]) -> Queue {
+        Queue {
+            listens: true,
+            length: u32::try_from(far.len()).unwrap(),
+            waiting: far
+                .iter()
+                .map(|port| ([127, 0, 0, 1], *port).into())
+                .collect(),
+        }
+    }
+
+    fn run(looks: &[Queue]) -> Vec<bool> {
+        let mut progress = Progress::default();
+        let look = |queue: &Queue| progress.seen(BTreeMap::from([(80, queue.clone())])).is_ok();
+        looks.iter().map(look).collect()
+    }
+
+    #[test]
+    fn a_queue_that_only_grows_is_stuck() {
+        let looks = [queue(&[1]), queue(&[1]), queue(&[1, 2]), queue(&[1, 2, 3])];
+        assert_eq!(run(&looks), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_queue_that_is_never_empty_moves_on() {
+        let looks = [
+            queue(&[1, 2]),
+            queue(&[2, 3]),
+            queue(&[3, 4, 5]),
+            queue(&[4, 5, 6]),
+        ];
+        assert_eq!(run(&looks), [true; 4]);
+    }
+
+    #[test]
+    fn an_empty_queue_and_the_first_connection_are_well() {
+        assert_eq!(
+            run(&[queue(&[]), queue(&[1]), queue(&[]), queue(&[2])]),
+            [true; 4]
+        );
+    }
+
+    #[test]
+    fn one_that_was_reset_in_the_queue_is_no_progress() {
+        let reset = Queue {
+            length: 2,
+            ..queue(&[1])
+        };
+        assert_eq!(run(&[queue(&[1, 2]), reset]), [true, false]);
+    }
+
+    #[test]
+    fn the_reason_says_how_many_wait_where() {
+        let mut progress = Progress::default();
+        let look = || BTreeMap::from([(8080, queue(&[1, 2]))]);
+        assert_eq!(progress.seen(look()), Ok(()));
+        let why = progress.seen(look()).unwrap_err();
+        assert_eq!(why, "accepts nothing: 2 connections wait at port 8080");
+        let gone = Queue::default();
+        let why = progress.seen(BTreeMap::from([(8080, gone)])).unwrap_err();
+        assert!(why.contains("nothing listens"), "{why}");
+    }
+}

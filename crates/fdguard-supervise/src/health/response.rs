@@ -1,0 +1,265 @@
+//! Answers of HTTP servers, as far as a probe needs them. Pure.
+
+/// The longest head that is read.
+pub(super) const HEAD: usize = 16 << 10;
+/// The most of a body that is read and looked at.
+pub(super) const BODY: usize = 64 << 10;
+/// The most bytes that are taken from the wire: chunks may be tiny, and each has a line of its own.
+pub(super) const WIRE: usize = HEAD + 4 * BODY;
+
+/// An answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Response {
+    pub(super) status: u16,
+    /// At most [`BODY`] bytes of it; empty where nobody asked.
+    pub(super) body: Vec<u8>,
+}
+
+/// How far the bytes go.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Something is missing.
+    More,
+    /// All that is needed is there.
+    Done(Response),
+    /// This is no answer, for this reason.
+    Bad(String),
+}
+
+/// Reads what came so far. `ended` says that no more comes; without `body` the head is enough.
+pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
+    let mut rest = bytes;
+    loop {
+        let Some((head, after)) = head(rest) else {
+            return without_head(rest, ended);
+        };
+        let Some(status) = status(head) else {
+            return Progress::Bad("the answer is no HTTP".to_owned());
+        };
+        // Hints on the way; the answer follows. 101 is one itself.
+        if (100..200).contains(&status) && status != 101 {
+            rest = after;
+            continue;
+        }
+        let found = match body && !matches!(status, 101 | 204 | 304) {
+            true => content(head, after, ended),
+            false => Some(Ok(Vec::new())),
+        };
+        return match found {
+            None => Progress::More,
+            Some(Ok(body)) => Progress::Done(Response { status, body }),
+            Some(Err(why)) => Progress::Bad(why),
+        };
+    }
+}
+
+fn without_head(rest: &[u8], ended: bool) -> Progress {
+    if !rest.is_empty() && !b"HTTP/".starts_with(&rest[..rest.len().min(5)]) {
+        return Progress::Bad("the answer is no HTTP".to_owned());
+    }
+    match (rest.len() > HEAD, ended) {
+        (true, _) => Progress::Bad("the head of the answer is too long".to_owned()),
+        (_, true) if rest.is_empty() => Progress::Bad("closed without an answer".to_owned()),
+        (_, true) => Progress::Bad("closed within the head of the answer".to_owned()),
+        _ => Progress::More,
+    }
+}
+
+/// The head with its first line, and what follows the empty line.
+fn head(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut from = 0;
+    while let Some(at) = bytes[from..].iter().position(|byte| *byte == b'\n') {
+        let end = from + at + 1;
+        let rest = &bytes[end..];
+        if let Some(after) = rest.strip_prefix(b"\r\n").or(rest.strip_prefix(b"\n")) {
+            return (end <= HEAD).then_some((&bytes[..end], after));
+        }
+        from = end;
+    }
+    None
+}
+
+/// `HTTP/1.1 200 OK`
+fn status(head: &[u8]) -> Option<u16> {
+    let line = head.split(|byte| *byte == b'\n').next()?;
+    let mut words = line
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty());
+    words.next().filter(|word| word.starts_with(b"HTTP/1."))?;
+    let digits = words.next()?.trim_ascii_end();
+    let is_number = digits.len() == 3 && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    text.parse().ok().filter(|status| *status >= 100)
+}
+
+fn header<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
+    head.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
+        let at = line.iter().position(|byte| *byte == b':')?;
+        let (found, value) = line.split_at(at);
+        found
+            .eq_ignore_ascii_case(name.as_bytes())
+            .then(|| value[1..].trim_ascii())
+    })
+}
+
+/// The body when it is complete or long enough.
+fn content(head: &[u8], after: &[u8], ended: bool) -> Option<Result<Vec<u8>, String>> {
+    let coding = header(head, "transfer-encoding");
+    if coding.is_some_and(|coding| coding.to_ascii_lowercase().ends_with(b"chunked")) {
+        return chunked(after, ended);
+    }
+    let length = match header(head, "content-length") {
+        None => None,
+        Some(text) => match std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse::<usize>().ok())
+        {
+            Some(length) => Some(length),
+            None => return Some(Err("the answer's length is no number".to_owned())),
+        },
+    };
+    let enough = length.map_or(BODY, |length| length.min(BODY));
+    if after.len() >= enough {
+        return Some(Ok(after[..enough].to_vec()));
+    }
+    match (ended, length) {
+        (false, _) => None,
+        (true, None) => Some(Ok(after.to_vec())),
+        (true, Some(_)) => Some(Err("closed within the body of the answer".to_owned())),
+    }
+}
+
+fn chunked(mut rest: &[u8], ended: bool) -> Option<Result<Vec<u8>, String>> {
+    let missing = || ended.then(|| Err("closed within the body of the answer".to_owned()));
+    let mut body = Vec::new();
+    loop {
+        let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
+            let is_long = rest.len() > 1024;
+            return if is_long {
+                Some(Err(BAD_CHUNK.to_owned()))
+            } else {
+                missing()
+            };
+        };
+        let (line, after) = rest.split_at(at + 1);
+        let Some(length) = chunk_length(line) else {
+            return Some(Err(BAD_CHUNK.to_owned()));
+        };
+        let taken = after.len().min(length);
+        body.extend_from_slice(&after[..taken.min(BODY - body.len())]);
+        if length == 0 || body.len() == BODY {
+            return Some(Ok(body));
+        }
+        let Some(after) = after.get(length..) else {
+            return missing();
+        };
+        rest = match after {
+            [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] => rest,
+            [] | [b'\r'] => return missing(),
+            _ => return Some(Err(BAD_CHUNK.to_owned())),
+        };
+    }
+}
+
+const BAD_CHUNK: &str = "the answer's chunks are wrong";
+
+/// `1a;extension`
+fn chunk_length(line: &[u8]) -> Option<usize> {
+    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
+    let text = std::str::from_utf8(digits).ok()?;
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    usize::from_str_radix(text, 16).ok().filter(|_| plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{BODY, Progress, Response, read};
+
+    fn done(status: u16, body: &[u8]) -> Progress {
+        Progress::Done(Response {
+            status,
+            body: body.to_vec(),
+        })
+    }
+
+    #[test]
+    fn the_head_is_enough_where_nobody_asks_for_the_body() {
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\nabc";
+        assert_eq!(read(text, false, false), done(200, b""));
+        assert_eq!(read(text, false, true), Progress::More);
+    }
+
+    #[test]
+    fn bodies_end_by_length_by_chunk_or_by_the_connection() {
+        let length = b"HTTP/1.0 503 x\nCONTENT-length: 3\n\nabcd";
+        assert_eq!(read(length, false, true), done(503, b"abc"));
+        let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, Chunked\r\n\r\n3;x=y\r\nabc\r\n00A\r\n0123456789\r\n0\r\n\r\n";
+        assert_eq!(read(chunks, false, true), done(200, b"abc0123456789"));
+        for end in chunks.len() - 30..chunks.len() - 5 {
+            assert_eq!(read(&chunks[..end], false, true), Progress::More, "{end}");
+            assert!(
+                matches!(read(&chunks[..end], true, true), Progress::Bad(_)),
+                "{end}"
+            );
+        }
+        let open = b"HTTP/1.1 200 OK\r\n\r\nabc";
+        assert_eq!(read(open, false, true), Progress::More);
+        assert_eq!(read(open, true, true), done(200, b"abc"));
+    }
+
+    #[test]
+    fn hints_before_the_answer_are_passed_over() {
+        let text = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
+        assert_eq!(read(text, false, true), done(204, b""));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_said() {
+        for (bytes, ended, word) in [
+            (&b"SSH-2.0-OpenSSH"[..], false, "no HTTP"),
+            (b"HTTP/1.1 2000 OK\r\n\r\n", false, "no HTTP"),
+            (b"", true, "without an answer"),
+            (b"HTTP/1.1 200", true, "within the head"),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+                true,
+                "length",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+3\r\nabc",
+                false,
+                "chunks",
+            ),
+        ] {
+            let Progress::Bad(why) = read(bytes, ended, true) else {
+                panic!("{bytes:?}")
+            };
+            assert!(why.contains(word), "{why}");
+        }
+        let long = [b"HTTP/1.1 200 OK\r\n".as_slice(), &[b'a'; 20_000]].concat();
+        assert!(matches!(read(&long, false, true), Progress::Bad(_)));
+    }
+
+    #[test]
+    fn a_body_without_end_is_cut() {
+        let text = [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &vec![b'a'; BODY + 9]].concat();
+        let Progress::Done(response) = read(&text, false, true) else {
+            panic!()
+        };
+        assert_eq!(response.body.len(), BODY);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>, ended: bool, body: bool) {
+            let _seen = read(&bytes, ended, body);
+            let text = [b"HTTP/1.1 200 OK\r\n".as_slice(), &bytes].concat();
+            let _seen = read(&text, ended, body);
+            let text = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".as_slice(), &bytes].concat();
+            let answer = read(&text, ended, body);
+            prop_assert!(!ended || answer != Progress::More);
+        }
+    }
+}

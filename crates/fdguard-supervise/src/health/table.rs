@@ -1,0 +1,135 @@
+//! A check in the configuration: a string like the flag's, or a table with Kubernetes' names.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::series::Timing;
+use super::spec::{self, Kind, Page, Spec};
+use crate::unit;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    tcp: Option<Port>,
+    http: Option<String>,
+    exec: Option<String>,
+    notify: Option<bool>,
+    fd: Option<u32>,
+    line: Option<String>,
+    up: Option<String>,
+    accept: Option<bool>,
+    status: Option<Port>,
+    body: Option<String>,
+    initial_delay_seconds: Option<f64>,
+    period_seconds: Option<f64>,
+    timeout_seconds: Option<f64>,
+    success_threshold: Option<u32>,
+    failure_threshold: Option<u32>,
+}
+
+/// `8080` or `"localhost:8080"`; `200` or `"200-299"`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Port {
+    Number(u16),
+    Text(String),
+}
+
+impl Port {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Spec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Not an untagged enum: that would forget which key was wrong.
+struct Either;
+
+impl<'de> Visitor<'de> for Either {
+    type Value = Spec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a check such as \"tcp:8080\", or a table")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Spec, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Spec, A::Error> {
+        let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+        table.spec().map_err(A::Error::custom)
+    }
+}
+
+impl Table {
+    fn spec(self) -> Result<Spec, String> {
+        let timing = self.timing()?;
+        if self.http.is_none() && (self.status.is_some() || self.body.is_some()) {
+            return Err("status and body belong to http".to_owned());
+        }
+        let kinds = [
+            self.tcp.map(|port| Ok(Kind::Tcp(port.text().parse()?))),
+            self.http.map(|url| page(&url, self.status, self.body)),
+            self.exec.map(|command| Ok(Kind::Exec(command))),
+            self.notify.and_then(|on| on.then_some(Ok(Kind::Notify))),
+            self.fd.map(spec::newline_of),
+            self.line.map(|pattern| Ok(Kind::Line(pattern.parse()?))),
+            self.up.map(|time| Ok(Kind::Up(unit::duration(&time)?))),
+            self.accept.and_then(|on| on.then_some(Ok(Kind::Accept))),
+        ];
+        let mut kinds = kinds.into_iter().flatten();
+        let kind = kinds
+            .next()
+            .ok_or("a check needs one of tcp, http, exec, notify, fd, line, up, accept")??;
+        if kinds.next().is_some() {
+            return Err(
+                "a check has one of tcp, http, exec, notify, fd, line, up, accept, not several"
+                    .to_owned(),
+            );
+        }
+        Ok(Spec { kind, timing })
+    }
+
+    fn timing(&self) -> Result<Timing, String> {
+        let usual = Timing::default();
+        let time = |given: Option<f64>, usual: Duration| match given {
+            None => Ok(usual),
+            Some(given) => {
+                unit::seconds_of(given).ok_or_else(|| format!("{given} is no time in seconds"))
+            }
+        };
+        let timing = Timing {
+            initial_delay: time(self.initial_delay_seconds, usual.initial_delay)?,
+            period: time(self.period_seconds, usual.period)?,
+            timeout: time(self.timeout_seconds, usual.timeout)?,
+            success_threshold: self.success_threshold.unwrap_or(usual.success_threshold),
+            failure_threshold: self.failure_threshold.unwrap_or(usual.failure_threshold),
+        };
+        timing.check()?;
+        Ok(timing)
+    }
+}
+
+fn page(url: &str, status: Option<Port>, body: Option<String>) -> Result<Kind, String> {
+    Ok(Kind::Http(Page {
+        url: url.parse()?,
+        status: match status {
+            Some(status) => spec::statuses(&status.text())?,
+            None => spec::WELL,
+        },
+        body: body.map(|pattern| pattern.parse()).transpose()?,
+    }))
+}

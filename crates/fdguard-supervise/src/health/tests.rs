@@ -1,0 +1,440 @@
+//! Checks at work, against servers that behave well and badly.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Change, Check, Feeds, Listener, Scene, Spec, State};
+use crate::turn::{Ready, Wants};
+
+fn check(text: &str) -> Check {
+    let spec: Spec = text.parse().unwrap();
+    let scene = Scene {
+        environment: std::env::vars_os().collect(),
+        folder: None,
+    };
+    Check::new(&spec, &Arc::new(scene)).unwrap()
+}
+
+fn step(check: &mut Check, feeds: &Feeds<'_>) -> Option<Change> {
+    let mut wants = Wants::default();
+    check.wants(&mut wants);
+    let ready = wants.wait().unwrap();
+    check.turn(Instant::now(), &ready, feeds)
+}
+
+fn next(check: &mut Check) -> Change {
+    loop {
+        if let Some(change) = step(check, &Feeds::default()) {
+            return change;
+        }
+    }
+}
+
+fn first(text: &str) -> Change {
+    let mut check = check(text);
+    check.begin(Instant::now()).unwrap();
+    next(&mut check)
+}
+
+fn reason(change: Change) -> String {
+    match change {
+        Change::Failing { reason, .. } => reason,
+        Change::Healthy => panic!("healthy"),
+    }
+}
+
+/// A server that handles each connection like this, for as long as the test runs.
+fn server(each: impl Fn(TcpStream) + Send + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || listener.incoming().flatten().for_each(each));
+    port
+}
+
+fn answering(answer: &'static str) -> u16 {
+    server(move |mut stream| {
+        let mut request = [0; 4096];
+        let count = stream.read(&mut request).unwrap_or(0);
+        if count == 0 {
+            return;
+        }
+        let text = String::from_utf8_lossy(&request[..count]);
+        assert!(
+            text.starts_with("GET /h?x=1 HTTP/1.1\r\nHost: 127.0.0.1:"),
+            "{text}"
+        );
+        assert!(text.contains("Connection: close"), "{text}");
+        let _sent = stream.write_all(answer.as_bytes());
+    })
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+const FAST: &str = "period=10ms timeout=20s failure=1";
+
+#[test]
+fn r30_a_port_that_answers_is_healthy_and_one_that_does_not_is_failing() {
+    let port = server(drop);
+    assert_eq!(
+        first(&format!("tcp:127.0.0.1:{port} {FAST}")),
+        Change::Healthy
+    );
+    assert_eq!(first(&format!("tcp:{port} {FAST}")), Change::Healthy);
+    let free = free_port();
+    let why = reason(first(&format!("tcp:127.0.0.1:{free} {FAST}")));
+    assert_eq!(why, format!("127.0.0.1:{free}: connection refused"));
+}
+
+#[test]
+fn a_service_that_fails_later_and_comes_back_is_told_twice() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut check = check(&format!(
+        "tcp:127.0.0.1:{port} period=10ms timeout=20s failure=3"
+    ));
+    check.begin(Instant::now()).unwrap();
+    assert_eq!(next(&mut check), Change::Healthy);
+    drop(listener);
+    let Change::Failing { failures, .. } = next(&mut check) else {
+        panic!()
+    };
+    assert_eq!((failures, check.state()), (3, State::Failing));
+    let _again = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    assert_eq!(next(&mut check), Change::Healthy);
+}
+
+#[test]
+fn pages_are_judged_by_status_and_body() {
+    let ok = answering(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nall \r\n4\r\nwell\r\n0\r\n\r\n",
+    );
+    let page =
+        |port: u16, more: &str| first(&format!("http://127.0.0.1:{port}/h?x=1 {FAST} {more}"));
+    assert_eq!(page(ok, ""), Change::Healthy);
+    assert_eq!(page(ok, "body=^all well$"), Change::Healthy);
+    let why = reason(page(ok, "body=degraded"));
+    assert_eq!(why, "status 200, but the body does not fit \"degraded\"");
+    let busy = answering("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(reason(page(busy, "")), "status 503");
+    assert_eq!(page(busy, "status=500-599"), Change::Healthy);
+    let moved = answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n");
+    assert_eq!(page(moved, ""), Change::Healthy);
+    let other = answering("220 mail.example ESMTP\r\n");
+    assert_eq!(reason(page(other, "")), "the answer is no HTTP");
+    let silent = answering("");
+    assert_eq!(reason(page(silent, "")), "closed without an answer");
+}
+
+#[test]
+fn proxies_of_the_environment_are_not_used() {
+    let ok = answering("HTTP/1.1 200 OK\r\n\r\n");
+    let spec: Spec = format!("http://127.0.0.1:{ok}/h?x=1 {FAST}")
+        .parse()
+        .unwrap();
+    let proxy = ("http_proxy".into(), "http://127.0.0.1:1".into());
+    let scene = Scene {
+        environment: vec![proxy],
+        folder: None,
+    };
+    let mut check = Check::new(&spec, &Arc::new(scene)).unwrap();
+    check.begin(Instant::now()).unwrap();
+    assert_eq!(next(&mut check), Change::Healthy);
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up_at_the_deadline() {
+    let (hold, held) = std::sync::mpsc::channel();
+    let port = server(move |stream| hold.send(stream).unwrap());
+    let before = Instant::now();
+    let why = reason(first(&format!(
+        "http://127.0.0.1:{port}/ period=10ms timeout=200ms failure=1"
+    )));
+    assert_eq!(why, "connected, but no answer within 200ms");
+    assert!(before.elapsed() >= Duration::from_millis(200));
+    drop(held);
+}
+
+#[test]
+fn a_server_that_drips_is_given_up_at_the_deadline() {
+    let port = server(|mut stream| {
+        let _sent = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+        while stream.write_all(b"x").is_ok() {
+            thread::yield_now();
+        }
+    });
+    let why = reason(first(&format!(
+        "http://127.0.0.1:{port}/ period=10ms timeout=300ms failure=1"
+    )));
+    let expected = [
+        "the answer did not end within 300ms",
+        "the head of the answer is too long",
+    ];
+    assert!(expected.contains(&why.as_str()), "{why}");
+}
+
+#[test]
+fn r30_probes_leave_no_descriptor_whatever_their_outcome() {
+    let free = free_port();
+    let well = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let reset = server(|stream| {
+        let _bytes = stream.peek(&mut [0; 1]);
+    });
+    let quiet = TcpListener::bind("127.0.0.1:0").unwrap();
+    let quiet_port = quiet.local_addr().unwrap().port();
+    let checks = [
+        format!("tcp:127.0.0.1:{well} period=10ms timeout=20s"),
+        format!("tcp:127.0.0.1:{free} period=10ms timeout=20s"),
+        format!("http://127.0.0.1:{well}/h?x=1 period=10ms timeout=20s body=ok"),
+        format!("http://127.0.0.1:{reset}/ period=10ms timeout=20s"),
+        format!("http://127.0.0.1:{quiet_port}/ period=10ms timeout=15ms"),
+        format!("http://127.0.0.1:{free}/ period=10ms timeout=20s"),
+    ];
+    for text in checks {
+        let before = descriptors();
+        let mut check = check(&text);
+        check.begin(Instant::now()).unwrap();
+        let mut clock = Instant::now();
+        let mut turns = 0;
+        // The clock is ours: no probe has to be waited for.
+        while turns < 600 {
+            let mut wants = Wants::default();
+            check.wants(&mut wants);
+            wants.until(Instant::now() + Duration::from_millis(1));
+            let ready = wants.wait().unwrap();
+            check.turn(clock, &ready, &Feeds::default());
+            clock += Duration::from_millis(5);
+            turns += 1;
+        }
+        check.end();
+        drop(check);
+        // Threads of the servers may still hold their ends.
+        let ours = || descriptors() <= before;
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !ours() && Instant::now() < patience {
+            thread::yield_now();
+        }
+        assert!(
+            ours(),
+            "{text}: {} descriptors, {before} before",
+            descriptors()
+        );
+    }
+}
+
+#[test]
+fn a_check_that_is_dropped_in_flight_leaves_nothing() {
+    let quiet = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = quiet.local_addr().unwrap().port();
+    let before = descriptors();
+    for text in [
+        format!("http://127.0.0.1:{port}/"),
+        format!("tcp:127.0.0.1:{port}"),
+        "fd:3".to_owned(),
+    ] {
+        let mut check = check(&text);
+        let pipe = check.begin(Instant::now()).unwrap();
+        check.turn(Instant::now(), &Ready::default(), &Feeds::default());
+        assert!(descriptors() > before, "{text}");
+        drop((check, pipe));
+        assert_eq!(descriptors(), before, "{text}");
+    }
+}
+
+#[test]
+fn a_newline_on_its_descriptor_makes_a_service_ready() {
+    let mut check = check("fd:4");
+    let pipe = check.begin(Instant::now()).unwrap().unwrap();
+    assert_eq!(pipe.number, 4);
+    let mut theirs = std::fs::File::from(pipe.fd);
+    theirs.write_all(b"almost").unwrap();
+    assert_eq!(step(&mut check, &Feeds::default()), None);
+    theirs.write_all(b"\n").unwrap();
+    assert_eq!(next(&mut check), Change::Healthy);
+    // A second start is a second pipe.
+    let again = check.begin(Instant::now()).unwrap().unwrap();
+    assert_eq!(check.state(), State::Unknown);
+    drop(again);
+    assert_eq!(
+        step(&mut check, &Feeds::default()),
+        None,
+        "closed without a newline"
+    );
+    assert_eq!(check.state(), State::Unknown);
+}
+
+#[test]
+fn a_line_a_notification_and_time_make_a_service_ready_once() {
+    let now = Instant::now();
+    let ready = Ready::default();
+    let none = Feeds::default();
+
+    let mut line = check("line:listening on .*:\\d+$");
+    line.hear(b"listening on :1");
+    line.begin(now).unwrap();
+    assert_eq!(
+        line.turn(now, &ready, &none),
+        None,
+        "it was said before the start"
+    );
+    line.hear(b"starting \xff");
+    assert_eq!(line.turn(now, &ready, &none), None);
+    line.hear(b"listening on 0.0.0.0:80");
+    assert_eq!(line.turn(now, &ready, &none), Some(Change::Healthy));
+    assert_eq!(line.turn(now, &ready, &none), None);
+    line.begin(now).unwrap();
+    assert_eq!(line.turn(now, &ready, &none), None);
+
+    let mut notify = check("notify");
+    notify.begin(now).unwrap();
+    let told = Feeds {
+        notified: true,
+        ..none
+    };
+    assert_eq!(notify.turn(now, &ready, &none), None);
+    assert_eq!(notify.turn(now, &ready, &told), Some(Change::Healthy));
+
+    let mut up = check("up:5s");
+    up.begin(now).unwrap();
+    assert_eq!(
+        up.turn(now + Duration::from_millis(4999), &ready, &none),
+        None
+    );
+    assert_eq!(
+        up.turn(now + Duration::from_secs(5), &ready, &none),
+        Some(Change::Healthy)
+    );
+}
+
+#[test]
+fn a_server_that_accepts_nothing_fails_its_accept_check() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let listeners = [Listener {
+        ino: rustix::fs::fstat(&server).unwrap().st_ino,
+        address,
+    }];
+    let feeds = Feeds {
+        listeners: &listeners,
+        ..Feeds::default()
+    };
+    let mut check = check("accept");
+    let mut now = Instant::now();
+    check.begin(now).unwrap();
+    let mut look = || {
+        now += Duration::from_secs(10);
+        check.turn(now, &Ready::default(), &feeds)
+    };
+    assert_eq!(look(), Some(Change::Healthy));
+    let _client = TcpStream::connect(address).unwrap();
+    assert_eq!((look(), look(), look()), (None, None, None));
+    let why = reason(look().unwrap());
+    assert!(
+        why.starts_with("accepts nothing: 1 connection waits"),
+        "{why}"
+    );
+    let _taken = server.accept().unwrap();
+    assert_eq!(look(), Some(Change::Healthy));
+}
+
+#[test]
+fn an_accept_check_without_a_socket_says_nothing() {
+    let mut check = check("accept");
+    let now = Instant::now();
+    check.begin(now).unwrap();
+    for second in 0..60 {
+        let now = now + Duration::from_secs(second);
+        let change = check.turn(now, &Ready::default(), &Feeds::default());
+        assert_eq!((change, check.state()), (None, State::Unknown));
+    }
+    assert_eq!(
+        check.blind(),
+        Some("no listening socket of the service is known")
+    );
+}
+
+/// Whether this build can start trees at all.
+fn has_trees() -> bool {
+    let mut check = exec("exit 3", Duration::from_secs(60));
+    while check.state() == State::Unknown {
+        if check.blind().is_some_and(|why| why.contains("unsupported")) {
+            testkit::skip("trees of processes are not there yet");
+            return false;
+        }
+        step(&mut check, &Feeds::default());
+    }
+    true
+}
+
+fn exec(command: &str, timeout: Duration) -> Check {
+    let mut spec: Spec = format!("exec:{command}").parse().unwrap();
+    spec.timing.period = Duration::from_millis(10);
+    spec.timing.timeout = timeout;
+    spec.timing.failure_threshold = 1;
+    let scene = Scene {
+        environment: std::env::vars_os().collect(),
+        folder: None,
+    };
+    let mut check = Check::new(&spec, &Arc::new(scene)).unwrap();
+    check.begin(Instant::now()).unwrap();
+    check
+}
+
+#[test]
+fn r30_commands_are_judged_by_their_end_and_bounded() {
+    if !has_trees() {
+        return;
+    }
+    let long = Duration::from_secs(60);
+    assert_eq!(next(&mut exec("exit 0", long)), Change::Healthy);
+    let why = reason(next(&mut exec(
+        "echo first; echo no database >&2; exit 7",
+        long,
+    )));
+    assert_eq!(why, "ended with 7: no database");
+    let why = reason(next(&mut exec("yes | head -c 300000; exit 1", long)));
+    assert_eq!(why, "ended with 1: y");
+    let why = reason(next(&mut exec(
+        "sleep 1000 & setsid sleep 1000; exit 0",
+        Duration::from_millis(300),
+    )));
+    assert_eq!(why, "did not end within 300ms");
+}
+
+#[test]
+fn r30_commands_leave_no_descriptor_and_no_process() {
+    if !has_trees() {
+        return;
+    }
+    let before = descriptors();
+    let folder = tempfile::tempdir().unwrap();
+    let count = folder.path().join("count");
+    let length = || std::fs::metadata(&count).map_or(0, |about| about.len());
+    // Each leaves a child behind, and some do not end in time.
+    let command = format!("printf x >> {}; sleep 1000 & exit 1", count.display());
+    let mut check = exec(&command, Duration::from_secs(60));
+    while length() < 30 {
+        step(&mut check, &Feeds::default());
+    }
+    drop(check);
+    let endless = format!("printf x >> {}; sleep 1000", count.display());
+    let mut check = exec(&endless, Duration::from_millis(30));
+    while length() < 40 {
+        step(&mut check, &Feeds::default());
+    }
+    // In flight.
+    drop(check);
+    assert_eq!(descriptors(), before);
+    let id = std::process::id();
+    let children = std::fs::read_to_string(format!("/proc/self/task/{id}/children"));
+    assert_eq!(children.unwrap(), "", "children");
+}

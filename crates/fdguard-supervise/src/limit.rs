@@ -1,0 +1,243 @@
+//! `--raise-limit`: a soft limit with room to work, which is no cure for a leak.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fdguard_core::snapshot::Limits;
+use fdguard_core::wall::FD_SETSIZE;
+use rustix::process::{Resource, getrlimit};
+use serde::Deserialize;
+
+/// What most programs that are no databases never need.
+const ENOUGH: u64 = 4096;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Written")]
+pub enum Raise {
+    /// To 4096, or as far as the hard limit allows.
+    #[default]
+    Enough,
+    /// To this many.
+    To(u64),
+    /// As far as the hard limit allows.
+    Most,
+    /// Leave it.
+    Off,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a number, \"max\", true or false")]
+enum Written {
+    Switch(bool),
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<Written> for Raise {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
+            Written::Switch(true) => Ok(Self::Enough),
+            Written::Switch(false) => Ok(Self::Off),
+            Written::Number(number) => number.to_string().parse(),
+            Written::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl FromStr for Raise {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => Ok(Self::Enough),
+            "off" => Ok(Self::Off),
+            "max" => Ok(Self::Most),
+            _ => match text.parse() {
+                Ok(number) if number > 0 => Ok(Self::To(number)),
+                _ => Err(format!("{text:?} is no limit: a number, max, on or off")),
+            },
+        }
+    }
+}
+
+/// What comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The limits that the program would have otherwise.
+    pub before: Limits,
+    /// The soft limit to start it with; absent to leave it.
+    pub soft: Option<u64>,
+    asked: Raise,
+}
+
+/// The limits that we have, and that a program inherits. To be read before we raise our own.
+#[must_use]
+pub fn read() -> Limits {
+    let limit = getrlimit(Resource::Nofile);
+    Limits {
+        soft: limit.current,
+        hard: limit.maximum,
+    }
+}
+
+/// Never lower than it is, never above the hard limit.
+#[must_use]
+pub fn decide(asked: Raise, before: Limits) -> Decision {
+    let most = before.hard.unwrap_or(u64::MAX);
+    let wanted = match asked {
+        Raise::Off => None,
+        Raise::Enough => Some(ENOUGH.min(most)),
+        Raise::To(number) => Some(number.min(most)),
+        // Without any limit there is nothing to raise it to.
+        Raise::Most => before.hard,
+    };
+    let soft = wanted.filter(|wanted| before.soft.is_some_and(|soft| *wanted > soft));
+    Decision {
+        before,
+        soft,
+        asked,
+    }
+}
+
+/// One sentence about the outcome.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Limits { soft, hard } = self.before;
+        let number = |limit: Option<u64>| {
+            limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string())
+        };
+        let was = number(soft);
+        let Some(now) = self.soft else {
+            return match self.asked {
+                Raise::Off => write!(f, "the soft limit of descriptors is left at {was}"),
+                Raise::To(wanted) if hard.is_some_and(|hard| wanted > hard) => {
+                    write!(
+                        f,
+                        "the soft limit of descriptors stays at {was}: the hard limit allows no more"
+                    )
+                }
+                _ => write!(
+                    f,
+                    "the soft limit of descriptors stays at {was}: it is never lowered"
+                ),
+            };
+        };
+        write!(
+            f,
+            "the soft limit of descriptors is raised from {was} to {now}"
+        )?;
+        let wanted = match self.asked {
+            Raise::To(wanted) => wanted,
+            _ => ENOUGH,
+        };
+        if now < wanted {
+            f.write_str(" (the hard limit allows no more)")?;
+        }
+        f.write_str("; that gives a leak more time and mends none")?;
+        if now > FD_SETSIZE && soft.is_some_and(|soft| soft <= FD_SETSIZE) {
+            f.write_str(", and select() still fails from number 1024 on")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::snapshot::Limits;
+
+    use super::{Raise, decide, read};
+
+    fn limits(soft: u64, hard: u64) -> Limits {
+        Limits {
+            soft: Some(soft),
+            hard: Some(hard),
+        }
+    }
+
+    #[test]
+    fn r28_the_soft_limit_is_raised_to_4096_or_to_the_hard_one() {
+        assert_eq!(
+            decide(Raise::Enough, limits(1024, 524_288)).soft,
+            Some(4096)
+        );
+        assert_eq!(decide(Raise::Enough, limits(256, 1024)).soft, Some(1024));
+        assert_eq!(decide(Raise::Most, limits(256, 10_240)).soft, Some(10_240));
+        assert_eq!(
+            decide(Raise::To(2000), limits(256, 10_240)).soft,
+            Some(2000)
+        );
+        assert_eq!(
+            decide(Raise::To(20_000), limits(256, 10_240)).soft,
+            Some(10_240)
+        );
+    }
+
+    #[test]
+    fn r28_it_is_never_lowered_and_can_be_left_alone() {
+        assert_eq!(decide(Raise::Enough, limits(65_536, 524_288)).soft, None);
+        assert_eq!(decide(Raise::To(100), limits(1024, 4096)).soft, None);
+        assert_eq!(decide(Raise::Off, limits(256, 4096)).soft, None);
+        let unlimited = Limits::default();
+        assert_eq!(decide(Raise::Enough, unlimited).soft, None);
+        assert_eq!(decide(Raise::Most, limits(4096, 4096)).soft, None);
+    }
+
+    #[test]
+    fn r28_the_outcome_is_told_and_never_called_the_fix() {
+        let said = |asked, limits| decide(asked, limits).to_string();
+        assert_eq!(
+            said(Raise::Enough, limits(1024, 524_288)),
+            "the soft limit of descriptors is raised from 1024 to 4096; that gives a leak more time and mends none, and select() still fails from number 1024 on"
+        );
+        assert_eq!(
+            said(Raise::Enough, limits(256, 512)),
+            "the soft limit of descriptors is raised from 256 to 512 (the hard limit allows no more); that gives a leak more time and mends none"
+        );
+        assert!(said(Raise::Off, limits(256, 512)).ends_with("is left at 256"));
+        assert!(
+            said(Raise::Enough, limits(9999, 9999)).ends_with("stays at 9999: it is never lowered")
+        );
+        assert!(
+            said(Raise::To(9), limits(5, 5)).ends_with("stays at 5: the hard limit allows no more")
+        );
+        assert!(said(Raise::Most, Limits::default()).contains("unlimited"));
+    }
+
+    #[test]
+    fn it_is_written_as_a_word_or_a_number() {
+        for (text, meant) in [
+            ("off", Raise::Off),
+            ("on", Raise::Enough),
+            ("max", Raise::Most),
+            ("8192", Raise::To(8192)),
+        ] {
+            assert_eq!(text.parse(), Ok(meant));
+        }
+        for text in ["", "0", "-1", "4k", "most"] {
+            assert!(
+                text.parse::<Raise>().unwrap_err().contains("is no limit"),
+                "{text}"
+            );
+        }
+        #[derive(serde::Deserialize)]
+        struct File {
+            raise: Raise,
+        }
+        let raise =
+            |text: &str| toml::from_str::<File>(&format!("raise = {text}")).map(|file| file.raise);
+        assert_eq!(raise("8192"), Ok(Raise::To(8192)));
+        assert_eq!(
+            [raise("false"), raise("true"), raise("\"max\"")],
+            [Ok(Raise::Off), Ok(Raise::Enough), Ok(Raise::Most)]
+        );
+        assert!(raise("0").is_err() && raise("-4").is_err());
+    }
+
+    #[test]
+    fn our_own_limits_are_read() {
+        assert!(read().soft <= read().hard || read().hard.is_none());
+    }
+}

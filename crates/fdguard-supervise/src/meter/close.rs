@@ -1,0 +1,302 @@
+//! A close watch over the few processes that hold most: what their descriptors are, and which of them stay.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use fdguard_core::count::as_f64;
+use fdguard_core::snapshot::Limits;
+use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::{Class, FdEntry, Gap, Pid, Text, Tier, Timeline};
+use fdguard_probe::{Error, Probe, Tick, Watcher};
+
+use super::trend;
+
+/// Processes under close watch at most: each takes three descriptors of ours, and memory for each of its own.
+const MOST: usize = 4;
+/// More descriptors than this are counted and not listed: a first list takes about 12 µs each (9,500: 0.12 s of processor time), in which nothing else is done.
+pub const MOST_LISTED: u64 = 5_000;
+/// A list may take this part of the time: one in two hundred.
+const LIST_SHARE: u32 = 200;
+/// Beside each list so many of the known ones are looked at again.
+const AGAIN: usize = 256;
+/// A connection becomes `CLOSE_WAIT` without a change in the count: so often they are looked at again, whatever the count says.
+const AGAIN_EVERY: Duration = Duration::from_secs(5);
+/// A group of descriptors that is smaller is not named as a suspect.
+const LEAST_SUSPECT: u64 = 5;
+/// So many suspects are named.
+const SUSPECTS: usize = 5;
+
+/// What leaks, or may.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leak {
+    /// In which process.
+    pub pid: Pid,
+    /// Of what class; absent where nobody could look.
+    pub class: Option<Class>,
+    /// What they point at, numbers collapsed.
+    pub target: Option<Text>,
+    /// How many there are.
+    pub count: u64,
+    /// How many more every minute.
+    pub per_minute: Option<f64>,
+    /// Whether the judgement calls it a leak: else it is what was opened since the close watch began and is still open.
+    pub proven: bool,
+}
+
+/// The processes under close watch.
+#[derive(Debug)]
+pub(super) struct Closely<'p> {
+    probe: &'p Probe,
+    watched: Vec<Close<'p>>,
+    /// Those that cannot be watched like this, and why.
+    hidden: Vec<(Pid, Gap)>,
+}
+
+#[derive(Debug)]
+struct Close<'p> {
+    pid: Pid,
+    start_ticks: Option<u64>,
+    watcher: Watcher<'p>,
+    timeline: Timeline,
+    list: Duration,
+    again: Duration,
+}
+
+/// A process that may need a close watch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) pid: Pid,
+    pub(super) start_ticks: Option<u64>,
+    pub(super) count: u64,
+    pub(super) limits: Limits,
+}
+
+impl<'p> Closely<'p> {
+    pub(super) fn new(probe: &'p Probe) -> Self {
+        Self {
+            probe,
+            watched: Vec::new(),
+            hidden: Vec::new(),
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.watched.clear();
+        self.hidden.clear();
+    }
+
+    /// Looks at these, those that hold most where they are too many; others are let go.
+    pub(super) fn look(&mut self, now: Duration, candidates: &[Candidate]) {
+        let mut chosen = candidates.to_vec();
+        chosen.sort_by_key(|one| std::cmp::Reverse(one.count));
+        chosen.truncate(MOST);
+        let is = |one: &Close<'_>, other: &Candidate| {
+            one.pid == other.pid && one.start_ticks == other.start_ticks
+        };
+        self.watched
+            .retain(|one| chosen.iter().any(|other| is(one, other)));
+        self.hidden
+            .retain(|(pid, _)| chosen.iter().any(|other| other.pid == *pid));
+        for candidate in &chosen {
+            let known = self.watched.iter().position(|one| is(one, candidate));
+            let Some(at) = known.or_else(|| self.begin(candidate)) else {
+                continue;
+            };
+            if let Err(error) = self.watched[at].look(now, candidate) {
+                let gone = self.watched.remove(at);
+                self.hide(gone.pid, &error);
+            }
+        }
+    }
+
+    /// Its place among the watched, if it may be watched.
+    fn begin(&mut self, candidate: &Candidate) -> Option<usize> {
+        if self.hidden.iter().any(|(pid, _)| *pid == candidate.pid) {
+            return None;
+        }
+        let pid = candidate.pid;
+        if candidate.count > MOST_LISTED {
+            let what = format!(
+                "the classes of the {} descriptors of process {pid}",
+                candidate.count
+            );
+            let why = format!(
+                "more than {MOST_LISTED} are counted and not listed while the service is supervised"
+            );
+            self.hidden
+                .push((pid, Gap::new(what, why, "fdguard snap PID lists them")));
+            return None;
+        }
+        match Watcher::new(self.probe, pid) {
+            Ok(watcher) if watcher.tier() == Tier::Full => self.watched.push(Close {
+                pid,
+                start_ticks: candidate.start_ticks,
+                watcher,
+                timeline: Timeline::new(),
+                list: Duration::ZERO,
+                again: Duration::ZERO,
+            }),
+            Ok(watcher) => {
+                let gaps = watcher.gaps().into_iter();
+                self.hidden.extend(gaps.map(|gap| (pid, gap)));
+                return None;
+            }
+            Err(error) => {
+                self.hide(pid, &error);
+                return None;
+            }
+        }
+        self.watched.len().checked_sub(1)
+    }
+
+    fn hide(&mut self, pid: Pid, error: &Error) {
+        if matches!(
+            error,
+            Error::Vanished(_) | Error::NoSuchProcess(_) | Error::Zombie { .. }
+        ) {
+            return;
+        }
+        let what = format!("the classes of the descriptors of process {pid}");
+        let remedy =
+            "fdguard snap PID says more; a full table of the host or of ours passes by itself";
+        self.hidden
+            .push((pid, Gap::new(what, error.to_string(), remedy)));
+    }
+
+    /// Why this process is not watched, where it should be.
+    pub(super) fn gap(&self, pid: Pid) -> Option<&Gap> {
+        let hidden = self.hidden.iter();
+        hidden
+            .filter(|(one, _)| *one == pid)
+            .map(|(_, gap)| gap)
+            .next()
+    }
+
+    /// Its descriptors over time; absent before the first list.
+    pub(super) fn timeline(&self, pid: Pid) -> Option<&Timeline> {
+        let one = self.watched.iter().find(|one| one.pid == pid)?;
+        Some(&one.timeline).filter(|timeline| timeline.is_listed())
+    }
+
+    /// How many there are of each class.
+    pub(super) fn classes(&self, pid: Pid) -> Option<Vec<(Class, u64)>> {
+        let timeline = self.timeline(pid)?;
+        let mut counts = BTreeMap::new();
+        for (_, held) in timeline.live().iter() {
+            *counts.entry(held.class.clone()).or_insert(0) += 1;
+        }
+        Some(counts.into_iter().collect())
+    }
+
+    /// What leaks in all of them, the most first; where nothing is proven, what was opened and stays.
+    pub(super) fn leaks(&self) -> Vec<Leak> {
+        let listed = self.watched.iter().filter(|one| one.timeline.is_listed());
+        let mut proven: Vec<Leak> = listed.clone().flat_map(Close::proven).collect();
+        if proven.is_empty() {
+            proven = listed.flat_map(Close::suspects).collect();
+        }
+        proven.sort_by_key(|leak| std::cmp::Reverse(leak.count));
+        proven.truncate(SUSPECTS);
+        proven
+    }
+}
+
+impl Close<'_> {
+    fn look(&mut self, now: Duration, candidate: &Candidate) -> Result<(), Error> {
+        let started = Instant::now();
+        let is_due = now >= self.again;
+        let mut tick = if is_due {
+            self.watcher.list()?
+        } else if now >= self.list {
+            self.watcher.tick()?
+        } else {
+            self.watcher.glance()?
+        };
+        if tick.listed {
+            let again = self.watcher.verify(AGAIN)?;
+            tick.opened.extend(again.opened);
+            tick.closed.extend(again.closed);
+            tick.changed.extend(again.changed);
+            let pause = started.elapsed() * LIST_SHARE;
+            self.list = now + pause;
+            if is_due {
+                self.again = now + pause.max(AGAIN_EVERY);
+            }
+        }
+        self.timeline.observe(&Look {
+            at: now.as_secs_f64(),
+            count: Some(tick.count),
+            table: tick.listed.then(|| change(&tick)),
+            limits: Some(candidate.limits),
+            ..Look::default()
+        });
+        Ok(())
+    }
+
+    fn proven(&self) -> Vec<Leak> {
+        let leaking = trend::leaking(&self.timeline).into_iter();
+        let leaks = leaking.map(|one| Leak {
+            pid: self.pid,
+            class: one.class,
+            target: one.target,
+            count: one.count,
+            per_minute: one.slope.map(|slope| slope.per_second * 60.0),
+            proven: true,
+        });
+        leaks.collect()
+    }
+
+    /// What was opened since the first list, in groups.
+    fn suspects(&self) -> Vec<Leak> {
+        let mut groups: BTreeMap<(Class, Text), (u64, f64)> = BTreeMap::new();
+        for (_, held) in self.timeline.live().iter() {
+            let Some(since) = held.since else { continue };
+            let target = collapsed(&held.class, &held.target);
+            let (count, first) = groups
+                .entry((held.class.clone(), target))
+                .or_insert((0, since));
+            *count += 1;
+            *first = first.min(since);
+        }
+        let now = self.timeline.now();
+        let large = groups
+            .into_iter()
+            .filter(|(_, (count, _))| *count >= LEAST_SUSPECT);
+        let leaks = large.map(|((class, target), (count, first))| Leak {
+            pid: self.pid,
+            class: Some(class),
+            target: Some(target),
+            count,
+            per_minute: (now - first >= 1.0).then(|| as_f64(count) / (now - first) * 60.0),
+            proven: false,
+        });
+        leaks.collect()
+    }
+}
+
+/// Digits say which one of many it is: without them they are the same.
+fn collapsed(class: &Class, target: &Text) -> Text {
+    if class.is_tcp() {
+        // Each has its own peer.
+        return Text::from("socket:[*]");
+    }
+    let text = target.to_lossy();
+    let mut short = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if !letter.is_ascii_digit() {
+            short.push(letter);
+        } else if !short.ends_with('*') {
+            short.push('*');
+        }
+    }
+    Text::from(short.as_str())
+}
+
+fn change(tick: &Tick) -> Change {
+    let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
+    Change {
+        opened: sightings(&tick.opened),
+        closed: tick.closed.clone(),
+        changed: sightings(&tick.changed),
+    }
+}

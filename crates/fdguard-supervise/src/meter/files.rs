@@ -1,0 +1,294 @@
+//! The few files of a process that a look reads, each with as few calls as can be.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use fdguard_core::snapshot::Limits;
+use fdguard_core::{Gap, Pid};
+use fdguard_probe::parse::{limits, stat::Stat, status::Status};
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
+use rustix::io::Errno;
+
+/// Why something of a process could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The process has ended.
+    Gone,
+    /// We may not.
+    Denied,
+    /// Our own table, or the host's, is full.
+    Full,
+    /// This.
+    Other(Errno),
+}
+
+impl From<Errno> for Refusal {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT | Errno::SRCH => Self::Gone,
+            Errno::ACCESS | Errno::PERM => Self::Denied,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Full,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl Refusal {
+    /// The same for people.
+    pub(super) fn gap(self, what: String) -> Gap {
+        let (why, remedy) = match self {
+            Self::Gone => ("the process has ended".to_owned(), "nothing"),
+            Self::Denied => (
+                "permission denied: the process belongs to another user or is protected".to_owned(),
+                "run fdguard as the user of the service or as root",
+            ),
+            Self::Full => (
+                "we have no descriptor left to look with: our table or the host's is full"
+                    .to_owned(),
+                "raise fs.file-max, or our own limit (ulimit -n)",
+            ),
+            Self::Other(error) => (
+                std::io::Error::from(error).to_string(),
+                "see fdguard snap PID for what can be read of it",
+            ),
+        };
+        Gap::new(what, why, remedy)
+    }
+}
+
+/// Reads files of processes into one buffer.
+#[derive(Debug)]
+pub(super) struct Files {
+    buffer: Vec<u8>,
+    /// Whether the size of a table's directory is the number of descriptors (Linux 6.2 and later).
+    sizes: bool,
+}
+
+/// What the state file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) start_ticks: u64,
+    pub(super) zombie: bool,
+}
+
+impl Files {
+    pub(super) fn new() -> Self {
+        let own = rustix::fs::stat("/proc/self/fd").map_or(0, |stat| stat.st_size);
+        Self {
+            buffer: Vec::with_capacity(4096),
+            sizes: own > 0,
+        }
+    }
+
+    fn read(&mut self, path: &str) -> Result<&[u8], Refusal> {
+        let of = |error: std::io::Error| {
+            let number = error.raw_os_error().unwrap_or_default();
+            Refusal::from(Errno::from_raw_os_error(number))
+        };
+        self.buffer.clear();
+        let mut file = File::open(path).map_err(of)?;
+        file.read_to_end(&mut self.buffer).map_err(of)?;
+        Ok(&self.buffer)
+    }
+
+    /// The inode of the table, which is another one for another process, and the number of descriptors.
+    pub(super) fn table(&mut self, pid: Pid) -> Result<(u64, Result<u64, Refusal>), Refusal> {
+        let path = format!("/proc/{pid}/fd");
+        let stat = rustix::fs::stat(path.as_str())?;
+        let count = if self.sizes {
+            Ok(u64::try_from(stat.st_size).unwrap_or_default())
+        } else {
+            listed(&path)
+        };
+        Ok((stat.st_ino, count))
+    }
+
+    pub(super) fn state(&mut self, pid: Pid) -> Result<State, Refusal> {
+        let bytes = self.read(&format!("/proc/{pid}/stat"))?;
+        let stat = Stat::parse(bytes).ok_or(Refusal::Gone)?;
+        Ok(State {
+            start_ticks: stat.start_ticks,
+            zombie: stat.is_ending(),
+        })
+    }
+
+    pub(super) fn limits(&mut self, pid: Pid) -> Result<Limits, Refusal> {
+        self.read(&format!("/proc/{pid}/limits"))
+            .map(limits::open_files)
+    }
+
+    /// Slots of its table: no number in use is as high, and the table never shrinks.
+    pub(super) fn slots(&mut self, pid: Pid) -> Result<Option<u64>, Refusal> {
+        let bytes = self.read(&format!("/proc/{pid}/status"))?;
+        Ok(Status::parse(bytes).fd_size.filter(|slots| *slots > 0))
+    }
+
+    /// Resident memory in bytes.
+    pub(super) fn resident(&mut self, pid: Pid) -> Result<u64, Refusal> {
+        let bytes = self.read(&format!("/proc/{pid}/statm"))?;
+        let text = String::from_utf8_lossy(bytes);
+        let pages = text
+            .split_whitespace()
+            .nth(1)
+            .and_then(|word| word.parse::<u64>().ok());
+        Ok(pages
+            .ok_or(Refusal::Gone)?
+            .saturating_mul(rustix::param::page_size() as u64))
+    }
+
+    /// Its part of the memory: of what several share, each has an equal part.
+    pub(super) fn proportional(&mut self, pid: Pid) -> Result<u64, Refusal> {
+        let bytes = self.read(&format!("/proc/{pid}/smaps_rollup"))?;
+        proportional(&String::from_utf8_lossy(bytes)).ok_or(Refusal::Gone)
+    }
+
+    /// The children of a process, by the lists of its threads.
+    pub(super) fn children(&mut self, pid: Pid) -> Result<Vec<Pid>, Refusal> {
+        let folder = open_folder(&format!("/proc/{pid}/task"))?;
+        let mut children = Vec::new();
+        for task in numbers(&folder)? {
+            match self.read(&format!("/proc/{pid}/task/{task}/children")) {
+                Ok(list) => {
+                    let text = String::from_utf8_lossy(list);
+                    children.extend(
+                        text.split_whitespace()
+                            .filter_map(|word| word.parse::<Pid>().ok()),
+                    );
+                }
+                // A thread that ended has left its children to another one.
+                Err(Refusal::Gone) if !task_exists(pid, task) => {}
+                // The kernel was built without these lists.
+                Err(Refusal::Gone) => return Err(Refusal::Other(Errno::NOSYS)),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(children)
+    }
+}
+
+fn task_exists(pid: Pid, task: u64) -> bool {
+    rustix::fs::stat(format!("/proc/{pid}/task/{task}")).is_ok()
+}
+
+fn proportional(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+fn open_folder(path: &str) -> Result<OwnedFd, Refusal> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// The names in a folder that are numbers.
+fn numbers(folder: &OwnedFd) -> Result<Vec<u64>, Refusal> {
+    let mut buffer = vec![MaybeUninit::uninit(); 1 << 13];
+    let mut all = Vec::new();
+    let mut entries = RawDir::new(folder, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        all.extend(
+            entry
+                .file_name()
+                .to_str()
+                .ok()
+                .and_then(|name| name.parse::<u64>().ok()),
+        );
+    }
+    Ok(all)
+}
+
+fn listed(path: &str) -> Result<u64, Refusal> {
+    Ok(numbers(&open_folder(path)?)?.len() as u64)
+}
+
+/// The highest number in use, without a list of all: the kernel's directory of a table can be entered at a number, so that a dozen
+/// questions "is there one from here on?" find the last. 10,000 descriptors cost as much as ten.
+pub(super) fn highest(pid: Pid, slots: u64) -> Result<u64, Refusal> {
+    let folder = open_folder(&format!("/proc/{pid}/fd"))?;
+    let (mut found, mut above) = match from(&folder, 0)? {
+        Some(first) => (first, slots.max(first + 1)),
+        None => return Err(Refusal::Gone),
+    };
+    // From `above` on there is nothing: the table may have grown since its size was read.
+    while let Some(higher) = from(&folder, above)? {
+        found = higher;
+        above = above.saturating_mul(2).max(higher + 1);
+    }
+    while found + 1 < above {
+        let middle = found + (above - found) / 2;
+        match from(&folder, middle)? {
+            Some(higher) => found = higher.clamp(middle, above - 1),
+            None => above = middle,
+        }
+    }
+    Ok(found)
+}
+
+/// The first number in use from this one on.
+fn from(folder: &OwnedFd, number: u64) -> Result<Option<u64>, Refusal> {
+    // Before the numbers stand the names of the folder itself and of the one above.
+    rustix::fs::seek(folder, SeekFrom::Start(number + 2))?;
+    let mut buffer = [MaybeUninit::uninit(); 128];
+    let mut entries = RawDir::new(folder, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry
+            .file_name()
+            .to_str()
+            .ok()
+            .and_then(|name| name.parse::<u64>().ok());
+        if let Some(found) = name.filter(|found| *found >= number) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{Launch, victim_path};
+
+    use super::{Files, Refusal, highest, proportional};
+
+    #[test]
+    fn the_part_of_the_memory_is_read_and_not_the_whole() {
+        let text = "55e0-7ffd ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPss:                 123 kB\nPss_Anon: 9 kB\n";
+        assert_eq!(proportional(text), Some(123 * 1024));
+        assert_eq!(proportional("Rss: 9 kB\n"), None);
+    }
+
+    #[test]
+    fn a_process_is_counted_and_its_highest_number_found_without_a_list() {
+        let mut victim = Launch::program(&victim_path("leaker")).nofile(4096).start();
+        let mut files = Files::new();
+        for more in [0, 1, 61, 200, 1500] {
+            let said = victim.tell(&format!("{more}"));
+            let (_, count) = files.table(victim.pid()).unwrap();
+            assert_eq!(Some(count.unwrap()), said["count"].as_u64());
+            let slots = files.slots(victim.pid()).unwrap().unwrap();
+            // What it holds for its work comes and goes; the victim knows its own.
+            let found = highest(victim.pid(), slots).unwrap();
+            assert_eq!(Some(found), said["highest"].as_u64(), "{said}");
+            assert_eq!(
+                highest(victim.pid(), 64).unwrap(),
+                found,
+                "from a size that was read too early"
+            );
+        }
+        let state = files.state(victim.pid()).unwrap();
+        assert!(!state.zombie && state.start_ticks > 0);
+        assert_eq!(files.limits(victim.pid()).unwrap().soft, Some(4096));
+        assert!(files.resident(victim.pid()).unwrap() > 100_000);
+    }
+
+    #[test]
+    fn who_has_ended_is_gone_and_not_empty() {
+        let gone = u32::MAX / 2;
+        assert_eq!(Files::new().table(gone), Err(Refusal::Gone));
+        assert_eq!(Files::new().state(gone), Err(Refusal::Gone));
+    }
+}

@@ -1,0 +1,84 @@
+//! Memory of all processes of a service.
+
+use std::time::Duration;
+
+use fdguard_core::Pid;
+use fdguard_core::count::as_f64;
+
+use super::files::{Files, Refusal};
+use crate::budget::{Sight, Space};
+
+/// To count what is shared once, the kernel walks through all of the memory: not oftener than this.
+const EXACT_EVERY: Duration = Duration::from_secs(5);
+/// Earlier only when it has grown by this much since.
+const GROWN: f64 = 1.1;
+
+/// The last exact answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory {
+    exact: Option<Exact>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Exact {
+    at: Duration,
+    /// The sum at that time, shared pages counted for each.
+    resident: u64,
+    bytes: u64,
+}
+
+impl Memory {
+    /// The sum of what is resident is the most it can be: only when that passes the level is it worth to count shared pages once.
+    pub(super) fn measure(
+        &mut self,
+        files: &mut Files,
+        at: Duration,
+        pids: &[Pid],
+        level: f64,
+    ) -> Sight<Space> {
+        let mut resident = 0_u64;
+        for pid in pids {
+            match files.resident(*pid) {
+                Ok(bytes) => resident = resident.saturating_add(bytes),
+                Err(Refusal::Gone) => {}
+                Err(refusal) => {
+                    return Sight::Hidden(refusal.gap(format!("the memory of process {pid}")));
+                }
+            }
+        }
+        let most = Space {
+            bytes: resident,
+            exact: pids.len() < 2,
+        };
+        if most.exact || as_f64(resident) < level {
+            return Sight::Seen(most);
+        }
+        let fresh = self.exact.filter(|exact| {
+            at.saturating_sub(exact.at) < EXACT_EVERY
+                && as_f64(resident) < as_f64(exact.resident) * GROWN
+        });
+        let bytes = fresh.map(|exact| exact.bytes).or_else(|| {
+            let bytes = exactly(files, pids)?;
+            self.exact = Some(Exact {
+                at,
+                resident,
+                bytes,
+            });
+            Some(bytes)
+        });
+        Sight::Seen(bytes.map_or(most, |bytes| Space { bytes, exact: true }))
+    }
+}
+
+/// Absent where one of them may not be looked into.
+fn exactly(files: &mut Files, pids: &[Pid]) -> Option<u64> {
+    let mut sum = 0_u64;
+    for pid in pids {
+        match files.proportional(*pid) {
+            Ok(bytes) => sum = sum.saturating_add(bytes),
+            Err(Refusal::Gone) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(sum)
+}

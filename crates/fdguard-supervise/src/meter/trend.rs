@@ -1,0 +1,158 @@
+//! Whether the program leaks, by the judgement of the core, and when it runs into which wall.
+
+use std::time::{Duration, Instant};
+
+use fdguard_core::Timeline;
+use fdguard_core::culprit::{Culprit, culprits};
+use fdguard_core::forecast::{Forecast, forecasts};
+use fdguard_core::judge::{LEAST_LOOKS, Verdict, judge};
+use fdguard_core::snapshot::Limits;
+use fdguard_core::timeline::Look;
+
+use crate::budget::{Sight, WallAhead};
+
+/// A judgement may take this part of the time: one in two thousand,
+const SHARE: u32 = 2000;
+/// and one oftener than this tells nothing new.
+const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+
+/// The counts of one process over time. A list is not needed for that; its memory is that of a few thousand numbers, however long it goes on.
+#[derive(Debug, Default)]
+pub(super) struct Trend {
+    counts: Timeline,
+    judged: Option<Judged>,
+    next: Duration,
+}
+
+/// What was said last.
+#[derive(Clone, Debug)]
+struct Judged {
+    per_minute: f64,
+    wall: Option<WallAhead>,
+    at: Duration,
+}
+
+impl Trend {
+    pub(super) fn observe(&mut self, now: Duration, count: Option<u64>, limits: Limits) {
+        self.counts.observe(&Look {
+            at: now.as_secs_f64(),
+            count,
+            limits: Some(limits),
+            ..Look::default()
+        });
+    }
+
+    /// Judges when it is time to, by the lists where there are enough of them.
+    pub(super) fn judge(&mut self, now: Duration, listed: Option<&Timeline>) {
+        let enough = |timeline: &&Timeline| timeline.looks() >= LEAST_LOOKS as u64;
+        if now < self.next || !enough(&&self.counts) {
+            return;
+        }
+        let started = Instant::now();
+        let timeline = listed.filter(enough).unwrap_or(&self.counts);
+        let leaking = leaking(timeline);
+        let per_second = |one: &Culprit| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));
+        self.judged = Some(Judged {
+            per_minute: leaking.iter().map(per_second).sum::<f64>() * 60.0,
+            wall: nearest(&forecasts(timeline, &leaking, None)),
+            at: now,
+        });
+        self.next = now + (started.elapsed() * SHARE).max(AT_MOST_EVERY);
+    }
+
+    pub(super) fn growth(&self) -> Sight<f64> {
+        let judged = self.judged.as_ref();
+        judged.map_or(Sight::NotYet, |judged| Sight::Seen(judged.per_minute))
+    }
+
+    /// The wall comes nearer from one judgement to the next.
+    pub(super) fn wall(&self, now: Duration) -> Sight<Option<WallAhead>> {
+        let Some(judged) = &self.judged else {
+            return Sight::NotYet;
+        };
+        let passed = now.saturating_sub(judged.at);
+        let wall = judged.wall.clone().map(|wall| WallAhead {
+            left: wall.left.saturating_sub(passed),
+            ..wall
+        });
+        Sight::Seen(wall)
+    }
+}
+
+/// What leaks, by this timeline.
+pub(super) fn leaking(timeline: &Timeline) -> Vec<Culprit> {
+    culprits(timeline, &judge(timeline), Verdict::Leaking)
+}
+
+/// The hard limit is no wall behind the soft one; what is one only under a condition is left to its own budget.
+fn nearest(walls: &[Forecast]) -> Option<WallAhead> {
+    let ahead = walls.iter().filter(|wall| wall.only_if.is_none());
+    let ahead = ahead.filter_map(|wall| Some((wall.eta_seconds?, wall)));
+    let (seconds, wall) = ahead.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(WallAhead {
+        name: wall.name.clone(),
+        left: Duration::try_from_secs_f64(seconds).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fdguard_core::snapshot::Limits;
+
+    use super::Trend;
+    use crate::budget::Sight;
+
+    const LIMITS: Limits = Limits {
+        soft: Some(1024),
+        hard: Some(4096),
+    };
+
+    fn watched(count: impl Fn(u64) -> u64, seconds: u64) -> Trend {
+        let mut trend = Trend::default();
+        for second in 0..seconds {
+            let now = Duration::from_secs(second);
+            trend.observe(now, Some(count(second)), LIMITS);
+            trend.next = Duration::ZERO;
+            trend.judge(now, None);
+        }
+        trend
+    }
+
+    #[test]
+    fn before_there_is_enough_to_judge_nothing_is_said() {
+        assert_eq!(watched(|second| 10 + second, 20).growth(), Sight::NotYet);
+    }
+
+    #[test]
+    fn r13_a_steady_rise_has_a_rate_and_a_time_left() {
+        let trend = watched(|second| 20 + second, 120);
+        let Sight::Seen(rate) = trend.growth() else {
+            panic!("{trend:?}")
+        };
+        assert!((50.0..70.0).contains(&rate), "{rate}");
+        let Sight::Seen(Some(wall)) = trend.wall(Duration::from_secs(119)) else {
+            panic!("{trend:?}")
+        };
+        assert_eq!(wall.name, "soft-limit");
+        let left = wall.left.as_secs();
+        assert!((700..1100).contains(&left), "{left} s until 1024");
+        let later = trend.wall(Duration::from_secs(219));
+        let Sight::Seen(Some(later)) = later else {
+            panic!("{later:?}")
+        };
+        assert_eq!((wall.left - later.left).as_secs(), 100);
+    }
+
+    #[test]
+    fn who_stands_still_or_goes_to_and_fro_is_on_the_way_to_no_wall() {
+        for trend in [
+            watched(|_| 500, 120),
+            watched(|second| 500 + second % 7, 120),
+        ] {
+            assert_eq!(trend.growth(), Sight::Seen(0.0));
+            assert_eq!(trend.wall(Duration::from_secs(119)), Sight::Seen(None));
+        }
+    }
+}

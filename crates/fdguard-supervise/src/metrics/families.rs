@@ -1,0 +1,325 @@
+//! The metrics, under the names that others have given them. Labels are names and classes, never paths.
+
+use std::collections::BTreeMap;
+
+use fdguard_core::Class;
+use jiff::Timestamp;
+
+use super::state::{Host, Own, Process, Service, State, number};
+use super::text::{Sample, Text, Type};
+
+/// Processes of one service that have samples of their own: those with the most descriptors. Nobody's dashboard holds thousands.
+const PROCESSES: usize = 32;
+
+/// The whole page.
+#[must_use]
+pub fn write(state: &State) -> String {
+    let mut text = Text::default();
+    own(&mut text, &state.own);
+    host(&mut text, state.host);
+    processes(&mut text, &state.services);
+    groups(&mut text, &state.services);
+    services(&mut text, &state.services);
+    restarts(&mut text, &state.services);
+    let prevented = state.prevented.iter();
+    text.family(
+        "fdguard_prevented_total",
+        Type::Counter,
+        "Misuse of descriptors that the guard prevented, by rule.",
+        prevented.map(|(rule, count)| Sample::new(&[("rule", rule)], number(*count))),
+    );
+    text.finish()
+}
+
+fn one(text: &mut Text, name: &str, help: &str, value: Option<f64>) {
+    let sample = value.map(|value| Sample::new(&[], value));
+    text.family(name, Type::Gauge, help, sample);
+}
+
+fn own(text: &mut Text, own: &Own) {
+    one(
+        text,
+        "process_open_fds",
+        "Number of open file descriptors.",
+        own.open_fds.map(number),
+    );
+    one(
+        text,
+        "process_max_fds",
+        "Maximum number of open file descriptors.",
+        own.max_fds.map(number),
+    );
+    let help = "Start time of the process since unix epoch in seconds.";
+    one(
+        text,
+        "process_start_time_seconds",
+        help,
+        own.started.map(seconds),
+    );
+    one(
+        text,
+        "process_resident_memory_bytes",
+        "Resident memory size in bytes.",
+        own.resident.map(number),
+    );
+}
+
+fn host(text: &mut Text, host: Host) {
+    let help = "File descriptor statistics: allocated.";
+    one(
+        text,
+        "node_filefd_allocated",
+        help,
+        host.allocated.map(number),
+    );
+    let help = "File descriptor statistics: maximum.";
+    one(text, "node_filefd_maximum", help, host.maximum.map(number));
+}
+
+/// A process with the texts of its labels.
+struct Row<'s> {
+    service: &'s str,
+    pid: String,
+    process: &'s Process,
+}
+
+impl Row<'_> {
+    fn sample(&self, value: f64) -> Sample<'_> {
+        let labels = [
+            ("service", self.service),
+            ("pid", &self.pid),
+            ("comm", &self.process.comm),
+        ];
+        Sample::new(&labels, value)
+    }
+}
+
+type Value = fn(&Process) -> Option<f64>;
+
+const BY_PROCESS: [(&str, &str, Value); 7] = [
+    (
+        "fdguard_process_open_fds",
+        "Open file descriptors of a process of a service.",
+        |one| one.open_fds.map(number),
+    ),
+    (
+        "fdguard_process_max_fds",
+        "Soft limit of open file descriptors.",
+        |one| one.soft.map(number),
+    ),
+    (
+        "fdguard_process_hard_max_fds",
+        "Hard limit of open file descriptors.",
+        |one| one.hard.map(number),
+    ),
+    (
+        "fdguard_process_highest_fd",
+        "Highest descriptor number that is open.",
+        |one| one.highest.map(number),
+    ),
+    (
+        "fdguard_process_threads",
+        "Threads of a process of a service.",
+        |one| one.threads.map(number),
+    ),
+    (
+        "fdguard_process_resident_memory_bytes",
+        "Resident memory of a process of a service.",
+        |one| one.resident.map(number),
+    ),
+    (
+        "fdguard_process_zombies",
+        "Children that ended and were not waited for.",
+        |one| one.zombies.map(number),
+    ),
+];
+
+fn processes(text: &mut Text, services: &[Service]) {
+    let mut rows = Vec::new();
+    for service in services {
+        let mut largest: Vec<&Process> = service.processes.iter().collect();
+        largest.sort_by_key(|one| std::cmp::Reverse(one.open_fds));
+        largest.truncate(PROCESSES);
+        rows.extend(largest.into_iter().map(|process| Row {
+            service: &service.name,
+            pid: process.pid.to_string(),
+            process,
+        }));
+    }
+    for (name, help, value) in BY_PROCESS {
+        let known = rows
+            .iter()
+            .filter_map(|row| Some(row.sample(value(row.process)?)));
+        text.family(name, Type::Gauge, help, known);
+    }
+    kinds(text, &rows);
+}
+
+/// A family of its own: the sum over `fdguard_process_open_fds` would else count everything twice.
+fn kinds(text: &mut Text, rows: &[Row<'_>]) {
+    let counted: Vec<(&Row<'_>, BTreeMap<String, u64>)> = rows
+        .iter()
+        .filter_map(|row| Some((row, by_kind(row.process.classes.as_ref()?))))
+        .collect();
+    let samples = counted.iter().flat_map(|(row, kinds)| {
+        kinds.iter().map(|(kind, count)| {
+            let mut sample = row.sample(number(*count));
+            sample.label("kind", kind);
+            sample
+        })
+    });
+    let help = "Open file descriptors by class, when they were last listed.";
+    text.family(
+        "fdguard_process_open_fds_by_kind",
+        Type::Gauge,
+        help,
+        samples,
+    );
+}
+
+/// The classes are a fixed list but for `other:NAME`, whose names are the kernel's: one kind for all of them.
+fn by_kind(classes: &[(Class, u64)]) -> BTreeMap<String, u64> {
+    let mut kinds = BTreeMap::new();
+    for (class, count) in classes {
+        let kind = match class {
+            Class::Other(_) => "other".to_owned(),
+            class => class.to_string(),
+        };
+        *kinds.entry(kind).or_default() += count;
+    }
+    kinds
+}
+
+/// The same for dashboards that were made for process-exporter.
+fn groups(text: &mut Text, services: &[Service]) {
+    let open = services.iter().filter_map(|service| {
+        let known = service.processes.iter().filter_map(|one| one.open_fds);
+        let total = known.reduce(u64::saturating_add)?;
+        Some(Sample::new(&[("groupname", &service.name)], number(total)))
+    });
+    let help = "number of open file descriptors for this group";
+    text.family(
+        "namedprocess_namegroup_open_filedesc",
+        Type::Gauge,
+        help,
+        open,
+    );
+    let worst = services.iter().filter_map(|service| {
+        let ratio = service.worst()?.ratio()?;
+        Some(Sample::new(&[("groupname", &service.name)], ratio))
+    });
+    let help =
+        "the worst (closest to 1) ratio between open fds and max fds among all procs in this group";
+    text.family(
+        "namedprocess_namegroup_worst_fd_ratio",
+        Type::Gauge,
+        help,
+        worst,
+    );
+}
+
+type OfService = fn(&Service) -> Option<f64>;
+
+const BY_SERVICE: [(&str, Type, &str, OfService); 11] = [
+    (
+        "fdguard_service_up",
+        Type::Gauge,
+        "Whether the service runs.",
+        |one| Some(truth(one.up_since.is_some())),
+    ),
+    (
+        "fdguard_service_start_time_seconds",
+        Type::Gauge,
+        "Since when it runs, since unix epoch in seconds.",
+        |one| one.up_since.map(seconds),
+    ),
+    (
+        "fdguard_service_ready",
+        Type::Gauge,
+        "Whether its readiness check holds.",
+        |one| one.ready.map(truth),
+    ),
+    (
+        "fdguard_service_healthy",
+        Type::Gauge,
+        "Whether its liveness check holds.",
+        |one| one.healthy.map(truth),
+    ),
+    (
+        "fdguard_service_processes",
+        Type::Gauge,
+        "Processes of the service.",
+        |one| u64::try_from(one.processes.len()).ok().map(number),
+    ),
+    (
+        "fdguard_fd_ratio",
+        Type::Gauge,
+        "Open descriptors by soft limit of its process that is nearest to it.",
+        |one| one.worst()?.ratio(),
+    ),
+    (
+        "fdguard_exhaustion_seconds",
+        Type::Gauge,
+        "At this rate so long until no descriptor is left; absent while nothing grows.",
+        |one| one.eta.map(|eta| eta.as_secs_f64()),
+    ),
+    (
+        "fdguard_breaches_total",
+        Type::Counter,
+        "Budgets that were exceeded.",
+        |one| Some(number(one.breaches)),
+    ),
+    (
+        "fdguard_last_breach_timestamp_seconds",
+        Type::Gauge,
+        "When a budget was exceeded last, since unix epoch in seconds.",
+        |one| one.last_breach.map(seconds),
+    ),
+    (
+        "fdguard_survivors_total",
+        Type::Counter,
+        "Processes that did not end when they were asked to, and were killed.",
+        |one| Some(number(one.survivors)),
+    ),
+    (
+        "fdguard_log_lines_dropped_total",
+        Type::Counter,
+        "Lines of output that could not be kept.",
+        |one| Some(number(one.lines_dropped)),
+    ),
+];
+
+fn services(text: &mut Text, services: &[Service]) {
+    for (name, kind, help, value) in BY_SERVICE {
+        let known = services
+            .iter()
+            .filter_map(|one| Some(Sample::new(&[("service", &one.name)], value(one)?)));
+        text.family(name, kind, help, known);
+    }
+}
+
+fn restarts(text: &mut Text, services: &[Service]) {
+    let all = services.iter().flat_map(|service| {
+        let reasons = service.restarts.iter();
+        reasons.map(|(reason, count)| {
+            Sample::new(
+                &[("service", &service.name), ("reason", reason)],
+                number(*count),
+            )
+        })
+    });
+    text.family(
+        "fdguard_restarts_total",
+        Type::Counter,
+        "Restarts of a service, by reason.",
+        all,
+    );
+}
+
+fn truth(yes: bool) -> f64 {
+    f64::from(u8::from(yes))
+}
+
+fn seconds(moment: Timestamp) -> f64 {
+    moment.as_duration().as_secs_f64()
+}

@@ -1,0 +1,23 @@
+//! What others can see of a supervisor: `/metrics` for Prometheus and `/health` for load balancers.
+//!
+//! The loop fills a [`State`], [`families`] and [`health`] make text of it, purely, and [`Server`] hands it out. Nobody can hold the
+//! loop up: connections are few, heads are short, everything has a deadline, and all of it is nonblocking.
+
+pub mod families;
+pub mod health;
+mod request;
+mod server;
+mod state;
+mod text;
+mod token;
+
+#[cfg(test)]
+mod rules_tests;
+#[cfg(test)]
+mod server_tests;
+#[cfg(test)]
+mod tests;
+
+pub use server::Server;
+pub use state::{Host, Own, Process, Service, State, Target};
+pub use token::{Source, Token};

@@ -1,0 +1,207 @@
+//! What callers of the metrics page ask, and what they are answered. Pure.
+
+use super::state::State;
+use super::token::Token;
+use super::{families, health, text};
+
+/// The longest head of a request.
+pub(super) const HEAD: usize = 8 << 10;
+
+/// What a head asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request<'h> {
+    method: &'h [u8],
+    path: &'h [u8],
+    /// The value of `Authorization`.
+    authorization: Option<&'h [u8]>,
+}
+
+/// How far the bytes of a request go.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Head<'h> {
+    /// The empty line is missing.
+    More,
+    /// A request.
+    Whole(Request<'h>),
+    /// None, and none will come of it.
+    Bad,
+    /// Too long.
+    Long,
+}
+
+/// Reads a head. Bodies are nobody's business: neither GET nor HEAD has one.
+pub(super) fn read(bytes: &[u8]) -> Head<'_> {
+    let Some(end) = end(bytes) else {
+        return if bytes.len() >= HEAD {
+            Head::Long
+        } else {
+            Head::More
+        };
+    };
+    let mut lines = bytes[..end]
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii);
+    let mut words = lines.next().unwrap_or_default().split(|byte| *byte == b' ');
+    let (Some(method), Some(path), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Head::Bad;
+    };
+    let is_plain = !method.is_empty() && method.iter().all(u8::is_ascii_alphabetic);
+    if !is_plain || !path.starts_with(b"/") || !version.starts_with(b"HTTP/1.") {
+        return Head::Bad;
+    }
+    let authorization = lines.find_map(|line| {
+        let at = line.iter().position(|byte| *byte == b':')?;
+        let is_it = line[..at].eq_ignore_ascii_case(b"authorization");
+        is_it.then(|| line[at + 1..].trim_ascii())
+    });
+    Head::Whole(Request {
+        method,
+        path,
+        authorization,
+    })
+}
+
+/// Where the empty line is.
+fn end(bytes: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(at) = bytes[from..].iter().position(|byte| *byte == b'\n') {
+        from += at + 1;
+        if matches!(&bytes[from..], [b'\n', ..] | [b'\r', b'\n', ..]) {
+            return Some(from);
+        }
+    }
+    None
+}
+
+/// The whole answer to it.
+pub(super) fn answer(request: &Request<'_>, state: &State, token: Option<&Token>) -> Vec<u8> {
+    let with_body = match request.method {
+        b"GET" => true,
+        b"HEAD" => false,
+        _ => return respond("405 Method Not Allowed", PLAIN, "only GET and HEAD\n", true),
+    };
+    let path = request.path.split(|byte| *byte == b'?').next();
+    match path.unwrap_or_default() {
+        b"/metrics" => respond(
+            "200 OK",
+            text::CONTENT_TYPE,
+            &families::write(state),
+            with_body,
+        ),
+        b"/health" | b"/healthz" => {
+            let is_known = token.is_some_and(|token| token.allows(request.authorization));
+            let report = health::write(state, is_known);
+            let status = if report.is_well {
+                "200 OK"
+            } else {
+                "503 Service Unavailable"
+            };
+            respond(status, "application/json", &report.body, with_body)
+        }
+        b"/" => respond("200 OK", PLAIN, "fdguard: /metrics, /health\n", with_body),
+        _ => respond(
+            "404 Not Found",
+            PLAIN,
+            "there are /metrics and /health\n",
+            with_body,
+        ),
+    }
+}
+
+/// The answer to what is no request.
+pub(super) fn refuse(head: &Head<'_>) -> Vec<u8> {
+    match head {
+        Head::Long => respond(
+            "431 Request Header Fields Too Large",
+            PLAIN,
+            "the head of the request is longer than 8 KiB\n",
+            true,
+        ),
+        _ => respond("400 Bad Request", PLAIN, "this is no HTTP request\n", true),
+    }
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+fn respond(status: &str, kind: &str, body: &str, with_body: bool) -> Vec<u8> {
+    let allow = if status.starts_with("405") {
+        "Allow: GET, HEAD\r\n"
+    } else {
+        ""
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Cache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    );
+    let body = if with_body { body } else { "" };
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{HEAD, Head, answer, read};
+    use crate::metrics::state::State;
+
+    fn status(request: &str) -> String {
+        let Head::Whole(request) = read(request.as_bytes()) else {
+            panic!("{request}")
+        };
+        let answer = String::from_utf8(answer(&request, &State::default(), None)).unwrap();
+        answer.lines().next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn requests_are_answered_by_path_and_method() {
+        assert_eq!(status("GET /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 200 OK");
+        assert_eq!(status("GET /health?x HTTP/1.0\n\n"), "HTTP/1.1 200 OK");
+        assert_eq!(
+            status("GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"),
+            "HTTP/1.1 404 Not Found"
+        );
+        assert_eq!(
+            status("POST /metrics HTTP/1.1\r\n\r\n"),
+            "HTTP/1.1 405 Method Not Allowed"
+        );
+    }
+
+    #[test]
+    fn head_has_the_length_and_no_body() {
+        let Head::Whole(request) = read(b"HEAD / HTTP/1.1\r\n\r\n") else {
+            panic!()
+        };
+        let answer = String::from_utf8(answer(&request, &State::default(), None)).unwrap();
+        assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+        assert!(answer.contains("Content-Length: 27\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn what_is_no_request_is_told_apart() {
+        assert_eq!(read(b"GET / HTTP/1.1\r\nHost: x\r\n"), Head::More);
+        assert_eq!(read(b""), Head::More);
+        for bad in [
+            "\n\n",
+            "GET /\n\n",
+            "GET  / HTTP/1.1\n\n",
+            "GET x HTTP/1.1\n\n",
+            "G\0T / HTTP/1.1\n\n",
+            "GET / HTTP/2\n\n",
+        ] {
+            assert_eq!(read(bad.as_bytes()), Head::Bad, "{bad:?}");
+        }
+        assert_eq!(read(&[b'a'; HEAD]), Head::Long);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            if let Head::Whole(request) = read(&bytes) {
+                let _answer = answer(&request, &State::default(), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The page's server: a few connections at a time, one request each, a deadline for all of it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt,
+};
+
+use super::request::{self, HEAD, Head};
+use super::state::State;
+use super::token::Token;
+use crate::turn::{Ready, Wants};
+
+/// Connections at a time. The oldest gives way to a new one: whoever says nothing cannot keep others out.
+const CONNECTIONS: usize = 16;
+/// From the first moment of a connection to its last.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long no connection is taken after the system refused us a descriptor: it would refuse at once again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// What is read of a caller that goes on talking after its request.
+const REST: usize = 64 << 10;
+
+/// A listening socket with its connections.
+#[derive(Debug)]
+pub struct Server {
+    listener: OwnedFd,
+    address: SocketAddr,
+    token: Option<Token>,
+    connections: Vec<Connection>,
+    pause: Option<Instant>,
+}
+
+impl Server {
+    /// Listens there; port 0 is any free one.
+    pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Self> {
+        let family = match address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&listener, true)?;
+        rustix::net::bind(&listener, &address)?;
+        rustix::net::listen(&listener, 64)?;
+        let bound = rustix::net::getsockname(&listener)?;
+        let bound = SocketAddr::try_from(bound).map_err(io::Error::from)?;
+        Ok(Self {
+            listener,
+            address: bound,
+            token,
+            connections: Vec::new(),
+            pause: None,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections there are at the moment.
+    #[must_use]
+    pub fn connections_held(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// What it waits for.
+    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        match self.pause {
+            None => wants.read(self.listener.as_fd()),
+            Some(until) => wants.until(until),
+        }
+        for connection in &self.connections {
+            connection.wants(wants);
+        }
+    }
+
+    /// Goes on with all connections, without waiting. The state is asked for at most once, and only when somebody asks for it.
+    pub fn turn(&mut self, now: Instant, ready: &Ready, state: &mut dyn FnMut() -> State) {
+        let mut known = None;
+        let token = self.token.as_ref();
+        let mut answer = |request: &request::Request<'_>| {
+            let state = known.get_or_insert_with(&mut *state);
+            request::answer(request, state, token)
+        };
+        self.connections.retain_mut(|one| {
+            now < one.deadline && (!ready.has(&one.socket) || one.turn(&mut answer))
+        });
+        self.pause = self.pause.filter(|until| now < *until);
+        if self.pause.is_none()
+            && ready.has(&self.listener)
+            && !accept(&self.listener, &mut self.connections, now, &mut answer)
+        {
+            self.pause = Some(now + PAUSE);
+        }
+    }
+}
+
+type Answer<'a> = dyn FnMut(&request::Request<'_>) -> Vec<u8> + 'a;
+
+/// Takes those that wait, no more in one turn than have room; `false` when the system refuses us a descriptor.
+fn accept(
+    listener: &OwnedFd,
+    connections: &mut Vec<Connection>,
+    now: Instant,
+    answer: &mut Answer<'_>,
+) -> bool {
+    for _ in 0..CONNECTIONS {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = match rustix::net::accept_with(listener, flags) {
+            Ok(socket) => socket,
+            Err(Errno::INTR | Errno::CONNABORTED) => continue,
+            Err(why) => return why == Errno::AGAIN,
+        };
+        let mut new = Connection {
+            socket,
+            deadline: now + PATIENCE,
+            stage: Stage::Reading(Vec::new()),
+        };
+        // Most have said all already.
+        if !new.turn(answer) {
+            continue;
+        }
+        if connections.len() >= CONNECTIONS {
+            // The oldest is the first: they are kept in the order of their coming.
+            connections.remove(0);
+        }
+        connections.push(new);
+    }
+    true
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: OwnedFd,
+    deadline: Instant,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Reading(Vec<u8>),
+    Writing {
+        answer: Vec<u8>,
+        sent: usize,
+    },
+    /// The answer is out. Closing now would take it back if the caller is still talking, so its end is waited for.
+    Leaving {
+        left: usize,
+    },
+}
+
+impl Connection {
+    fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        wants.until(self.deadline);
+        match self.stage {
+            Stage::Writing { .. } => wants.write(self.socket.as_fd()),
+            Stage::Reading(_) | Stage::Leaving { .. } => wants.read(self.socket.as_fd()),
+        }
+    }
+
+    /// Goes as far as it can; `false` when it is over.
+    fn turn(&mut self, answer: &mut Answer<'_>) -> bool {
+        loop {
+            let step = match &mut self.stage {
+                Stage::Reading(_) => self.read(answer),
+                Stage::Writing { .. } => self.write(),
+                Stage::Leaving { .. } => self.leave(),
+            };
+            match step {
+                Ok(Some(next)) => self.stage = next,
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(why) => return why == Errno::AGAIN,
+            }
+        }
+    }
+
+    fn read(&mut self, answer: &mut Answer<'_>) -> Result<Option<Stage>, Errno> {
+        let Stage::Reading(bytes) = &mut self.stage else {
+            return Ok(None);
+        };
+        let mut buffer = [0; 2 << 10];
+        let room = buffer.len().min(HEAD - bytes.len());
+        let (count, _) = rustix::net::recv(&self.socket, &mut buffer[..room], RecvFlags::empty())?;
+        if count == 0 {
+            return Err(Errno::CONNRESET);
+        }
+        bytes.extend_from_slice(&buffer[..count]);
+        let answer = match request::read(bytes) {
+            Head::More => return Ok(None),
+            Head::Whole(request) => answer(&request),
+            bad => request::refuse(&bad),
+        };
+        Ok(Some(Stage::Writing { answer, sent: 0 }))
+    }
+
+    fn write(&mut self) -> Result<Option<Stage>, Errno> {
+        let Stage::Writing { answer, sent } = &mut self.stage else {
+            return Ok(None);
+        };
+        *sent += rustix::net::send(&self.socket, &answer[*sent..], SendFlags::NOSIGNAL)?;
+        if *sent < answer.len() {
+            return Ok(None);
+        }
+        rustix::net::shutdown(&self.socket, Shutdown::Write)?;
+        Ok(Some(Stage::Leaving { left: REST }))
+    }
+
+    fn leave(&mut self) -> Result<Option<Stage>, Errno> {
+        let Stage::Leaving { left } = &mut self.stage else {
+            return Ok(None);
+        };
+        let (count, _) = rustix::net::recv(&self.socket, &mut [0; 4 << 10], RecvFlags::empty())?;
+        *left = left.saturating_sub(count);
+        if count == 0 || *left == 0 {
+            return Err(Errno::CONNRESET);
+        }
+        Ok(None)
+    }
+}

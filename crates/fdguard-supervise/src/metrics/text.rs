@@ -1,0 +1,98 @@
+//! The Prometheus text format, version 0.0.4, written by its rules: one family after the other, each with HELP and TYPE once.
+
+use std::fmt::Write as _;
+
+/// What Prometheus wants to be told about it.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a family is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Type {
+    Gauge,
+    Counter,
+}
+
+/// One sample: its labels and its value.
+pub(super) struct Sample<'a> {
+    labels: Vec<(&'static str, &'a str)>,
+    value: f64,
+}
+
+impl<'a> Sample<'a> {
+    pub(super) fn new(labels: &[(&'static str, &'a str)], value: f64) -> Self {
+        Self {
+            labels: labels.to_vec(),
+            value,
+        }
+    }
+
+    pub(super) fn label(&mut self, name: &'static str, value: &'a str) {
+        self.labels.push((name, value));
+    }
+}
+
+/// The text in the making.
+#[derive(Debug, Default)]
+pub(super) struct Text(String);
+
+impl Text {
+    /// A family with its samples; nothing at all when there are none.
+    #[expect(single_use_lifetimes, reason = "an anonymous one is not allowed here")]
+    pub(super) fn family<'a>(
+        &mut self,
+        name: &str,
+        kind: Type,
+        help: &str,
+        samples: impl IntoIterator<Item = Sample<'a>>,
+    ) {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_none() {
+            return;
+        }
+        let kind = match kind {
+            Type::Gauge => "gauge",
+            Type::Counter => "counter",
+        };
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+        for sample in samples {
+            self.sample(name, &sample);
+        }
+    }
+
+    fn sample(&mut self, name: &str, sample: &Sample<'_>) {
+        self.0.push_str(name);
+        for (at, (label, value)) in sample.labels.iter().enumerate() {
+            self.0.push(if at == 0 { '{' } else { ',' });
+            self.0.push_str(label);
+            self.0.push_str("=\"");
+            escape(&mut self.0, value);
+            self.0.push('"');
+        }
+        if !sample.labels.is_empty() {
+            self.0.push('}');
+        }
+        self.line(format_args!(" {}", sample.value));
+    }
+
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing to a string does not fail.
+        let _written = self.0.write_fmt(text);
+        self.0.push('\n');
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.0
+    }
+}
+
+fn escape(out: &mut String, value: &str) {
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What a service writes to its standard output and error: passed on, kept in files, and remembered for the report of its end.
+//!
+//! By default a service simply has our own output ([`Pass::Inherit`]). When somebody needs its lines, it gets pipes, and an [`Output`]
+//! reads them: whole lines go to our output, into a [log](form::Form::log) that is rotated at the borders of lines, to the checks, and into
+//! [`Last`]. No line is lost over a rotation, a restart or a reopening. A reader of ours that is slow makes the service wait, as
+//! it would without us; a disk that is full does not (see [`log`]).
+
+pub mod form;
+mod last;
+mod line;
+pub mod log;
+mod outlet;
+
+#[cfg(test)]
+mod disk_tests;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+pub use form::{Form, Pass};
+pub use last::Last;
+pub use log::Dropped;
+
+use line::Splitter;
+use log::Log;
+use outlet::Outlet;
+
+use crate::turn::{Ready, Wants};
+
+/// What is read from one pipe in one turn: a service that writes without pause does not keep the loop to itself.
+const BITE: usize = 64 << 10;
+
+/// What the loop should tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Happened {
+    /// The log cannot be written. Lines are kept in memory as long as there is room; told once.
+    LogFailing {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// It can be written again.
+    LogBack {
+        /// Which.
+        path: PathBuf,
+        /// What was dropped meanwhile.
+        dropped: Dropped,
+    },
+    /// It cannot be rotated and grows; told once.
+    NotRotated {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Our own output cannot be written: nobody reads it any more, and it is dropped from now on; or there is no room for it, and what
+    /// comes meanwhile is dropped. Told once.
+    NobodyReads {
+        /// `stdout` or `stderr`.
+        stream: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The output of one service.
+#[derive(Debug)]
+pub struct Output {
+    prefix: Vec<u8>,
+    outlets: [Option<Outlet>; 2],
+    log: Option<Log>,
+    sources: Vec<Source>,
+    last: Last,
+}
+
+/// One pipe from the service.
+#[derive(Debug)]
+struct Source {
+    fd: OwnedFd,
+    /// 0 for its standard output, 1 for its standard error.
+    stream: usize,
+    splitter: Splitter,
+    /// The service is gone: what is there is read, nothing is waited for.
+    is_ending: bool,
+    /// Whether the next byte begins a line in the outlet.
+    at_start: bool,
+}
+
+impl Output {
+    /// Opens what the form asks for. The two descriptors are our own output and error.
+    pub fn open(form: &Form, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
+        let outlets = match form.way() {
+            Pass::Off => [None, None],
+            _ => [Some(Outlet::new(ours[0])?), Some(Outlet::new(ours[1])?)],
+        };
+        let prefix = match form.way() {
+            Pass::Prefix => format!("{name} | ").into_bytes(),
+            _ => Vec::new(),
+        };
+        let log = form
+            .log
+            .as_deref()
+            .map(|path| Log::open(form, path))
+            .transpose()?;
+        Ok(Self {
+            prefix,
+            outlets,
+            log,
+            sources: Vec::new(),
+            last: Last::default(),
+        })
+    }
+
+    /// The service is about to be started: its ends of two new pipes, for its standard output and error. Ours of them are to be
+    /// closed after the start. Pipes of an earlier start are read to their end.
+    pub fn begin(&mut self) -> io::Result<[OwnedFd; 2]> {
+        let (out, their_out) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (err, their_err) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        for (stream, fd) in [out, err].into_iter().enumerate() {
+            // Each end of a pipe is an open file of its own: the service's still waits.
+            rustix::io::ioctl_fionbio(&fd, true)?;
+            self.sources.push(Source {
+                fd,
+                stream,
+                splitter: Splitter::default(),
+                is_ending: false,
+                at_start: true,
+            });
+        }
+        self.last.clear();
+        Ok([their_out, their_err])
+    }
+
+    /// Nothing of the service is left: what is still in its pipes is read, and then they are closed, even if somebody else has
+    /// kept the other ends.
+    pub fn ended(&mut self) {
+        for source in &mut self.sources {
+            source.is_ending = true;
+        }
+    }
+
+    /// Another program moved the log away (SIGUSR1): go on in a new file, after the line that is being written.
+    pub fn reopen(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.reopen();
+        }
+    }
+
+    /// The last lines since the last start.
+    #[must_use]
+    pub fn last(&self) -> &Last {
+        &self.last
+    }
+
+    /// All that was dropped because the log could not be written.
+    #[must_use]
+    pub fn dropped(&self) -> Dropped {
+        self.log
+            .as_ref()
+            .map_or_else(Dropped::default, |log| log.dropped)
+    }
+
+    /// Whether nothing is left to be read or written: a good moment to leave.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let waiting = self
+            .outlets
+            .iter()
+            .flatten()
+            .map(Outlet::waiting)
+            .sum::<usize>();
+        self.sources.is_empty()
+            && waiting == 0
+            && self.log.as_ref().is_none_or(|log| log.waiting() == 0)
+    }
+
+    /// Whether there are pipes that may still bring something.
+    #[must_use]
+    pub fn has_sources(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
+    /// What it waits for.
+    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        for source in self.sources.iter().filter(|source| self.has_room(source)) {
+            wants.read(source.fd.as_fd());
+            if source.is_ending {
+                wants.until(Instant::now());
+            }
+        }
+        for outlet in self.outlets.iter().flatten() {
+            outlet.wants(wants);
+        }
+        if let Some(due) = self.log.as_ref().and_then(Log::due) {
+            wants.until(due);
+        }
+    }
+
+    fn has_room(&self, source: &Source) -> bool {
+        self.outlets[source.stream]
+            .as_ref()
+            .is_none_or(Outlet::has_room)
+    }
+
+    /// Goes on, without waiting. `heard` gets each line, without its newline.
+    pub fn turn(
+        &mut self,
+        now: Instant,
+        ready: &Ready,
+        heard: &mut dyn FnMut(&[u8]),
+    ) -> Vec<Happened> {
+        let mut happened = Vec::new();
+        let mut sources = std::mem::take(&mut self.sources);
+        sources.retain_mut(|source| {
+            let is_due = source.is_ending || ready.has(&source.fd);
+            !is_due || self.read(source, heard)
+        });
+        self.sources = sources;
+        for (outlet, stream) in self.outlets.iter_mut().zip(["stdout", "stderr"]) {
+            if let Some(Err(why)) = outlet.as_mut().map(|outlet| outlet.flush(ready)) {
+                happened.push(Happened::NobodyReads {
+                    stream,
+                    why: io::Error::from(why).to_string(),
+                });
+            }
+        }
+        if let Some(log) = &mut self.log {
+            log.flush(now, &mut happened);
+        }
+        happened
+    }
+
+    /// Reads as much as there is room for; `false` when the pipe is at its end.
+    fn read(&mut self, source: &mut Source, heard: &mut dyn FnMut(&[u8])) -> bool {
+        let mut buffer = [0; 16 << 10];
+        let mut taken = 0;
+        while taken < BITE && self.has_room(source) {
+            let stop = match rustix::io::read(&source.fd, &mut buffer) {
+                Ok(0) => true,
+                Ok(count) => {
+                    taken += count;
+                    let mut splitter = std::mem::take(&mut source.splitter);
+                    splitter.feed(&buffer[..count], |piece| self.take(source, piece, heard));
+                    source.splitter = splitter;
+                    false
+                }
+                Err(Errno::INTR) => false,
+                Err(Errno::AGAIN) if !source.is_ending => return true,
+                Err(_) => true,
+            };
+            if stop {
+                let mut splitter = std::mem::take(&mut source.splitter);
+                splitter.finish(|piece| self.take(source, piece, heard));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// One line, or a piece of a very long one, to everybody.
+    fn take(&mut self, source: &mut Source, piece: &[u8], heard: &mut dyn FnMut(&[u8])) {
+        if let Some(outlet) = &mut self.outlets[source.stream] {
+            if source.at_start && !self.prefix.is_empty() {
+                outlet.push(&self.prefix);
+            }
+            outlet.push(piece);
+        }
+        source.at_start = piece.ends_with(b"\n");
+        if let Some(log) = &mut self.log {
+            log.push(piece);
+        }
+        self.last.push(piece);
+        heard(piece.strip_suffix(b"\n").unwrap_or(piece));
+    }
+}

@@ -1,0 +1,460 @@
+//! When a service that ended is started again. Pure: moments and chance are arguments.
+//!
+//! The first restart comes at once. Then starts are spaced: at least 100 ms from start to start, doubling with every run that was over within
+//! `min_uptime`, and with every fourth that was over within `reset_after`; a longer run forgets all of that. So a service that is killed now and
+//! then is back at once, and one that cannot run costs little. More than `crash_loop` quick ends in a while are no accident: it stays down.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use fdguard_process::tree::Exit;
+
+use crate::unit;
+
+/// After which ends a service is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// After every end.
+    Always,
+    /// Unless it ended with status 0.
+    OnFailure,
+    /// After none.
+    Never,
+}
+
+impl FromStr for Restart {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "always" => Ok(Self::Always),
+            "on-failure" => Ok(Self::OnFailure),
+            "never" => Ok(Self::Never),
+            _ => Err(format!("{text:?} is none of always, on-failure, never")),
+        }
+    }
+}
+
+/// How far starts are apart: `100ms..30s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spacing {
+    /// From the second restart on.
+    pub base: Duration,
+    /// Never more.
+    pub most: Duration,
+}
+
+impl FromStr for Spacing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if matches!(text, "off" | "0") {
+            return Ok(Self {
+                base: Duration::ZERO,
+                most: Duration::ZERO,
+            });
+        }
+        let (base, most) = text.split_once("..").unwrap_or((text, text));
+        let (base, most) = (unit::duration(base)?, unit::duration(most)?);
+        if most < base {
+            return Err(format!("{text:?} ends before it begins: 100ms..30s"));
+        }
+        Ok(Self { base, most })
+    }
+}
+
+/// How many restarts after quick ends are too many: `5/60s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrashLoop {
+    /// So many are borne.
+    pub restarts: u32,
+    /// Within this time.
+    pub within: Duration,
+}
+
+impl FromStr for CrashLoop {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no count and time: 5/60s, or off");
+        let (restarts, within) = text.split_once('/').ok_or_else(wrong)?;
+        let restarts = restarts.parse().ok().ok_or_else(wrong)?;
+        let within = unit::duration(within)?;
+        if within.is_zero() {
+            return Err(wrong());
+        }
+        Ok(Self { restarts, within })
+    }
+}
+
+/// What decides about restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// After which ends.
+    pub restart: Restart,
+    /// Statuses after which it stays down, whatever `restart` says.
+    pub stop_on: Vec<u8>,
+    /// How far starts are apart.
+    pub spacing: Spacing,
+    /// A shorter run is a quick end.
+    pub min_uptime: Duration,
+    /// A run of this length forgets the ends before it.
+    pub reset_after: Duration,
+    /// When it is given up; never when absent.
+    pub crash_loop: Option<CrashLoop>,
+}
+
+/// Why a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It ended without being asked.
+    Itself,
+    /// It was ended: not ready in time, or no longer healthy.
+    Sick,
+    /// It was ended for a reason that says nothing about its next run: a budget, a reload.
+    Asked,
+}
+
+/// What follows an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another start, at this moment.
+    Start {
+        /// The moment; the end's own for "at once".
+        at: Instant,
+    },
+    /// Nothing: it did what it was for.
+    Done,
+    /// Nothing: it would be of no use.
+    Halt(Halt),
+}
+
+/// Why a service stays down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// It failed, and is not to be restarted.
+    Never,
+    /// It ended with one of the statuses of `stop_on`.
+    StopOn,
+    /// 126 or 127: it cannot be run.
+    NotRunnable,
+    /// It ended too soon too often.
+    CrashLoop {
+        /// Quick ends.
+        ends: u32,
+        /// Within this time.
+        within: Duration,
+    },
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "restart=never",
+            Self::StopOn => "stop_on",
+            Self::NotRunnable => "not_runnable",
+            Self::CrashLoop { .. } => "crash_loop",
+        })
+    }
+}
+
+/// A quick end counts four quarters, one within `reset_after` a single one.
+const QUICK: u32 = 4;
+
+/// What is remembered of a service's ends.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    started: Option<Instant>,
+    /// Quarters of doublings.
+    quarters: u32,
+    quick: VecDeque<Instant>,
+}
+
+impl History {
+    /// A run began.
+    pub fn started(&mut self, now: Instant) {
+        self.started = Some(now);
+    }
+
+    /// A run is over. `chance` is from 0 to 1: services that fell together do not rise together.
+    pub fn ended(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        exit: Exit,
+        cause: Cause,
+        chance: f64,
+    ) -> Next {
+        if let Exit::Code(126 | 127) = exit {
+            return Next::Halt(Halt::NotRunnable);
+        }
+        if cause == Cause::Asked {
+            return Next::Start { at: now };
+        }
+        if let Exit::Code(code) = exit
+            && policy.stop_on.contains(&code)
+        {
+            return match code {
+                0 => Next::Done,
+                _ => Next::Halt(Halt::StopOn),
+            };
+        }
+        let is_success = exit == Exit::Code(0) && cause == Cause::Itself;
+        match policy.restart {
+            Restart::Never | Restart::OnFailure if is_success => return Next::Done,
+            Restart::Never => return Next::Halt(Halt::Never),
+            Restart::Always | Restart::OnFailure => {}
+        }
+        self.count(policy, now, cause);
+        match policy.crash_loop {
+            Some(limit) if self.is_loop(limit, now) => Next::Halt(Halt::CrashLoop {
+                ends: u32::try_from(self.quick.len()).unwrap_or(u32::MAX),
+                within: limit.within,
+            }),
+            _ => Next::Start {
+                at: self.next_start(policy, now, chance),
+            },
+        }
+    }
+
+    /// Whether it ended quickly of late.
+    #[must_use]
+    pub fn is_troubled(&self) -> bool {
+        self.quarters >= QUICK
+    }
+
+    /// Forgets the ends so far: somebody asked for a fresh start.
+    pub fn forget(&mut self) {
+        self.quarters = 0;
+        self.quick.clear();
+    }
+
+    fn count(&mut self, policy: &Policy, now: Instant, cause: Cause) {
+        let up = self.started.map_or(Duration::ZERO, |at| now - at);
+        if up < policy.min_uptime || cause == Cause::Sick {
+            self.quarters = self.quarters.saturating_add(QUICK);
+            self.quick.push_back(now);
+        } else if up < policy.reset_after {
+            self.quarters = self.quarters.saturating_add(1);
+        } else {
+            self.forget();
+        }
+    }
+
+    fn is_loop(&mut self, limit: CrashLoop, now: Instant) -> bool {
+        while self
+            .quick
+            .front()
+            .is_some_and(|at| now.saturating_duration_since(*at) > limit.within)
+        {
+            self.quick.pop_front();
+        }
+        self.quick.len() > usize::try_from(limit.restarts).unwrap_or(usize::MAX)
+    }
+
+    fn next_start(&self, policy: &Policy, now: Instant, chance: f64) -> Instant {
+        let doublings = self.quarters / QUICK;
+        if doublings < 2 {
+            return now;
+        }
+        let factor = 1_u32.checked_shl(doublings - 2).unwrap_or(u32::MAX);
+        let apart = policy.spacing.base.saturating_mul(factor);
+        let apart = apart.min(policy.spacing.most);
+        // A quarter more or less.
+        let apart = apart.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0);
+        self.started.map_or(now, |at| (at + apart).max(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use fdguard_process::tree::Exit;
+
+    use super::{Cause, CrashLoop, Halt, History, Next, Policy, Restart, Spacing};
+
+    const KILLED: Exit = Exit::Signal(9);
+
+    fn policy() -> Policy {
+        Policy {
+            restart: Restart::OnFailure,
+            stop_on: vec![3],
+            spacing: "100ms..30s".parse().unwrap(),
+            min_uptime: Duration::from_secs(1),
+            reset_after: Duration::from_secs(10),
+            crash_loop: Some("5/60s".parse().unwrap()),
+        }
+    }
+
+    /// Runs of this length, each ended by KILL, and how long after each end the next began.
+    fn delays(policy: &Policy, up: Duration, runs: usize) -> Vec<Option<Duration>> {
+        let mut history = History::default();
+        let mut now = Instant::now();
+        let mut seen = Vec::new();
+        for _ in 0..runs {
+            history.started(now);
+            now += up;
+            match history.ended(policy, now, KILLED, Cause::Itself, 0.5) {
+                Next::Start { at } => {
+                    seen.push(Some(at - now));
+                    now = at;
+                }
+                _ => seen.push(None),
+            }
+        }
+        seen
+    }
+
+    fn ms(milliseconds: u64) -> Option<Duration> {
+        Some(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn the_first_restart_is_at_once_then_starts_are_spaced_then_it_stays_down() {
+        let seen = delays(&policy(), Duration::from_millis(10), 6);
+        assert_eq!(seen, [ms(0), ms(90), ms(190), ms(390), ms(790), None]);
+    }
+
+    #[test]
+    fn the_spacing_has_a_ceiling() {
+        let policy = Policy {
+            crash_loop: None,
+            ..policy()
+        };
+        let seen = delays(&policy, Duration::ZERO, 60);
+        assert_eq!(seen.last(), Some(&Some(Duration::from_secs(30))));
+    }
+
+    #[test]
+    fn a_service_that_ran_for_a_while_is_back_at_once_seven_times() {
+        let seen = delays(&policy(), Duration::from_millis(2_200), 7);
+        assert_eq!(seen, [ms(0); 7]);
+    }
+
+    #[test]
+    fn one_that_falls_every_other_second_is_slowed_down_in_the_end() {
+        let seen = delays(&policy(), Duration::from_millis(1_500), 60);
+        assert_eq!(
+            seen.last(),
+            Some(&Some(
+                Duration::from_secs(30) - Duration::from_millis(1_500)
+            ))
+        );
+    }
+
+    #[test]
+    fn a_long_run_forgets() {
+        let (policy, mut history, mut now) = (policy(), History::default(), Instant::now());
+        for _ in 0..4 {
+            history.started(now);
+            history.ended(&policy, now, KILLED, Cause::Itself, 0.5);
+        }
+        history.started(now);
+        now += Duration::from_secs(11);
+        let next = history.ended(&policy, now, KILLED, Cause::Itself, 0.5);
+        assert_eq!(next, Next::Start { at: now });
+    }
+
+    #[test]
+    fn chance_moves_a_start_by_a_quarter() {
+        for (chance, milliseconds) in [(0.0, 75), (0.5, 100), (1.0, 125)] {
+            let (policy, mut history, now) = (policy(), History::default(), Instant::now());
+            history.started(now);
+            history.ended(&policy, now, KILLED, Cause::Itself, chance);
+            history.started(now);
+            let next = history.ended(&policy, now, KILLED, Cause::Itself, chance);
+            let at = now + Duration::from_millis(milliseconds);
+            assert_eq!(next, Next::Start { at });
+        }
+    }
+
+    fn after(policy: &Policy, exit: Exit, cause: Cause) -> Next {
+        let (mut history, now) = (History::default(), Instant::now());
+        history.started(now);
+        match history.ended(policy, now, exit, cause, 0.5) {
+            Next::Start { at } => {
+                assert_eq!(at, now);
+                Next::Start { at }
+            }
+            other => other,
+        }
+    }
+
+    #[test]
+    fn what_follows_which_end() {
+        let on_failure = policy();
+        let always = Policy {
+            restart: Restart::Always,
+            ..policy()
+        };
+        let never = Policy {
+            restart: Restart::Never,
+            ..policy()
+        };
+        let is_start = |next| matches!(next, Next::Start { .. });
+        assert_eq!(after(&on_failure, Exit::Code(0), Cause::Itself), Next::Done);
+        assert!(is_start(after(&on_failure, Exit::Code(1), Cause::Itself)));
+        assert!(is_start(after(&on_failure, Exit::Code(0), Cause::Sick)));
+        assert!(is_start(after(&always, Exit::Code(0), Cause::Itself)));
+        assert!(is_start(after(&never, Exit::Code(0), Cause::Asked)));
+        assert_eq!(after(&never, Exit::Code(0), Cause::Itself), Next::Done);
+        assert_eq!(
+            after(&never, KILLED, Cause::Itself),
+            Next::Halt(Halt::Never)
+        );
+        assert_eq!(
+            after(&always, Exit::Code(3), Cause::Itself),
+            Next::Halt(Halt::StopOn)
+        );
+        for code in [126, 127] {
+            assert_eq!(
+                after(&always, Exit::Code(code), Cause::Itself),
+                Next::Halt(Halt::NotRunnable)
+            );
+        }
+    }
+
+    #[test]
+    fn ends_at_once_with_status_0_are_a_crash_loop_under_always() {
+        let policy = Policy {
+            restart: Restart::Always,
+            ..policy()
+        };
+        let (mut history, now) = (History::default(), Instant::now());
+        let mut last = Next::Done;
+        for _ in 0..6 {
+            history.started(now);
+            last = history.ended(&policy, now, Exit::Code(0), Cause::Itself, 0.5);
+        }
+        let within = Duration::from_secs(60);
+        assert_eq!(last, Next::Halt(Halt::CrashLoop { ends: 6, within }));
+    }
+
+    #[test]
+    fn quick_ends_of_long_ago_are_no_loop() {
+        let (policy, mut history, mut now) = (policy(), History::default(), Instant::now());
+        for _ in 0..30 {
+            history.started(now);
+            let next = history.ended(&policy, now, KILLED, Cause::Itself, 0.5);
+            assert!(matches!(next, Next::Start { .. }), "{next:?}");
+            now += Duration::from_secs(13);
+        }
+    }
+
+    #[test]
+    fn values_as_people_write_them() {
+        let spacing: Spacing = "100ms..30s".parse().unwrap();
+        assert_eq!(spacing.most, Duration::from_secs(30));
+        assert_eq!("off".parse::<Spacing>().unwrap().most, Duration::ZERO);
+        assert!("30s..1s".parse::<Spacing>().is_err());
+        let limit: CrashLoop = "5/60s".parse().unwrap();
+        assert_eq!((limit.restarts, limit.within.as_secs()), (5, 60));
+        for wrong in ["5", "x/60s", "5/", "5/0s"] {
+            assert!(wrong.parse::<CrashLoop>().is_err(), "{wrong}");
+        }
+        assert!("sometimes".parse::<Restart>().is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! Whose a process is that holds what we want.
+
+use fdguard_core::{Pid, ProcKey};
+use fdguard_probe::linux::holders::Identified;
+use fdguard_process::run_id::RunId;
+
+/// Whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Of this run: in the tree that we started, or we ourselves.
+    OursNow,
+    /// Left behind by an earlier run of this service.
+    OursBefore {
+        /// How we know.
+        because: String,
+    },
+    /// Somebody else's, or we cannot tell: it is never touched.
+    Stranger {
+        /// Why it is not ours.
+        because: String,
+    },
+}
+
+/// What is ours.
+#[derive(Clone, Copy, Debug)]
+pub struct Ours<'a> {
+    /// The processes that live in the tree of this run.
+    pub members: &'a [Pid],
+    /// The name of the service.
+    pub service: &'a str,
+    /// Processes of earlier runs that somebody wrote down.
+    pub registered: &'a [ProcKey],
+}
+
+/// Says whose it is. `is_running` tells whether the supervisor of a run lives.
+#[must_use]
+pub fn classify(who: &Identified, ours: &Ours<'_>, is_running: impl Fn(&RunId) -> bool) -> Class {
+    let pid = who.process.pid;
+    if ours.members.contains(&pid) || pid == std::process::id() {
+        return Class::OursNow;
+    }
+    let stranger = |because: &str| Class::Stranger {
+        because: because.to_owned(),
+    };
+    let key = who
+        .process
+        .start_ticks
+        .map(|start_ticks| ProcKey { pid, start_ticks });
+    if key.is_some_and(|key| ours.registered.contains(&key)) {
+        let because = "it is registered as a process of an earlier run".to_owned();
+        return Class::OursBefore { because };
+    }
+    if !who.environment_read {
+        return stranger("its environment cannot be read");
+    }
+    let run = who
+        .variable
+        .as_deref()
+        .and_then(|it| std::str::from_utf8(it).ok());
+    let Some(run) = run.and_then(|text| text.parse::<RunId>().ok()) else {
+        return stranger("no run of fdguard started it");
+    };
+    if run.service != ours.service {
+        return stranger(&format!("it belongs to the service {}", run.service));
+    }
+    // In another namespace the supervisor's number means somebody else: its absence there proves nothing.
+    if who.same_pid_namespace != Some(true) {
+        return stranger("it lives in another pid namespace");
+    }
+    if is_running(&run) {
+        return stranger(&format!(
+            "it belongs to another run, which goes on (pid {})",
+            run.pid
+        ));
+    }
+    let because = format!("the run that started it is over (pid {})", run.pid);
+    Class::OursBefore { because }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::ProcKey;
+    use fdguard_core::snapshot::Process;
+    use fdguard_probe::Probe;
+    use fdguard_probe::linux::holders::Identified;
+
+    use super::{Class, Ours, classify};
+
+    /// A process as the probe gives it, with what matters here replaced.
+    fn somebody(variable: Option<&str>) -> Identified {
+        let own = Probe::new()
+            .unwrap()
+            .who_is(std::process::id(), "X")
+            .unwrap();
+        Identified {
+            process: Process {
+                pid: 4_000_000_000,
+                start_ticks: Some(77),
+                ..own.process
+            },
+            variable: variable.map(|it| it.as_bytes().to_vec()),
+            environment_read: true,
+            same_pid_namespace: Some(true),
+        }
+    }
+
+    const OURS: Ours<'_> = Ours {
+        members: &[11],
+        service: "web",
+        registered: &[],
+    };
+
+    fn is_before(class: &Class) -> bool {
+        matches!(class, Class::OursBefore { .. })
+    }
+
+    fn is_stranger(class: &Class) -> bool {
+        matches!(class, Class::Stranger { .. })
+    }
+
+    #[test]
+    fn of_this_run_are_its_members_and_ourselves() {
+        let mut who = somebody(None);
+        who.process.pid = 11;
+        assert_eq!(classify(&who, &OURS, |_| true), Class::OursNow);
+        who.process.pid = std::process::id();
+        assert_eq!(classify(&who, &OURS, |_| true), Class::OursNow);
+    }
+
+    #[test]
+    fn of_an_earlier_run_is_what_a_dead_supervisor_of_the_same_service_started() {
+        let who = somebody(Some("7.9:web"));
+        assert!(is_before(&classify(&who, &OURS, |_| false)));
+        assert!(is_stranger(&classify(&who, &OURS, |_| true)), "it goes on");
+    }
+
+    #[test]
+    fn everything_else_is_a_stranger() {
+        let cases = [
+            somebody(None),
+            somebody(Some("")),
+            somebody(Some("7.9:webserver")),
+            somebody(Some("web")),
+            Identified {
+                same_pid_namespace: Some(false),
+                ..somebody(Some("7.9:web"))
+            },
+            Identified {
+                same_pid_namespace: None,
+                ..somebody(Some("7.9:web"))
+            },
+            Identified {
+                environment_read: false,
+                ..somebody(None)
+            },
+        ];
+        for who in cases {
+            let class = classify(&who, &OURS, |_| false);
+            assert!(is_stranger(&class), "{who:?}: {class:?}");
+        }
+    }
+
+    #[test]
+    fn a_registered_process_is_known_by_number_and_start() {
+        let registered = |start_ticks| {
+            [ProcKey {
+                pid: 4_000_000_000,
+                start_ticks,
+            }]
+        };
+        let (same, reused) = (registered(77), registered(76));
+        let with = |registered| Ours { registered, ..OURS };
+        assert!(is_before(&classify(&somebody(None), &with(&same), |_| {
+            false
+        })));
+        assert!(is_stranger(&classify(
+            &somebody(None),
+            &with(&reused),
+            |_| false
+        )));
+    }
+}

@@ -1,0 +1,190 @@
+//! Following a policy until the address is free or refused.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use fdguard_core::ProcKey;
+use fdguard_probe::{Error, Probe};
+use fdguard_process::listen::At;
+use fdguard_process::run_id;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid as RawPid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::class::Ours;
+use super::held::{Conflict, look};
+use super::policy::Policy;
+use crate::turn::Wants;
+
+/// How often a held address is looked at again.
+const EVERY: Duration = Duration::from_millis(200);
+/// After KILL a process is gone at once, unless the kernel keeps it.
+const AFTER_KILL: Duration = Duration::from_secs(5);
+/// So often we end what earlier runs left; whoever comes back more often is restarted by somebody.
+const MOST_ROUNDS: u32 = 3;
+
+/// A policy at work for one address.
+#[derive(Debug)]
+pub struct Clearing {
+    at: At,
+    policy: Policy,
+    grace: Duration,
+    state: State,
+    rounds: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Look at this moment; refuse from the other one on.
+    Look { at: Instant, until: Option<Instant> },
+    /// Wait for these to end.
+    Ending {
+        left: Vec<Ending>,
+        kill_at: Instant,
+        killed: bool,
+    },
+}
+
+/// A process that we asked to end.
+#[derive(Debug)]
+struct Ending {
+    pidfd: OwnedFd,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub enum Step {
+    /// Nobody holds it: bind again.
+    Free,
+    /// Not yet. The conflict when there is something new to tell.
+    Pending(Option<Conflict>),
+    /// It will not be free: say so and go.
+    Refused(Conflict),
+}
+
+impl Clearing {
+    /// Begins, after a bind that failed. What is ended gets this long from TERM to KILL.
+    #[must_use]
+    pub fn new(at: At, policy: Policy, grace: Duration, now: Instant) -> Self {
+        let until = match policy {
+            Policy::Wait(length) => Some(now + length),
+            Policy::Refuse | Policy::EndIfOurs => None,
+        };
+        Self {
+            at,
+            policy,
+            grace,
+            state: State::Look { at: now, until },
+            rounds: 0,
+        }
+    }
+
+    /// What it waits for.
+    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        match &self.state {
+            State::Look { at, .. } => wants.until(*at),
+            State::Ending { left, kill_at, .. } => {
+                left.iter().for_each(|it| wants.read(it.pidfd.as_fd()));
+                wants.until(*kill_at);
+            }
+        }
+    }
+
+    /// One more step; never waits.
+    pub fn turn(&mut self, now: Instant, probe: &Probe, ours: &Ours<'_>) -> Result<Step, Error> {
+        match &mut self.state {
+            State::Look { at, .. } if now < *at => Ok(Step::Pending(None)),
+            State::Look { until, .. } => {
+                let until = *until;
+                self.look(now, until, probe, ours)
+            }
+            State::Ending {
+                left,
+                kill_at,
+                killed,
+            } => {
+                left.retain(|it| !is_over(&it.pidfd));
+                if !left.is_empty() && now < *kill_at {
+                    return Ok(Step::Pending(None));
+                }
+                if !left.is_empty() && !*killed {
+                    left.iter().for_each(|it| signal(&it.pidfd, Signal::KILL));
+                    (*kill_at, *killed) = (now + AFTER_KILL, true);
+                    return Ok(Step::Pending(None));
+                }
+                self.state = State::Look {
+                    at: now,
+                    until: None,
+                };
+                self.look(now, None, probe, ours)
+            }
+        }
+    }
+
+    fn look(
+        &mut self,
+        now: Instant,
+        until: Option<Instant>,
+        probe: &Probe,
+        ours: &Ours<'_>,
+    ) -> Result<Step, Error> {
+        let Some(conflict) = look(probe, &self.at, ours)? else {
+            return Ok(Step::Free);
+        };
+        match self.policy {
+            Policy::Wait(_) if until.is_some_and(|until| now < until) => {
+                let first = self.rounds == 0;
+                self.rounds = 1;
+                let at = until.map_or(now + EVERY, |until| (now + EVERY).min(until));
+                self.state = State::Look { at, until };
+                Ok(Step::Pending(first.then_some(conflict)))
+            }
+            Policy::EndIfOurs if self.rounds < MOST_ROUNDS && conflict.is_all_ours_before() => {
+                self.rounds += 1;
+                Ok(self.end(now, conflict, probe, ours))
+            }
+            _ => Ok(Step::Refused(conflict)),
+        }
+    }
+
+    /// Asks the holders to end. Each is pinned first and then looked at again: only what is still the same, and still of that class, gets a signal.
+    fn end(&mut self, now: Instant, conflict: Conflict, probe: &Probe, ours: &Ours<'_>) -> Step {
+        let keys = conflict.holders.iter().filter_map(super::Holder::key);
+        let left: Vec<Ending> = keys
+            .filter_map(|key| pin(key, probe, ours))
+            .map(|pidfd| Ending { pidfd })
+            .collect();
+        for ending in &left {
+            signal(&ending.pidfd, Signal::TERM);
+            // One that is stopped does not act on it before it goes on.
+            signal(&ending.pidfd, Signal::CONT);
+        }
+        self.state = State::Ending {
+            left,
+            kill_at: now + self.grace,
+            killed: false,
+        };
+        Step::Pending(Some(conflict))
+    }
+}
+
+/// Holds on to a process, if it is this one and an earlier run left it behind.
+fn pin(key: ProcKey, probe: &Probe, ours: &Ours<'_>) -> Option<OwnedFd> {
+    let raw = RawPid::from_raw(i32::try_from(key.pid).ok()?)?;
+    let pidfd = pidfd_open(raw, PidfdFlags::empty()).ok()?;
+    // Read after the pin: if the number was used again before it, this is another start.
+    let who = probe.who_is(key.pid, run_id::VARIABLE).ok()?;
+    let same = who.process.start_ticks == Some(key.start_ticks);
+    let class = super::classify(&who, ours, run_id::RunId::is_running);
+    let may_end = matches!(class, super::Class::OursBefore { .. });
+    (same && may_end && !is_over(&pidfd)).then_some(pidfd)
+}
+
+fn signal(pidfd: &OwnedFd, signal: Signal) {
+    // A failure means that it is over, which the next turn sees, or not ours to end, which the next look tells.
+    let _ = pidfd_send_signal(pidfd, signal);
+}
+
+fn is_over(pidfd: &OwnedFd) -> bool {
+    let mut list = [PollFd::new(pidfd, PollFlags::IN)];
+    poll(&mut list, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+}

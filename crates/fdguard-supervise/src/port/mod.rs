@@ -1,0 +1,18 @@
+//! Who holds an address that we want, and what is done about it.
+//!
+//! [`look`] finds the sockets at the address, their processes, and which [`Class`] each is of; [`Clearing`] follows a [`Policy`] without ever waiting.
+//! Only processes that an earlier run of the same service left behind are ever ended. A stranger is never signalled. See decision 028.
+
+mod class;
+mod clearing;
+mod held;
+mod policy;
+mod text;
+
+pub use class::{Class, Ours, classify};
+pub use clearing::{Clearing, Step};
+pub use held::{Conflict, Holder, Unseen, is_in_the_way, look};
+pub use policy::{Policy, Unclear};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! What is done about an address that is held.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// What is done: `refuse`, `wait`, `wait:30s`, `end-if-ours`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Policy {
+    /// Say who holds it, and go.
+    #[default]
+    Refuse,
+    /// Wait that long for it to be free, then refuse.
+    Wait(Duration),
+    /// End what an earlier run left behind; refuse if anybody else holds it.
+    EndIfOurs,
+}
+
+/// The text is no [`Policy`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is none of refuse, wait, wait:30s, end-if-ours")]
+pub struct Unclear(String);
+
+/// How long `wait` alone waits.
+const USUAL: Duration = Duration::from_secs(30);
+
+impl FromStr for Policy {
+    type Err = Unclear;
+
+    fn from_str(text: &str) -> Result<Self, Unclear> {
+        let policy = match text {
+            "refuse" => Some(Self::Refuse),
+            "wait" => Some(Self::Wait(USUAL)),
+            "end-if-ours" => Some(Self::EndIfOurs),
+            other => other.strip_prefix("wait:").and_then(length).map(Self::Wait),
+        };
+        policy.ok_or_else(|| Unclear(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Policy {
+    type Error = Unclear;
+
+    fn try_from(text: String) -> Result<Self, Unclear> {
+        text.parse()
+    }
+}
+
+/// `250ms`, `30s`, `5m`; a day at most.
+fn length(text: &str) -> Option<Duration> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let scale = match &text[digits..] {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" | "min" => 60_000,
+        _ => return None,
+    };
+    let most = 86_400_000;
+    let length = number.checked_mul(scale).filter(|it| *it <= most)?;
+    Some(Duration::from_millis(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Policy;
+
+    #[test]
+    fn texts_and_what_they_mean() {
+        let wait = |milliseconds| Policy::Wait(Duration::from_millis(milliseconds));
+        for (text, policy) in [
+            ("refuse", Policy::Refuse),
+            ("wait", wait(30_000)),
+            ("wait:250ms", wait(250)),
+            ("wait:5", wait(5000)),
+            ("wait:2m", wait(120_000)),
+            ("end-if-ours", Policy::EndIfOurs),
+        ] {
+            assert_eq!(text.parse(), Ok(policy));
+            let table = toml::from_str::<std::collections::BTreeMap<String, Policy>>(&format!(
+                "p = {text:?}"
+            ));
+            assert_eq!(table.unwrap()["p"], policy);
+        }
+        for text in [
+            "",
+            "kill",
+            "wait:",
+            "wait:x",
+            "wait:1e9s",
+            "wait:99999999999999999m",
+            "wait:2d",
+        ] {
+            assert!(text.parse::<Policy>().is_err(), "{text}");
+        }
+    }
+}

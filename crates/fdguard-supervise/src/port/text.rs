@@ -1,0 +1,162 @@
+//! How a conflict is told.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use fdguard_core::snapshot::Process;
+
+use super::class::Class;
+use super::held::{Conflict, Holder, Unseen};
+
+/// As much of a command as one line bears.
+const LONGEST: usize = 120;
+
+/// The names of users, as far as the password file has them.
+#[derive(Debug, Default)]
+pub(super) struct Users(BTreeMap<u32, String>);
+
+impl Users {
+    pub(super) fn read() -> Self {
+        let text = std::fs::read("/etc/passwd").unwrap_or_default();
+        Self::parse(&String::from_utf8_lossy(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let row = |line: &str| {
+            let mut words = line.split(':');
+            let name = words.next()?.to_owned();
+            Some((words.nth(1)?.parse().ok()?, name))
+        };
+        Self(text.lines().filter_map(row).collect())
+    }
+
+    pub(super) fn name(&self, uid: u32) -> String {
+        self.0.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
+    }
+}
+
+/// What a process runs, on one line: its words, or its name where they are not to be seen.
+pub(super) fn command(process: &Process) -> String {
+    let words: Vec<_> = process
+        .cmdline
+        .iter()
+        .map(|word| String::from_utf8_lossy(word.as_bytes()).into_owned())
+        .collect();
+    let text = if words.is_empty() {
+        String::from_utf8_lossy(process.comm.as_bytes()).into_owned()
+    } else {
+        words.join(" ")
+    };
+    // It goes to terminals and logs: it must not be able to say more than its name.
+    let text: String = text
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {}", self.command, self.pid)?;
+        if let Some(user) = &self.user {
+            write!(f, ", user {user}")?;
+        }
+        if let Some(since) = self.since {
+            write!(f, ", since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
+        }
+        match &self.class {
+            Class::OursNow => write!(f, "): of this run"),
+            Class::OursBefore { because } => {
+                write!(f, "): left behind by an earlier run: {because}")
+            }
+            Class::Stranger { because } => write!(f, "): not ours: {because}"),
+        }
+    }
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_deref().unwrap_or("unknown");
+        write!(
+            f,
+            "a process that we cannot see (socket {} of user {user})",
+            self.ino
+        )
+    }
+}
+
+impl fmt::Display for Conflict {
+    /// One line: what is held, by whom.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.listens {
+            "is held by"
+        } else {
+            "is in use, though nobody listens there, by"
+        };
+        let holders = self.holders.iter().map(ToString::to_string);
+        let unseen = self.unseen.iter().map(ToString::to_string);
+        let all: Vec<String> = holders.chain(unseen).collect();
+        write!(f, "{} {how} {}", self.at, all.join("; and by "))
+    }
+}
+
+impl Conflict {
+    /// What would help.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        if self.is_all_ours_before() {
+            return "--port-conflict end-if-ours ends what an earlier run left behind".to_owned();
+        }
+        let pids: Vec<String> = self.holders.iter().map(|it| it.pid.to_string()).collect();
+        if pids.is_empty() {
+            return "look as root, or from the host of the container, who it is".to_owned();
+        }
+        format!(
+            "stop it yourself (pid {}), or choose another address",
+            pids.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, Conflict, Holder, Unseen, Users};
+
+    fn holder(class: Class) -> Holder {
+        Holder {
+            pid: 4711,
+            start_ticks: Some(1),
+            command: "python3 server.py".to_owned(),
+            user: Some("alice".to_owned()),
+            since: Some("2026-03-01T10:00:00Z".parse().unwrap()),
+            class,
+        }
+    }
+
+    #[test]
+    fn the_line_names_pid_command_user_and_since_when() {
+        let conflict = Conflict {
+            at: fdguard_process::listen::At::Any(8787),
+            listens: true,
+            holders: vec![holder(Class::Stranger {
+                because: "no run of fdguard started it".to_owned(),
+            })],
+            unseen: vec![Unseen { ino: 5, user: None }],
+        };
+        assert_eq!(
+            conflict.to_string(),
+            "tcp:*:8787 is held by python3 server.py (pid 4711, user alice, since 2026-03-01 10:00:00 UTC): not ours: \
+             no run of fdguard started it; and by a process that we cannot see (socket 5 of user unknown)"
+        );
+        assert!(conflict.remedy().contains("4711"));
+    }
+
+    #[test]
+    fn a_user_without_a_name_is_a_number() {
+        let users = Users::parse("root:x:0:0:root:/root:/bin/sh\nbroken\nbob:x:no:\n");
+        assert_eq!((users.name(0), users.name(7)), ("root".into(), "7".into()));
+    }
+}

@@ -1,0 +1,308 @@
+//! What people read about a breach: what leaked, from which line, what was done, and what to do now.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use fdguard_core::rule::wording;
+
+use crate::budget::{Passed, What};
+use crate::meter::Leak;
+use crate::relief::{Again, Breach, Proof, WhenAgain};
+
+/// A level that is reached to this part at the start is too low for the program, however little it leaks.
+const AT_REST: f64 = 0.7;
+
+/// Everything that is known when a relief has come to its end.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// The name of the service.
+    pub service: &'a str,
+    /// What was breached.
+    pub breach: &'a Breach,
+    /// What leaks, as the meter knew it before the restart.
+    pub leaks: &'a [Leak],
+    /// The line that opened it, when the program is traced.
+    pub line: Option<&'a str>,
+    /// Where the evidence is.
+    pub evidence: Option<&'a str>,
+    /// The command of the service, to be traced.
+    pub command: &'a str,
+}
+
+/// A field of an event line.
+pub type Field = (&'static str, String);
+
+impl Report<'_> {
+    /// After a restart that a newer process has proven.
+    #[must_use]
+    pub fn proven(&self, proof: &Proof) -> String {
+        let mut text = self.opening();
+        let before = proof
+            .before
+            .map_or_else(String::new, |before| format!(" in place of {}", before.pid));
+        let _infallible = write!(
+            text,
+            " It was restarted: process {}{before} answered after {} (away for {}).",
+            proof.now.pid,
+            short(proof.took),
+            short(proof.down),
+        );
+        text.push_str(&self.closing());
+        text
+    }
+
+    /// After one that nothing has proven.
+    #[must_use]
+    pub fn unproven(&self, why: &str) -> String {
+        let mut text = self.opening();
+        let _infallible = write!(text, " The restart is not proven: {why}.");
+        text.push_str(&self.closing());
+        text
+    }
+
+    /// When it is not restarted any more.
+    #[must_use]
+    pub fn again(&self, again: &Again) -> String {
+        let mut text = self.opening();
+        let when = match again.after_relief {
+            Some(after) => format!("{} after a restart for the same reason", short(after)),
+            None => format!("{} after its start", short(again.after_start)),
+        };
+        let _infallible = write!(text, " That is {when}: {}.", cause(&again.breach));
+        text.push_str(match again.then {
+            WhenAgain::Keep => " It is left running and not restarted for its budget any more.",
+            WhenAgain::Stop => " It is ended for good, as --when-again stop asks.",
+        });
+        text.push_str(&self.closing());
+        text
+    }
+
+    /// What was breached, and what it is that there is so much of.
+    fn opening(&self) -> String {
+        let mut text = format!("{}: {}.", self.service, breached(self.breach));
+        for leak in self.leaks.iter().take(2) {
+            let _infallible = write!(text, " {}.", leaking(leak));
+        }
+        if let Some(line) = self.line {
+            let _infallible = write!(text, " They are opened at {line}.");
+        }
+        text
+    }
+
+    fn closing(&self) -> String {
+        let mut text = " A restart is not a fix: ".to_owned();
+        match self.line {
+            Some(line) => {
+                let _infallible = write!(
+                    text,
+                    "look at {line} for what is opened there and not closed."
+                );
+            }
+            None => {
+                let _infallible = write!(
+                    text,
+                    "find the line with: fdguard trace -- {}",
+                    self.command
+                );
+            }
+        }
+        if let Some(place) = self.evidence {
+            let _infallible = write!(text, " (evidence: {place})");
+        }
+        text
+    }
+
+    /// The same as fields of the event line; the caller adds event and reason.
+    #[must_use]
+    pub fn fields(&self) -> Vec<Field> {
+        let Passed {
+            pid,
+            value,
+            level,
+            wall,
+            ..
+        } = &self.breach.passed;
+        let mut fields = vec![
+            ("budget", self.breach.what.to_string()),
+            ("value", plain(*value)),
+            ("level", plain(*level)),
+        ];
+        fields.extend(pid.map(|pid| ("pid", pid.to_string())));
+        fields.extend(wall.map(|wall| ("wall", plain(wall))));
+        if let Some(leak) = self.leaks.first() {
+            fields.extend(
+                leak.class
+                    .as_ref()
+                    .map(|class| ("class", class.to_string())),
+            );
+            fields.extend(
+                leak.target
+                    .as_ref()
+                    .map(|target| ("target", target.to_lossy().into_owned())),
+            );
+            fields.push(("count", leak.count.to_string()));
+            fields.extend(leak.per_minute.map(|rate| ("rate_per_min", plain(rate))));
+            fields.push(("proven_leak", leak.proven.to_string()));
+        }
+        fields.extend(self.line.map(|line| ("line", line.to_owned())));
+        fields.extend(self.evidence.map(|place| ("evidence", place.to_owned())));
+        fields
+    }
+}
+
+/// The `reason` of an event line.
+#[must_use]
+pub fn reason(what: &What) -> &'static str {
+    match what {
+        What::Fds => "fd_budget",
+        What::Highest => "fd_highest_budget",
+        What::Class(_) => "fd_class_budget",
+        What::Growth => "fd_growth_budget",
+        What::Wall => "fd_wall_budget",
+        What::Zombies => "zombie_budget",
+        What::Memory => "memory_budget",
+        What::Children => "children_budget",
+    }
+}
+
+/// What was measured, in words: for a warning, too.
+#[must_use]
+pub fn passed(what: &What, passed: &Passed) -> String {
+    let of = passed
+        .pid
+        .map_or_else(String::new, |pid| format!(" in process {pid}"));
+    let (value, level) = (passed.value, passed.level);
+    match what {
+        What::Fds => {
+            let wall = passed
+                .wall
+                .map_or_else(String::new, |wall| format!(" of {}", plain(wall)));
+            format!(
+                "{}{wall} descriptors are open{of} (the level is {})",
+                plain(value),
+                plain(level)
+            )
+        }
+        What::Highest => format!(
+            "descriptor {} is in use{of} (the level is {}, select() fails from 1024 on)",
+            plain(value),
+            plain(level)
+        ),
+        What::Class(class) => format!(
+            "{} descriptors are {class}{of} (the level is {})",
+            plain(value),
+            plain(level)
+        ),
+        What::Growth => format!(
+            "{} more descriptors leak every minute (the level is {})",
+            plain(value),
+            plain(level)
+        ),
+        What::Wall => format!(
+            "the nearest wall is reached in {} (the level is {})",
+            seconds(value),
+            seconds(level)
+        ),
+        What::Zombies => format!(
+            "{} zombies are not waited for (the level is {})",
+            plain(value),
+            plain(level)
+        ),
+        What::Memory => format!(
+            "{} of memory are in use (the level is {})",
+            mebibytes(value),
+            mebibytes(level)
+        ),
+        What::Children => format!(
+            "{} processes run beside the program (the level is {})",
+            plain(value),
+            plain(level)
+        ),
+    }
+}
+
+fn breached(breach: &Breach) -> String {
+    passed(&breach.what, &breach.passed)
+}
+
+fn leaking(leak: &Leak) -> String {
+    let class = leak.class.as_ref().map_or_else(
+        || "of a class that could not be seen".to_owned(),
+        ToString::to_string,
+    );
+    let target = leak
+        .target
+        .as_ref()
+        .map_or_else(String::new, |target| format!(" on {}", target.to_lossy()));
+    let rate = leak.per_minute.map_or_else(String::new, |rate| {
+        format!(", {} more", wording::rate(rate / 60.0))
+    });
+    if leak.proven {
+        format!("{class}{target} leaks: {} are open{rate}", leak.count)
+    } else {
+        format!(
+            "{} {class}{target} were opened lately and are still open{rate}: whether they leak is not proven yet",
+            leak.count
+        )
+    }
+}
+
+/// Why a restart cannot help: the figures say which.
+fn cause(breach: &Breach) -> String {
+    let Passed {
+        value,
+        level,
+        first,
+        ..
+    } = &breach.passed;
+    let Some((rest, passed)) = first else {
+        return "a restart does not help for long".to_owned();
+    };
+    let is_falling = breach.what == What::Wall;
+    if !is_falling && *rest >= level * AT_REST {
+        return format!(
+            "it has {} from the start, so the level of {} is below what it needs at rest; raise the level",
+            plain(*rest),
+            plain(*level)
+        );
+    }
+    let elapsed = passed.as_secs_f64();
+    if is_falling || elapsed <= 0.0 {
+        return "it leaks faster than restarts can help".to_owned();
+    }
+    let rate = wording::rate((value - rest) / elapsed);
+    format!(
+        "it went from {} to {} in {} ({rate}), which is faster than restarts can help",
+        plain(*rest),
+        plain(*value),
+        short(*passed)
+    )
+}
+
+fn short(time: Duration) -> String {
+    if time < Duration::from_secs(10) {
+        return format!("{:.1} s", time.as_secs_f64());
+    }
+    wording::duration(time.as_secs_f64())
+}
+
+fn seconds(value: f64) -> String {
+    if value.is_finite() {
+        wording::duration(value)
+    } else {
+        "no time".to_owned()
+    }
+}
+
+fn mebibytes(bytes: f64) -> String {
+    format!("{:.0} MiB", bytes / 1_048_576.0)
+}
+
+/// Without a point where there is nothing behind it.
+fn plain(value: f64) -> String {
+    let rounded = (value * 10.0).round() / 10.0;
+    format!("{rounded}")
+}
+
+#[cfg(test)]
+mod tests;

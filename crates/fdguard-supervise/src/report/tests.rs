@@ -1,0 +1,202 @@
+use std::time::Duration;
+
+use fdguard_core::{Class, Text};
+
+use super::{Report, passed, reason};
+use crate::budget::{Passed, What};
+use crate::meter::Leak;
+use crate::relief::{Again, Breach, Instance, Proof, WhenAgain};
+
+fn breach(value: f64, first: f64) -> Breach {
+    Breach {
+        what: What::Fds,
+        passed: Passed {
+            pid: Some(4711),
+            value,
+            level: 900.0,
+            wall: Some(1000.0),
+            first: Some((first, Duration::from_secs(40))),
+        },
+        left: None,
+    }
+}
+
+fn leak(proven: bool) -> Leak {
+    Leak {
+        pid: 4711,
+        class: Some(Class::SqliteDb),
+        target: Some(Text::from("/srv/agent-*.db")),
+        count: 640,
+        per_minute: Some(90.0),
+        proven,
+    }
+}
+
+fn report<'a>(breach: &'a Breach, leaks: &'a [Leak], line: Option<&'a str>) -> Report<'a> {
+    Report {
+        service: "web",
+        breach,
+        leaks,
+        line,
+        evidence: Some("/state/evidence-1.tar.zst"),
+        command: "python3 server.py",
+    }
+}
+
+fn proof(breach: &Breach) -> Proof {
+    let instance = |pid| Instance {
+        pid,
+        start_ticks: u64::from(pid),
+    };
+    Proof {
+        breach: breach.clone(),
+        before: Some(instance(4711)),
+        now: instance(4800),
+        took: Duration::from_secs(25),
+        down: Duration::from_millis(1500),
+        restarts: 1,
+    }
+}
+
+#[test]
+fn r29_the_report_says_what_leaked_what_was_done_and_that_it_is_no_fix() {
+    let breach = breach(912.0, 20.0);
+    let leaks = [leak(true)];
+    let said = report(&breach, &leaks, None).proven(&proof(&breach));
+    assert_eq!(
+        said,
+        "web: 912 of 1000 descriptors are open in process 4711 (the level is 900). sqlite-db on /srv/agent-*.db leaks: 640 are open, 1.5 a second more. \
+         It was restarted: process 4800 in place of 4711 answered after 25 s (away for 1.5 s). A restart is not a fix: find the line with: \
+         fdguard trace -- python3 server.py (evidence: /state/evidence-1.tar.zst)"
+    );
+}
+
+#[test]
+fn with_the_line_there_is_nothing_left_to_look_for() {
+    let breach = breach(912.0, 20.0);
+    let leaks = [leak(false)];
+    let said = report(&breach, &leaks, Some("store.py:17"))
+        .unproven("no newer process answered within 120 s");
+    assert!(said.contains("They are opened at store.py:17."), "{said}");
+    assert!(
+        said.contains("whether they leak is not proven yet"),
+        "{said}"
+    );
+    assert!(
+        said.contains("A restart is not a fix: look at store.py:17"),
+        "{said}"
+    );
+    assert!(!said.contains("fdguard trace"), "{said}");
+}
+
+fn again(breach: &Breach, after_relief: Option<u64>, then: WhenAgain) -> Again {
+    Again {
+        breach: breach.clone(),
+        after_relief: after_relief.map(Duration::from_secs),
+        after_start: Duration::from_secs(8),
+        within: Duration::from_secs(60),
+        then,
+    }
+}
+
+#[test]
+fn r29_a_level_below_what_the_program_needs_is_told_as_such() {
+    let breach = breach(912.0, 880.0);
+    let said = report(&breach, &[], None).again(&again(&breach, None, WhenAgain::Keep));
+    assert!(said.contains("That is 8.0 s after its start: it has 880 from the start, so the level of 900 is below what it needs at rest; raise the level."), "{said}");
+    assert!(said.contains("It is left running"), "{said}");
+}
+
+#[test]
+fn r29_a_leak_that_is_too_fast_is_told_with_its_figures() {
+    let breach = breach(920.0, 20.0);
+    let said = report(&breach, &[], None).again(&again(&breach, Some(45), WhenAgain::Stop));
+    assert!(said.contains("That is 45 s after a restart for the same reason: it went from 20 to 920 in 40 s (22 a second), which is faster than restarts can help."), "{said}");
+    assert!(said.contains("ended for good"), "{said}");
+}
+
+#[test]
+fn fields_say_the_same_and_leave_out_what_is_unknown() {
+    let breach = breach(912.0, 20.0);
+    let leaks = [leak(true)];
+    let fields = report(&breach, &leaks, None).fields();
+    let of = |name: &str| {
+        fields
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value.as_str())
+    };
+    assert_eq!(
+        [of("budget"), of("value"), of("level"), of("wall")],
+        [Some("fds"), Some("912"), Some("900"), Some("1000")]
+    );
+    assert_eq!(
+        [of("class"), of("count"), of("rate_per_min")],
+        [Some("sqlite-db"), Some("640"), Some("90")]
+    );
+    assert_eq!([of("pid"), of("line")], [Some("4711"), None]);
+    let bare = report(&breach, &[], None).fields();
+    assert!(
+        !bare
+            .iter()
+            .any(|(key, _)| *key == "class" || *key == "count"),
+        "{bare:?}"
+    );
+    assert_eq!(reason(&What::Fds), "fd_budget");
+}
+
+#[test]
+fn every_measure_has_its_sentence() {
+    let close_wait = "class:tcp:CLOSE_WAIT".parse().unwrap();
+    for (what, value, level, said) in [
+        (
+            What::Highest,
+            950.0,
+            900.0,
+            "descriptor 950 is in use in process 4711 (the level is 900, select() fails from 1024 on)",
+        ),
+        (
+            close_wait,
+            150.0,
+            100.0,
+            "150 descriptors are tcp:CLOSE_WAIT in process 4711 (the level is 100)",
+        ),
+        (
+            What::Growth,
+            60.5,
+            30.0,
+            "60.5 more descriptors leak every minute (the level is 30)",
+        ),
+        (
+            What::Wall,
+            240.0,
+            300.0,
+            "the nearest wall is reached in 4.0 min (the level is 5.0 min)",
+        ),
+        (
+            What::Zombies,
+            7.0,
+            5.0,
+            "7 zombies are not waited for (the level is 5)",
+        ),
+        (
+            What::Memory,
+            629_145_600.0,
+            536_870_912.0,
+            "600 MiB of memory are in use (the level is 512 MiB)",
+        ),
+        (
+            What::Children,
+            12.0,
+            10.0,
+            "12 processes run beside the program (the level is 10)",
+        ),
+    ] {
+        let measured = Passed {
+            value,
+            level,
+            ..breach(0.0, 0.0).passed
+        };
+        assert_eq!(passed(&what, &measured), said);
+    }
+}

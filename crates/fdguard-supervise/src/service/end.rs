@@ -1,0 +1,284 @@
+//! The end of a run, and what follows.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::time::Duration;
+
+use fdguard_process::signals;
+use fdguard_process::tree::{Exit, Told};
+
+use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
+use super::{Context, Service, State};
+use crate::config::Background;
+use crate::event::{Event, Value};
+use crate::health::queue;
+use crate::policy::{Cause, Halt, Next};
+use crate::turn::Ready;
+
+impl Service<'_> {
+    /// Asks the run to end.
+    pub(super) fn end_run(&mut self, ending: Ending) {
+        let Some(run) = &mut self.run else { return };
+        let first = run.ending.is_none();
+        // Whoever asks for the end for good is not overruled by who wants to begin anew.
+        if first || ending == Ending::Stop {
+            run.ending = Some(ending);
+        }
+        if !first {
+            return;
+        }
+        run.tree.stop(self.settings.stop);
+        run.settle = None;
+        run.ready_until = None;
+        run.watchdog = None;
+        self.state = State::Stopping;
+        for check in self.ready.iter_mut().chain(&mut self.checks) {
+            check.end();
+        }
+        self.thrift.pause();
+    }
+
+    /// Hears the keeper.
+    pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+        let heard = |run: &Run| ready.has(run.tree.fd());
+        if !self.run.as_ref().is_some_and(heard) {
+            return;
+        }
+        while let Some(told) = self.run.as_mut().and_then(|run| run.tree.told()) {
+            match told {
+                Told::MainEnded { exit, left } if left > 0 => self.main_ended(exit, cx),
+                Told::Empty {
+                    exit,
+                    killed,
+                    reaped,
+                } => {
+                    self.killed += u64::from(killed);
+                    return self.over(Some(exit), killed, reaped, cx);
+                }
+                Told::Lost => {
+                    let text = "its keeper was killed; what was known of it was ended";
+                    cx.sink
+                        .tell(&Event::of("keeper_lost", self.name()).with("text", text));
+                    return self.over(None, 0, 0, cx);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The program ended and left somebody.
+    fn main_ended(&mut self, exit: Exit, cx: &mut Context<'_>) {
+        let Some(run) = &mut self.run else { return };
+        if run.ending.is_some() {
+            return;
+        }
+        if exit == Exit::Code(0) && !cx.once {
+            run.settle = Some(Settle {
+                until: cx.now + SETTLE,
+                next: cx.now,
+            });
+            return self.settle(cx);
+        }
+        self.end_the_left(Ending::Left, cx);
+    }
+
+    /// Finds out whether one of those that the program left is the service itself: the loop of a bootstrap under a supervisor begins here.
+    pub(super) fn settle(&mut self, cx: &mut Context<'_>) {
+        let Some(run) = &mut self.run else { return };
+        let Some(settle) = run.settle.filter(|settle| settle.next <= cx.now) else {
+            return;
+        };
+        let members = run.tree.members();
+        let listeners = queue::find(&members).unwrap_or_default();
+        if listeners.is_empty() {
+            if cx.now >= settle.until {
+                return self.end_the_left(Ending::Left, cx);
+            }
+            let next = cx.now + LOOK;
+            run.settle = Some(Settle { next, ..settle });
+            return;
+        }
+        run.settle = None;
+        let listeners: Vec<String> = listeners
+            .iter()
+            .map(|one| one.address.to_string())
+            .collect();
+        let explanation = "the program exited 0 and left a process that listens: it starts its server in the background, and a \
+                           supervisor that takes this for the end would start another one against a taken port; give the server \
+                           itself as the command, or its foreground option";
+        let action = match self.settings.background {
+            Background::Adopt => "adopted",
+            Background::End => "ended",
+            Background::Fail => "failed",
+        };
+        let event = Event::of("background", self.name())
+            .with("action", action)
+            .with("listening", listeners.join(","))
+            .with("processes", named(&members));
+        cx.sink.tell(&event.with("text", explanation));
+        match self.settings.background {
+            Background::Adopt => self.adopt(&members, cx),
+            Background::End => self.end_the_left(Ending::Left, cx),
+            Background::Fail => self.end_the_left(Ending::Down(1), cx),
+        }
+    }
+
+    fn adopt(&mut self, members: &[u32], cx: &mut Context<'_>) {
+        let Some(run) = &mut self.run else { return };
+        run.is_adopted = true;
+        run.main = members.first().copied().unwrap_or(run.main);
+        let event = Event::of("adopted", &self.settings.name).with("pid", run.main);
+        cx.sink.tell(&event.with("count", members.len()));
+        let main = run.main;
+        self.begin_thrift(main, cx);
+    }
+
+    fn end_the_left(&mut self, ending: Ending, cx: &mut Context<'_>) {
+        let Some(run) = &self.run else { return };
+        let members = run.tree.members();
+        if !members.is_empty() {
+            let event = Event::of("orphans", self.name())
+                .with("count", members.len())
+                .with("processes", named(&members))
+                .with("action", "ended");
+            cx.sink.tell(&event);
+        }
+        self.end_run(ending);
+    }
+
+    /// Nothing of the run is left.
+    fn over(&mut self, exit: Option<Exit>, killed: u32, reaped: u32, cx: &mut Context<'_>) {
+        let Some(run) = self.run.take() else { return };
+        for check in self.ready.iter_mut().chain(&mut self.checks) {
+            check.end();
+        }
+        let is_relieved = self.end_thrift(cx);
+        if let Some(output) = &mut self.output {
+            output.ended();
+        }
+        // The status of one that was adopted is not known.
+        let exit = exit.filter(|_| !run.is_adopted);
+        let up = cx.now.saturating_duration_since(run.started);
+        if !cx.once {
+            let event = Event::of("exit", self.name()).with("pid", run.tree.main());
+            let event = told(event, exit)
+                .with("uptime_s", seconds(up))
+                .with("killed", killed)
+                .with("reaped", reaped);
+            cx.sink.tell(&event);
+        }
+        let exit = exit.unwrap_or(Exit::Code(1));
+        match run.ending {
+            Some(Ending::Stop) => {
+                self.state = State::Stopped;
+                self.outcome = Some(if cx.once { status(exit) } else { 0 });
+            }
+            Some(Ending::Down(code)) => {
+                self.state = State::Failed;
+                self.outcome = Some(code);
+            }
+            Some(Ending::Sick(reason)) => self.follow(exit, Cause::Sick, reason, cx),
+            Some(Ending::Renew(reason)) => self.follow(exit, Cause::Asked, reason, cx),
+            None | Some(Ending::Left) if is_relieved => {
+                self.follow(exit, Cause::Asked, "fd_budget", cx)
+            }
+            None | Some(Ending::Left) => {
+                let reason = match exit {
+                    Exit::Code(_) => "exit",
+                    Exit::Signal(_) => "signal",
+                };
+                self.follow(exit, Cause::Itself, reason, cx);
+            }
+        }
+    }
+
+    /// Another start, now or later, or none.
+    pub(super) fn follow(
+        &mut self,
+        exit: Exit,
+        cause: Cause,
+        reason: &'static str,
+        cx: &mut Context<'_>,
+    ) {
+        let policy = &self.settings.policy;
+        match self.history.ended(policy, cx.now, exit, cause, chance()) {
+            Next::Start { at } => {
+                self.restarts += 1;
+                *self.reasons.entry(reason.to_owned()).or_default() += 1;
+                let event = Event::of("restart", self.name()).with("reason", reason);
+                let event = self.thrift.told_restart(told(event, Some(exit)));
+                cx.sink.tell(&event.with("restarts", self.restarts));
+                let delay = at.saturating_duration_since(cx.now);
+                if delay.is_zero() {
+                    return self.start(cx);
+                }
+                let event = Event::of("backoff", self.name());
+                cx.sink.tell(&event.with("delay_ms", millis(delay)));
+                self.state = State::BackingOff;
+                self.next_start = Some(at);
+            }
+            Next::Done => {
+                self.state = State::Stopped;
+                self.outcome = Some(0);
+            }
+            Next::Halt(halt) => self.stay_down(halt, exit, cx),
+        }
+    }
+
+    fn stay_down(&mut self, halt: Halt, exit: Exit, cx: &mut Context<'_>) {
+        self.state = State::Failed;
+        // A service that ended with 0 again and again has no failing status of its own.
+        self.outcome = Some(status(exit).max(1));
+        if cx.once {
+            return;
+        }
+        let event = match halt {
+            Halt::CrashLoop { ends, within } => Event::of("crash_loop", self.name())
+                .with("ends", ends)
+                .with("within_s", seconds(within)),
+            _ => Event::of("down", self.name()).with("reason", halt.to_string()),
+        };
+        let event = told(event, Some(exit));
+        let text = match halt {
+            Halt::CrashLoop { .. } => "it ended too soon too often and stays down",
+            Halt::Never => "it failed and is not to be restarted",
+            Halt::StopOn => "it ended with a status of --stop-on",
+            Halt::NotRunnable => "a program that cannot be run is not tried again",
+        };
+        let event = event.with("last_output", self.last_words());
+        cx.sink.tell(&event.with("text", text));
+    }
+}
+
+/// An end in an event.
+fn told(event: Event, exit: Option<Exit>) -> Event {
+    match exit {
+        Some(Exit::Code(code)) => event.with("status", u32::from(code)),
+        Some(Exit::Signal(signal)) => event.with("signal", signals::name_of(signal)),
+        None => event.with("status", Value::Unknown),
+    }
+}
+
+/// Processes by name and number; names are those that the kernel shows.
+fn named(pids: &[u32]) -> String {
+    let name = |pid: &u32| {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        format!("{}({pid})", comm.unwrap_or_default().trim_end())
+    };
+    pids.iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn seconds(length: Duration) -> f64 {
+    (length.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+pub(super) fn millis(length: Duration) -> f64 {
+    (length.as_secs_f64() * 1e6).round() / 1000.0
+}
+
+/// From 0 to 1, another one each time.
+fn chance() -> f64 {
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    #[expect(clippy::cast_precision_loss, reason = "a chance needs no 64 bits")]
+    let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
+    share
+}

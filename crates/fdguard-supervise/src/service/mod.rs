@@ -1,0 +1,332 @@
+//! One service: its state, its current run, and what is kept over restarts.
+//!
+//! [`start`] begins a run, [`end`] hears how it ends and what follows, [`sense`] hears what the program says and asks whether it works,
+//! [`thrift`] watches what it uses. All of them are steps of the one loop and never wait.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fdguard_probe::Probe;
+use fdguard_process::listen::At;
+use fdguard_process::notify::{Server, Store};
+use fdguard_process::plan::Handed;
+use fdguard_process::tree::Stop;
+
+use crate::config;
+use crate::event::Event;
+use crate::health::{Check, Scene};
+use crate::output::Output;
+use crate::policy::History;
+use crate::relief::Flight;
+use crate::turn::{Ready, Wants};
+
+mod end;
+mod run;
+mod sense;
+mod shown;
+mod spoken;
+mod start;
+mod steps;
+mod thrift;
+
+pub(crate) use start::Context;
+
+use run::{Ending, Run};
+
+/// Where a service stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Others must be ready first.
+    Waiting,
+    /// It runs and is not ready yet.
+    Starting,
+    /// It does what it is for.
+    Ready,
+    /// It finishes what it has begun, before a restart.
+    Draining,
+    /// It is being ended.
+    Stopping,
+    /// It ended, and is started again later.
+    BackingOff,
+    /// It is down, as it should be.
+    Stopped,
+    /// It is down, and should not be.
+    Failed,
+}
+
+impl State {
+    /// In events and metrics.
+    #[must_use]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Stopping => "stopping",
+            Self::BackingOff => "backing_off",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether it stays as it is.
+    #[must_use]
+    pub(crate) fn is_final(self) -> bool {
+        matches!(self, Self::Stopped | Self::Failed)
+    }
+}
+
+/// A service.
+#[derive(Debug)]
+pub(crate) struct Service<'p> {
+    pub(crate) settings: config::Service,
+    pub(crate) state: State,
+    history: History,
+    /// Sockets that it gets at each start.
+    sockets: Vec<Handed>,
+    notify: Option<Server>,
+    store: Store,
+    ready: Option<Check>,
+    checks: Vec<Check>,
+    run: Option<Run>,
+    thrift: thrift::Thrift<'p>,
+    steps: steps::Steps,
+    /// Where it is known to listen.
+    ports: Vec<u16>,
+    output: Option<Output>,
+    next_start: Option<Instant>,
+    pub(crate) restarts: u64,
+    /// Of these by reason.
+    reasons: BTreeMap<String, u64>,
+    /// Our exit status, once it stays down.
+    pub(crate) outcome: Option<u8>,
+    /// Killed by us because they did not end when asked, in all runs.
+    pub(crate) killed: u64,
+    /// It is no longer in the file.
+    pub(crate) is_removed: bool,
+}
+
+impl<'p> Service<'p> {
+    /// A service that waits for its start. An error says why its checks cannot work.
+    pub(crate) fn new(
+        settings: config::Service,
+        sockets: Vec<Handed>,
+        scene: &Arc<Scene>,
+        probe: &'p Probe,
+        flight: &Flight,
+    ) -> Result<Self, String> {
+        let check = |spec| Check::new(spec, scene);
+        let ready = settings.ready.as_ref().map(check).transpose()?;
+        let checks = settings
+            .health
+            .iter()
+            .map(check)
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            thrift: thrift::Thrift::new(probe, &settings, flight),
+            steps: steps::Steps::default(),
+            ports: ports(&settings),
+            output: None,
+            state: State::Waiting,
+            history: History::default(),
+            sockets,
+            notify: None,
+            store: Store::default(),
+            ready,
+            checks,
+            run: None,
+            next_start: None,
+            restarts: 0,
+            reasons: BTreeMap::new(),
+            outcome: None,
+            killed: 0,
+            is_removed: false,
+            settings,
+        })
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// The program's process, while it runs.
+    pub(crate) fn main(&self) -> Option<u32> {
+        self.run.as_ref().map(|run| run.main)
+    }
+
+    /// Whether anything of it runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// How long the current run lasts.
+    pub(crate) fn uptime(&self, now: Instant) -> Option<std::time::Duration> {
+        self.run
+            .as_ref()
+            .map(|run| now.saturating_duration_since(run.started))
+    }
+
+    /// What it said last about itself.
+    pub(crate) fn status(&self) -> Option<&str> {
+        self.run.as_ref()?.status.as_deref()
+    }
+
+    /// Takes a signal that is meant for the program.
+    pub(crate) fn forward(&mut self, signal: i32) {
+        if let Some(run) = &mut self.run {
+            run.tree.signal(signal);
+        }
+    }
+
+    /// Ends it for good.
+    pub(crate) fn stop(&mut self) {
+        self.next_start = None;
+        match &self.run {
+            Some(_) => self.end_run(Ending::Stop),
+            None if !self.state.is_final() => self.state = State::Stopped,
+            None => {}
+        }
+    }
+
+    /// Ends it at once: nobody waits any longer.
+    pub(crate) fn kill(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.ending = Some(Ending::Stop);
+            run.tree.stop(Stop {
+                signal: rustix::process::Signal::KILL.as_raw(),
+                grace: std::time::Duration::ZERO,
+            });
+        }
+    }
+
+    /// Ends the run gently and begins another, with these settings: sockets and stored descriptors stay.
+    pub(crate) fn renew(&mut self, fresh: Self) {
+        if self.settings.output != fresh.settings.output {
+            self.output = None;
+        }
+        self.settings = fresh.settings;
+        self.ports = fresh.ports;
+        self.steps = steps::Steps::default();
+        self.thrift = fresh.thrift;
+        self.history.forget();
+        self.outcome = None;
+        self.sockets = fresh.sockets;
+        if self.run.is_some() {
+            // Its checks are of no use for a run that goes: the new ones begin with the next.
+            (self.ready, self.checks) = (fresh.ready, fresh.checks);
+            self.end_run(Ending::Renew("reload"));
+        } else {
+            (self.ready, self.checks) = (fresh.ready, fresh.checks);
+            self.state = State::Waiting;
+            self.next_start = None;
+        }
+    }
+
+    /// Begins, if it has not.
+    pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
+        if self.state == State::Waiting {
+            self.start(cx);
+        }
+    }
+
+    /// It cannot begin: somebody it waits for is down.
+    pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
+        if self.state == State::Waiting {
+            let event = Event::of("down", self.name());
+            cx.sink
+                .tell(&event.with("reason", "dependency").with("dependency", on));
+            self.state = State::Failed;
+            self.outcome = Some(1);
+        }
+    }
+
+    /// What it waits for.
+    pub(crate) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+        if let Some(output) = &self.output {
+            output.wants(wants);
+        }
+        if let Some(at) = self.next_start {
+            wants.until(at);
+        }
+        if let Some(server) = &self.notify {
+            wants.read(server.fd());
+        }
+        for fd in self.store.polled() {
+            wants.hang_up(fd);
+        }
+        let Some(run) = &self.run else { return };
+        wants.read(run.tree.fd());
+        let moments = [
+            run.ready_until,
+            run.watchdog.map(|(_, until)| until),
+            run.settle.map(|settle| settle.next),
+        ];
+        for moment in moments.into_iter().flatten() {
+            wants.until(moment);
+        }
+        for check in self.ready.iter().chain(&self.checks) {
+            check.wants(wants);
+        }
+        self.thrift.wants(wants);
+        self.steps.wants(wants);
+    }
+
+    /// Goes on.
+    pub(crate) fn turn(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+        self.hear_output(cx, ready);
+        self.hear_program(cx, ready);
+        self.hear_keeper(cx, ready);
+        self.settle(cx);
+        self.check(cx, ready);
+        self.watch_budgets(cx, ready);
+        if self.next_start.is_some_and(|at| at <= cx.now) {
+            self.start(cx);
+        }
+    }
+}
+
+impl Service<'_> {
+    /// Whether a parent may be told that all is well.
+    pub(crate) fn holds(&self) -> bool {
+        self.state != State::Failed && self.thrift.holds()
+    }
+
+    /// Where it stands, as an event.
+    pub(crate) fn told_state(&self, now: Instant) -> Event {
+        let reading = self.thrift.reading.as_ref();
+        let main = reading.and_then(crate::budget::Reading::of_main);
+        let count = main.and_then(|main| main.count.seen().copied());
+        Event::of("state", self.name())
+            .with("state", self.state.name())
+            .with("pid", self.main())
+            .with("uptime_s", self.uptime(now).map(|up| up.as_secs()))
+            .with("restarts", self.restarts)
+            .with("fds", count)
+            .with("limit", main.and_then(|main| main.limits.soft))
+            .with("stored", self.store.len())
+            .with("status", self.status())
+    }
+
+    /// Opens its log files anew.
+    pub(crate) fn reopen_logs(&mut self) {
+        if let Some(output) = &mut self.output {
+            output.reopen();
+        }
+    }
+}
+
+/// The ports that we bound for it.
+fn ports(settings: &config::Service) -> Vec<u16> {
+    let port = |socket: &config::Socket| match socket {
+        config::Socket::Bind(listen) => match listen.at {
+            At::Tcp(address) => Some(address.port()),
+            At::Any(port) => Some(port),
+            At::Unix(_) => None,
+        },
+        config::Socket::Inherited(_) => None,
+    };
+    settings.listen.iter().filter_map(port).collect()
+}

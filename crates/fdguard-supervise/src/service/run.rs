@@ -1,0 +1,87 @@
+//! One run of a service: from the start of its program until nothing of it is left.
+
+use std::time::{Duration, Instant};
+
+use fdguard_process::tree::{Exit, Tree};
+
+use crate::health::Listener;
+
+/// After the program ended with 0, a descendant has this long to begin to listen.
+pub(super) const SETTLE: Duration = Duration::from_secs(3);
+/// From look to look meanwhile.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+
+/// A run.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) tree: Tree,
+    pub(super) started: Instant,
+    /// The program's own process; another one after `MAINPID=`.
+    pub(super) main: u32,
+    /// It said `READY=1`.
+    pub(super) notified: bool,
+    pub(super) ready: bool,
+    /// When it must be ready.
+    pub(super) ready_until: Option<Instant>,
+    /// How long it may be silent, and until when.
+    pub(super) watchdog: Option<(Duration, Instant)>,
+    /// Why it is being ended.
+    pub(super) ending: Option<Ending>,
+    /// The program itself ended with 0 and left somebody; who that is is being found out until then.
+    pub(super) settle: Option<Settle>,
+    /// Somebody it left is the service now.
+    pub(super) is_adopted: bool,
+    /// What it said last about itself.
+    pub(super) status: Option<String>,
+    /// Where it listens, for the check of accepting, and when that was looked up.
+    pub(super) listeners: (Vec<Listener>, Option<Instant>),
+}
+
+/// The time after the program ended and left somebody.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settle {
+    pub(super) until: Instant,
+    pub(super) next: Instant,
+}
+
+/// Why a run is being ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The program ended by itself; only what it left is being ended.
+    Left,
+    /// It does not work.
+    Sick(&'static str),
+    /// It is to begin anew.
+    Renew(&'static str),
+    /// It is to stay down, with this as our exit status.
+    Down(u8),
+    /// Somebody asked us to stop it.
+    Stop,
+}
+
+impl Run {
+    pub(super) fn new(tree: Tree, now: Instant) -> Self {
+        Self {
+            main: tree.main(),
+            tree,
+            started: now,
+            notified: false,
+            ready: false,
+            ready_until: None,
+            watchdog: None,
+            ending: None,
+            settle: None,
+            is_adopted: false,
+            status: None,
+            listeners: (Vec::new(), None),
+        }
+    }
+}
+
+/// What a shell would give as its status.
+pub(super) fn status(exit: Exit) -> u8 {
+    match exit {
+        Exit::Code(code) => code,
+        Exit::Signal(signal) => 128_u8.saturating_add(u8::try_from(signal).unwrap_or(127)),
+    }
+}

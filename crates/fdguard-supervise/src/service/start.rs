@@ -1,0 +1,208 @@
+//! The start of a run.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fdguard_core::snapshot::Limits;
+use fdguard_process::plan::{FIRST_HANDED, Group, Handed, Plan};
+use fdguard_process::reserve::Reserve;
+use fdguard_process::run_id::{self, RunId};
+use fdguard_process::tree::{Exit, Options, StartError, Tree};
+use rustix::fs::{Mode, OFlags};
+
+use super::run::Run;
+use super::{Service, State};
+use crate::event::{Event, Sink};
+use crate::health::Pipe;
+use crate::inject::Injector;
+use crate::limit;
+use crate::policy::Cause;
+
+/// What a service needs from the loop.
+#[derive(Debug)]
+pub(crate) struct Context<'c> {
+    /// Where it tells.
+    pub(crate) sink: &'c mut Sink,
+    /// This turn's moment.
+    pub(crate) now: Instant,
+    /// What of our own environment a program gets.
+    pub(crate) environment: &'c [(OsString, OsString)],
+    /// Whether the run ends with the program.
+    pub(crate) once: bool,
+    /// Whether somebody restarts us.
+    pub(crate) is_supervised: bool,
+    /// Where evidence goes.
+    pub(crate) evidence: Option<&'c std::path::Path>,
+    /// Descriptors for a start when our table is full.
+    pub(crate) reserve: &'c mut Reserve,
+    /// Nothing to read from and nowhere to write to.
+    pub(crate) null: &'c OwnedFd,
+    /// What is put into programs.
+    pub(crate) injector: Option<&'c dyn Injector>,
+    /// The limits that we were started with.
+    pub(crate) limits: Limits,
+}
+
+impl Service<'_> {
+    /// Starts the program.
+    pub(super) fn start(&mut self, cx: &mut Context<'_>) {
+        self.next_start = None;
+        let begun = self.begin_checks(cx);
+        let begun = begun.and_then(|pipe| self.plan(pipe, cx));
+        let options = Options {
+            reserve: Some(&mut *cx.reserve),
+            ..Options::default()
+        };
+        match begun.and_then(|plan| Tree::start_with(&plan, options)) {
+            Ok(tree) => self.started(tree, cx),
+            Err(error) => self.not_started(&error, cx),
+        }
+    }
+
+    fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<Pipe>, StartError> {
+        let refused = |source| StartError::Refused {
+            step: "readiness pipe",
+            source,
+        };
+        match &mut self.ready {
+            Some(check) => check.begin(cx.now).map_err(refused),
+            None => Ok(None),
+        }
+    }
+
+    fn plan(&mut self, pipe: Option<Pipe>, cx: &mut Context<'_>) -> Result<Plan, StartError> {
+        let mut handed = self.sockets.clone();
+        handed.extend(self.store.handed());
+        if let Some(pipe) = pipe {
+            hand_pipe(&mut handed, pipe)?;
+        }
+        let group = if cx.once { Group::Same } else { Group::Session };
+        Ok(Plan {
+            command: self.settings.command.clone(),
+            environment: self.environment(cx),
+            folder: self.settings.folder.clone(),
+            stdio: self.streams(cx),
+            handed,
+            soft_limit: limit::decide(self.settings.raise_limit, cx.limits).soft,
+            group,
+            cgroup: true,
+        })
+    }
+
+    fn environment(&mut self, cx: &mut Context<'_>) -> Vec<(OsString, OsString)> {
+        let mut all = cx.environment.to_vec();
+        all.extend(self.settings.environment.iter().cloned());
+        if let Some(id) = RunId::own(self.name()) {
+            all.push((run_id::VARIABLE.into(), id.to_string().into()));
+        }
+        if let Some(server) = self.server(cx) {
+            all.push(("NOTIFY_SOCKET".into(), server));
+            if let Some(within) = self.settings.watchdog {
+                let micros = within.as_micros().to_string();
+                all.push(("WATCHDOG_USEC".into(), micros.into()));
+            }
+        }
+        if let Some(injector) = cx.injector {
+            injector.environment(&mut all);
+        }
+        // The last one of a name holds.
+        let mut seen = std::collections::BTreeSet::new();
+        all.reverse();
+        all.retain(|(name, _)| seen.insert(name.clone()));
+        all.reverse();
+        all
+    }
+
+    /// The socket for notifications, which stays over restarts. Without one the program runs as well, unless its readiness depends on it.
+    fn server(&mut self, cx: &mut Context<'_>) -> Option<OsString> {
+        if cx.once {
+            return None;
+        }
+        if self.notify.is_none() {
+            match fdguard_process::notify::Server::open() {
+                Ok(server) => self.notify = Some(server),
+                Err(error) => {
+                    let event = Event::of("notify_failed", self.name());
+                    let text = format!("no socket for its notifications: {error}");
+                    cx.sink.tell(&event.with("text", text));
+                }
+            }
+        }
+        let server = self.notify.as_ref()?;
+        Some(server.path().as_os_str().to_owned())
+    }
+
+    fn started(&mut self, tree: Tree, cx: &mut Context<'_>) {
+        self.history.started(cx.now);
+        let mut run = Run::new(tree, cx.now);
+        if !cx.once {
+            let event = Event::of("start", self.name()).with("pid", run.main);
+            let event = match self.restarts {
+                0 => event.with("command", shown(&self.settings.command)),
+                restarts => event.with("restarts", restarts),
+            };
+            cx.sink.tell(&event);
+        }
+        run.ready_until = self
+            .ready
+            .as_ref()
+            .map(|_| cx.now + self.settings.ready_timeout);
+        self.state = State::Starting;
+        let main = run.main;
+        self.run = Some(run);
+        self.begin_thrift(main, cx);
+        if self.ready.is_none() {
+            self.is_ready(cx);
+        }
+    }
+
+    fn not_started(&mut self, error: &StartError, cx: &mut Context<'_>) {
+        let code = error.code().unwrap_or(125);
+        let event = Event::of("start_failed", self.name()).with("status", u32::from(code));
+        cx.sink.tell(&event.with("text", error.to_string()));
+        if let Some(check) = &mut self.ready {
+            check.end();
+        }
+        self.history.started(cx.now);
+        self.follow(Exit::Code(code), Cause::Itself, "start_failed", cx);
+    }
+}
+
+/// Puts the pipe at the number that the program expects it at: what has a name stands first, so numbers before it are filled.
+fn hand_pipe(handed: &mut Vec<Handed>, pipe: Pipe) -> Result<(), StartError> {
+    let refused = |source: std::io::Error| StartError::Refused {
+        step: "readiness pipe",
+        source,
+    };
+    let next = u32::try_from(handed.len()).unwrap_or(u32::MAX);
+    let next = FIRST_HANDED.saturating_add(next);
+    if pipe.number < next {
+        let why = format!(
+            "number {} is taken by a socket: {next} is free",
+            pipe.number
+        );
+        return Err(refused(std::io::Error::other(why)));
+    }
+    for _ in next..pipe.number {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let null = rustix::fs::open("/dev/null", flags, Mode::empty());
+        let null = null.map_err(|error| refused(error.into()))?;
+        handed.push(unnamed(null));
+    }
+    handed.push(unnamed(pipe.fd));
+    Ok(())
+}
+
+fn unnamed(fd: OwnedFd) -> Handed {
+    Handed {
+        fd: Arc::new(fd),
+        name: None,
+    }
+}
+
+fn shown(command: &[OsString]) -> String {
+    let words = command.iter().map(|word| word.to_string_lossy());
+    words.collect::<Vec<_>>().join(" ")
+}

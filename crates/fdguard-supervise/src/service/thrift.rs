@@ -1,0 +1,399 @@
+//! What a service uses, and what is done when it is too much.
+//!
+//! The meter looks, the judgement compares with the budgets, and the relief says which step is next; here the steps are done.
+
+use std::time::Instant;
+
+use fdguard_core::{Pid, Text};
+use fdguard_probe::Probe;
+use fdguard_process::identity::Identity;
+use jiff::Timestamp;
+
+use super::end::seconds;
+use super::run::Ending;
+use super::{Context, Service};
+use crate::budget::{Budget, Kind, Memory, Passed, Reading, Verdict, What, judge};
+use crate::config;
+use crate::event::{Event, Value};
+use crate::meter::{Leak, Meter};
+use crate::metrics::Target;
+use crate::policy::Restart;
+use crate::relief::{self, Action, Breach, Drained, Flight, Instance, Relief};
+use crate::report::{self, Report};
+use crate::turn::{Ready, Wants};
+
+/// Meter, judgement and relief of one service.
+#[derive(Debug)]
+pub(super) struct Thrift<'p> {
+    pub(super) meter: Meter<'p>,
+    budgets: Vec<Budget>,
+    memory: Memory,
+    relief: Relief,
+    is_on: bool,
+    /// What the last look saw.
+    pub(super) reading: Option<Reading>,
+    /// The breach that is being dealt with, and what leaks, for the events.
+    breach: Option<(Breach, Vec<Leak>)>,
+    pub(super) breaches: u64,
+    pub(super) last_breach: Option<Timestamp>,
+    evidence: Option<String>,
+    /// A restart was not proven, or a budget is passed and nothing helps.
+    is_broken: bool,
+}
+
+impl<'p> Thrift<'p> {
+    pub(super) fn new(probe: &'p Probe, settings: &config::Service, flight: &Flight) -> Self {
+        let budgets = settings.budgets.clone();
+        Self {
+            meter: Meter::new(probe, &budgets, Instant::now()),
+            budgets,
+            memory: Memory::default(),
+            relief: Relief::new(settings.relief, flight.clone()),
+            is_on: false,
+            reading: None,
+            breach: None,
+            breaches: 0,
+            last_breach: None,
+            evidence: None,
+            is_broken: false,
+        }
+    }
+
+    /// What leaks, by what it points at.
+    pub(super) fn targets(&self) -> Vec<Target> {
+        let leaks = self.meter.leaks();
+        let named = leaks.iter().filter_map(|leak| {
+            let name = shown(leak.target.as_ref()?);
+            Some(Target {
+                name,
+                count: leak.count,
+            })
+        });
+        named.collect()
+    }
+
+    /// Whether a parent may be told that all is well.
+    pub(super) fn holds(&self) -> bool {
+        !self.is_broken
+    }
+
+    pub(super) fn wants(&self, wants: &mut Wants<'_>) {
+        if self.is_on {
+            self.meter.wants(wants);
+        }
+        if let Some(at) = self.relief.deadline() {
+            wants.until(at);
+        }
+    }
+
+    /// No looks while it is being ended.
+    pub(super) fn pause(&mut self) {
+        self.is_on = false;
+    }
+
+    /// What the restart that follows is about.
+    pub(super) fn told_restart(&self, event: Event) -> Event {
+        match &self.breach {
+            Some((breach, leaks)) => measured(
+                event,
+                &breach.what,
+                &breach.passed,
+                class(&breach.what, leaks.first()),
+            ),
+            None => event,
+        }
+    }
+}
+
+/// Which process this number means now.
+fn instance(pid: u32) -> Option<Instance> {
+    let identity = Identity::of(pid).ok()?;
+    Some(Instance {
+        pid,
+        start_ticks: identity.started(),
+    })
+}
+
+impl Service<'_> {
+    /// A program runs.
+    pub(super) fn begin_thrift(&mut self, main: u32, cx: &mut Context<'_>) {
+        self.thrift.memory.restarted();
+        self.thrift.reading = None;
+        self.thrift.is_on = !cx.once && !self.thrift.budgets.is_empty();
+        if let Some(instance) = instance(main) {
+            self.relieve(relief::Event::Started(instance), cx);
+        }
+    }
+
+    /// It answers.
+    pub(super) fn answered(&mut self, cx: &mut Context<'_>) {
+        let main = self.run.as_ref().map(|run| run.main);
+        if let Some(instance) = main.and_then(instance) {
+            self.relieve(relief::Event::Answered(instance), cx);
+        }
+    }
+
+    /// Nothing of it is left. Gives whether the relief wants another start, whatever the policy says.
+    pub(super) fn end_thrift(&mut self, cx: &mut Context<'_>) -> bool {
+        self.thrift.is_on = false;
+        self.relieve(relief::Event::Ended, cx)
+    }
+
+    /// Looks, judges, acts.
+    pub(super) fn watch_budgets(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+        self.turn_steps(cx, ready);
+        let due = self.thrift.relief.deadline().is_some_and(|at| at <= cx.now);
+        if due || self.thrift.relief.can_begin() {
+            self.relieve(relief::Event::Time, cx);
+        }
+        let Some(run) = self
+            .run
+            .as_ref()
+            .filter(|run| self.thrift.is_on && run.settle.is_none())
+        else {
+            return;
+        };
+        let mut pids: Vec<Pid> = Vec::new();
+        if self.thrift.meter.is_due(cx.now) {
+            let members = run.tree.members();
+            let main = members.iter().filter(|pid| **pid == run.main);
+            let others = members.iter().filter(|pid| **pid != run.main);
+            pids.extend(main.chain(others).map(|pid| Pid::from(*pid)));
+        }
+        let Some(reading) = self.thrift.meter.turn(cx.now, &pids) else {
+            return;
+        };
+        let verdicts = judge(&self.thrift.budgets, &reading, &mut self.thrift.memory);
+        self.thrift.reading = Some(reading);
+        for verdict in verdicts {
+            self.judged(verdict, cx);
+        }
+    }
+
+    fn judged(&mut self, verdict: Verdict, cx: &mut Context<'_>) {
+        let Verdict { what, kind } = verdict;
+        match kind {
+            Kind::Warn(passed) => {
+                let event = Event::of("breach_warn", self.name());
+                let class = class(&what, self.thrift.meter.leaks().first());
+                cx.sink.tell(&measured(event, &what, &passed, class));
+            }
+            Kind::Cleared(passed) => {
+                let event = Event::of("breach_cleared", self.name());
+                cx.sink
+                    .tell(&measured(event, &what, &passed, class(&what, None)));
+                self.thrift.is_broken = false;
+                self.relieve(relief::Event::Cleared(what), cx);
+            }
+            Kind::Unmeasured(gap) => {
+                let event = Event::of("unmeasured", self.name()).with("budget", what.to_string());
+                let text = format!("{}: {} ({})", gap.what, gap.why, gap.remedy);
+                cx.sink.tell(&event.with("text", text));
+            }
+            Kind::Act(passed) => {
+                self.thrift.breaches += 1;
+                self.thrift.last_breach = Some(Timestamp::now());
+                let breach = Breach {
+                    left: self.time_left(),
+                    what,
+                    passed,
+                };
+                self.relieve(relief::Event::Breached(breach), cx);
+            }
+        }
+    }
+
+    pub(super) fn time_left(&self) -> Option<std::time::Duration> {
+        let reading = self.thrift.reading.as_ref()?;
+        Some(reading.wall.seen()?.as_ref()?.left)
+    }
+
+    /// Tells the relief what happened and does what it says. Gives whether it wants a start.
+    pub(super) fn relieve(&mut self, event: relief::Event, cx: &mut Context<'_>) -> bool {
+        let mut wants_start = false;
+        let mut actions = self.thrift.relief.handle(cx.now, event);
+        while !actions.is_empty() {
+            let mut next = Vec::new();
+            for action in actions {
+                match action {
+                    Action::StartTree => wants_start = true,
+                    Action::StopTree => self.stop_for_budget(cx),
+                    Action::Tell(told) => self.tell_relief(told, cx),
+                    step => {
+                        if let Some(event) = self.do_step(&step, cx) {
+                            next.extend(self.thrift.relief.handle(cx.now, event));
+                        }
+                    }
+                }
+            }
+            actions = next;
+        }
+        wants_start
+    }
+
+    fn stop_for_budget(&mut self, cx: &mut Context<'_>) {
+        let is_final = self.thrift.relief.has_given_up();
+        let ending = if is_final {
+            Ending::Down(1)
+        } else if self.settings.policy.restart == Restart::Never {
+            // A parent is asked for what we are not to do.
+            Ending::Down(if cx.is_supervised { 75 } else { 1 })
+        } else {
+            Ending::Renew(self.reason())
+        };
+        self.end_run(ending);
+    }
+
+    /// `fd_budget` and its kin.
+    fn reason(&self) -> &'static str {
+        let breach = self.thrift.breach.as_ref();
+        breach.map_or("fd_budget", |(breach, _)| report::reason(&breach.what))
+    }
+
+    fn tell_relief(&mut self, told: relief::Told, cx: &mut Context<'_>) {
+        let name = self.settings.name.clone();
+        let event = match told {
+            relief::Told::Begun(breach) => {
+                let leaks = self.thrift.meter.leaks();
+                let event = self.breached(&breach, &leaks, cx);
+                self.thrift.evidence = None;
+                self.thrift.breach = Some((breach, leaks));
+                event
+            }
+            relief::Told::Waits(breach) => self
+                .breached(&breach, &[], cx)
+                .with("waits", "another service is being restarted"),
+            relief::Told::Evidence(Ok(place)) => {
+                self.thrift.evidence = Some(place.clone());
+                Event::of("evidence", &name).with("place", place)
+            }
+            relief::Told::Evidence(Err(why)) => Event::of("evidence", &name).with("failed", why),
+            relief::Told::Drained(how, took) => Event::of("drained", &name)
+                .with("how", drained(&how))
+                .with("took_s", seconds(took)),
+            relief::Told::Proven(proof) => {
+                self.thrift.is_broken = false;
+                let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
+                let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), cx, |report| {
+                    report.proven(&proof)
+                });
+                Event::of("proven", &name)
+                    .with("pid", proof.now.pid)
+                    .with("before", proof.before.map(|before| before.pid))
+                    .with("took_s", seconds(proof.took))
+                    .with("down_s", seconds(proof.down))
+                    .with("text", text)
+            }
+            relief::Told::Unproven(breach, why) => {
+                self.thrift.is_broken = true;
+                let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
+                let text = self.reported(&breach, &leaks.unwrap_or_default(), cx, |report| {
+                    report.unproven(&why)
+                });
+                Event::of("unproven", &name).with("text", text)
+            }
+            relief::Told::Again(again) => {
+                self.thrift.is_broken = true;
+                let leaks = self.thrift.meter.leaks();
+                let text = self.reported(&again.breach, &leaks, cx, |report| report.again(&again));
+                self.breached(&again.breach, &leaks, cx)
+                    .with("again", true)
+                    .with("text", text)
+            }
+        };
+        cx.sink.tell(&event);
+    }
+
+    fn breached(&self, breach: &Breach, leaks: &[Leak], cx: &Context<'_>) -> Event {
+        let class = class(&breach.what, leaks.first());
+        let event = Event::of("breach", self.name()).with("reason", report::reason(&breach.what));
+        let event = measured(event, &breach.what, &breach.passed, class);
+        suspected(event, leaks.first()).with("line", self.line(cx))
+    }
+
+    /// The place in the code that opened most, where something was put into the program that knows.
+    fn line(&self, cx: &Context<'_>) -> Option<String> {
+        cx.injector?.report(self.main()?)
+    }
+
+    fn reported(
+        &self,
+        breach: &Breach,
+        leaks: &[Leak],
+        cx: &Context<'_>,
+        text: impl FnOnce(&Report<'_>) -> String,
+    ) -> String {
+        let line = self.line(cx);
+        let words = self
+            .settings
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy());
+        let command = words.collect::<Vec<_>>().join(" ");
+        text(&Report {
+            service: self.name(),
+            breach,
+            leaks,
+            line: line.as_deref(),
+            evidence: self.thrift.evidence.as_deref(),
+            command: &command,
+        })
+    }
+}
+
+/// The class that a budget is about, or else that of what leaks.
+fn class(what: &What, leak: Option<&Leak>) -> Value {
+    let leaking = || {
+        leak.and_then(|leak| leak.class.as_ref())
+            .map(ToString::to_string)
+    };
+    match what {
+        What::Class(class) => Value::Text(class.to_string()),
+        What::Memory | What::Zombies | What::Children => Value::Unknown,
+        _ => leaking().into(),
+    }
+}
+
+fn shown(text: &Text) -> String {
+    String::from_utf8_lossy(text.as_bytes()).into_owned()
+}
+
+/// What leaks, or may.
+fn suspected(event: Event, leak: Option<&Leak>) -> Event {
+    let Some(leak) = leak else { return event };
+    event
+        .with("leak_target", leak.target.as_ref().map(shown))
+        .with("leak_count", leak.count)
+        .with("leak_per_minute", leak.per_minute.map(f64::round))
+        .with("leak_proven", leak.proven)
+}
+
+fn drained(how: &Drained) -> String {
+    match how {
+        Drained::ConnectionsGone => "connections_gone".to_owned(),
+        Drained::HookDone => "hook_done".to_owned(),
+        Drained::HookFailed(why) => format!("hook failed: {why}"),
+        Drained::Ended => "ended".to_owned(),
+        Drained::TimeUp => "time_up".to_owned(),
+        Drained::None => "none".to_owned(),
+    }
+}
+
+/// A measure in an event; whole numbers as such.
+fn measured(event: Event, what: &What, passed: &Passed, class: Value) -> Event {
+    event
+        .with("budget", what.to_string())
+        .with("count", whole(passed.value))
+        .with("level", whole(passed.level))
+        .with("wall", passed.wall.map(whole))
+        .with("class", class)
+        .with("pid", passed.pid)
+}
+
+fn whole(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
+        return Value::Number(i128::from(value as i64));
+    }
+    Value::Fraction((value * 100.0).round() / 100.0)
+}

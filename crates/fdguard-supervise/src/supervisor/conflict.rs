@@ -1,0 +1,146 @@
+//! A socket that we are to bind and that somebody has.
+
+use std::time::Instant;
+
+use fdguard_probe::Probe;
+use fdguard_process::listen::{At, BindError, Bound, Listen};
+use fdguard_process::signals::Signals;
+use rustix::process::Signal;
+
+use super::Refusal;
+use crate::config::{self, Socket};
+use crate::event::{Event, Sink};
+use crate::health;
+use crate::port::{Class, Clearing, Conflict, Holder, Ours, Policy, Step, look};
+use crate::turn::Wants;
+
+/// What is needed to find out who holds a socket, and to wait for it.
+#[derive(Debug)]
+pub(super) struct Desk<'d> {
+    pub(super) probe: &'d Probe,
+    pub(super) sink: &'d mut Sink,
+    /// A signal ends the waiting; absent where nobody may wait.
+    pub(super) signals: Option<&'d Signals>,
+}
+
+impl Desk<'_> {
+    /// Binds it, or does what the service's policy says.
+    pub(super) fn bind(
+        &mut self,
+        service: &config::Service,
+        listen: &Listen,
+    ) -> Result<Bound, Refusal> {
+        match listen.bind() {
+            Ok(bound) => Ok(bound),
+            Err(BindError::Held { .. }) => self.clear(service, listen),
+            Err(error) => Err(refused(&error.to_string(), 125)),
+        }
+    }
+
+    fn clear(&mut self, service: &config::Service, listen: &Listen) -> Result<Bound, Refusal> {
+        let policy = match self.signals {
+            Some(_) => service.on_conflict,
+            None => Policy::Refuse,
+        };
+        let grace = service.stop.grace;
+        let mut clearing = Clearing::new(listen.at.clone(), policy, grace, Instant::now());
+        let ours = Ours {
+            members: &[],
+            service: &service.name,
+            registered: &[],
+        };
+        loop {
+            let step = clearing.turn(Instant::now(), self.probe, &ours);
+            match step.map_err(|error| refused(&format!("{}: {error}", listen.at), 2))? {
+                Step::Free => match listen.bind() {
+                    // Somebody was faster.
+                    Err(BindError::Held { .. }) => {
+                        let now = Instant::now();
+                        clearing = Clearing::new(listen.at.clone(), policy, grace, now);
+                    }
+                    bound => return bound.map_err(|error| refused(&error.to_string(), 125)),
+                },
+                Step::Pending(conflict) => {
+                    if let Some(conflict) = conflict {
+                        self.tell(&service.name, &conflict);
+                    }
+                }
+                Step::Refused(conflict) => {
+                    self.tell(&service.name, &conflict);
+                    let hint = "--on-conflict wait, or end-if-ours for what an earlier run left; a stranger is never ended";
+                    return Err(Refusal {
+                        hint: hint.to_owned(),
+                        ..refused(&conflict.to_string(), 2)
+                    });
+                }
+            }
+            self.wait(&clearing)?;
+        }
+    }
+
+    /// Warns when somebody listens already where this service's readiness is asked for: the answer would be theirs. It may be meant (a
+    /// proxy before the service), so it is only told.
+    pub(super) fn warn(&mut self, service: &config::Service) {
+        let target = match service.ready.as_ref().map(|check| &check.kind) {
+            Some(health::Kind::Tcp(target)) => Some(target),
+            _ => None,
+        };
+        let addresses = target.and_then(|target| target.addresses().ok());
+        let is_ours = |at: &At| {
+            service
+                .listen
+                .iter()
+                .any(|socket| matches!(socket, Socket::Bind(listen) if listen.at == *at))
+        };
+        let places = addresses.unwrap_or_default().into_iter();
+        let places = places.filter(|address| address.ip().is_loopback());
+        for at in places.map(At::Tcp).filter(|at| !is_ours(at)) {
+            let ours = Ours {
+                members: &[std::process::id()],
+                service: &service.name,
+                registered: &[],
+            };
+            let found = look(self.probe, &at, &ours).ok().flatten();
+            let is_foreign = |conflict: &Conflict| {
+                let foreign = |holder: &Holder| holder.class != Class::OursNow;
+                conflict.listens && conflict.holders.iter().any(foreign)
+            };
+            if let Some(conflict) = found.filter(is_foreign) {
+                self.tell(&service.name, &conflict);
+            }
+        }
+    }
+
+    fn tell(&mut self, service: &str, conflict: &Conflict) {
+        let event = Event::of("port_conflict", service)
+            .with("at", conflict.at.to_string())
+            .with("pid", conflict.holders.first().map(|holder| holder.pid));
+        self.sink.tell(&event.with("text", conflict.to_string()));
+    }
+
+    fn wait(&mut self, clearing: &Clearing) -> Result<(), Refusal> {
+        let mut wants = Wants::default();
+        clearing.wants(&mut wants);
+        if let Some(signals) = self.signals {
+            wants.read(std::os::fd::AsFd::as_fd(signals));
+        }
+        // A failure to wait is as good as a wait.
+        drop(wants.wait());
+        let heard = self.signals.and_then(Signals::next);
+        let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
+        match heard {
+            Some(heard) if ends.contains(&heard.signal) => {
+                Err(refused("stopped while it waited for a socket", 0))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refused(message: &str, code: u8) -> Refusal {
+    Refusal {
+        message: message.to_owned(),
+        hint: String::new(),
+        code,
+    }
+}

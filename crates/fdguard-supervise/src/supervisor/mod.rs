@@ -1,0 +1,442 @@
+//! The loop: one thread that waits for all of its services, its signals and its parent at once.
+//!
+//! [`Launch`] is what it is given, [`run`] goes on until everything is down and gives the exit status.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fdguard_core::snapshot::Limits;
+use fdguard_probe::Probe;
+use fdguard_process::listen::inherited::Inherited;
+use fdguard_process::parent::Parent;
+use fdguard_process::reserve::{self, Reserve};
+use fdguard_process::signals::{self, Signals};
+
+use crate::config::{Said, Settings};
+use crate::event::{Event, Sink};
+use crate::health::Scene;
+use crate::inject::Injector;
+use crate::metrics::Server;
+use crate::relief::Flight;
+use crate::service::{Context, Service, State};
+use crate::turn::{Ready, Wants};
+use crate::{limit, trim};
+
+mod above;
+mod conflict;
+mod hear;
+mod own;
+mod pages;
+mod reload;
+mod sockets;
+
+use above::Above;
+use conflict::Desk;
+pub(crate) use pages::ago;
+use sockets::Sockets;
+
+/// What the loop is given.
+#[derive(Debug)]
+pub struct Launch<'p> {
+    /// Looks at processes.
+    pub probe: &'p Probe,
+    /// What is to be run.
+    pub settings: Settings,
+    /// What was said outside of the file, for a reload.
+    pub said: Said,
+    /// Who supervises us.
+    pub parent: Parent,
+    /// What our parent handed to us.
+    pub inherited: Inherited,
+    /// Where events go.
+    pub stderr: Option<OwnedFd>,
+    /// What is put into programs.
+    pub injector: Option<Box<dyn Injector>>,
+}
+
+/// Why nothing was started.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// In one line.
+    pub message: String,
+    /// What would help.
+    pub hint: String,
+    /// Our exit status.
+    pub code: u8,
+}
+
+impl Refusal {
+    fn machine(what: &str, error: &std::io::Error) -> Self {
+        Self {
+            message: format!("{what}: {error}"),
+            hint: String::new(),
+            code: 125,
+        }
+    }
+}
+
+/// So long the last lines of services may take to their files.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Why we stop.
+#[derive(Clone, Debug)]
+struct Stopping {
+    why: String,
+}
+
+#[derive(Debug)]
+struct Supervisor<'p> {
+    probe: &'p Probe,
+    settings: Settings,
+    said: Said,
+    sink: Sink,
+    signals: Signals,
+    sockets: Sockets,
+    above: Above,
+    environment: Vec<(OsString, OsString)>,
+    is_supervised: bool,
+    reserve: Reserve,
+    null: OwnedFd,
+    injector: Option<Box<dyn Injector>>,
+    /// What we were started with.
+    limits: Limits,
+    pages: Option<Server>,
+    is_trimmed: bool,
+    flight: Flight,
+    services: Vec<Service<'p>>,
+    stopping: Option<Stopping>,
+    began: Instant,
+    down_since: Option<Instant>,
+    /// Around one program: the first Ctrl-C is the program's, the second ends it.
+    was_interrupted: bool,
+    fds_at_start: Option<u64>,
+    /// Of services that are no longer there.
+    past: Past,
+}
+
+/// What is remembered of services that are gone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Past {
+    restarts: u64,
+    killed: u64,
+    outcome: Option<u8>,
+}
+
+/// Runs everything until it is down, and gives the exit status.
+pub fn run(launch: Launch<'_>) -> Result<u8, Refusal> {
+    let mut supervisor = Supervisor::new(launch)?;
+    supervisor.go_on();
+    Ok(supervisor.finish())
+}
+
+impl<'p> Supervisor<'p> {
+    fn new(launch: Launch<'p>) -> Result<Self, Refusal> {
+        let now = Instant::now();
+        let signals = Signals::take(signals::forwardable())
+            .map_err(|error| Refusal::machine("signals", &error))?;
+        let sink = Sink::new(launch.settings.form, launch.stderr);
+        let reserve = Reserve::new(Reserve::FOR_A_START + 4)
+            .map_err(|error| Refusal::machine("a reserve of descriptors", &error))?;
+        let null = crate::drain::null().map_err(|error| Refusal::machine("/dev/null", &error))?;
+        let pages = pages::open(&launch.settings).map_err(|message| Refusal {
+            message,
+            hint: "another port, or port 0 for any that is free".to_owned(),
+            code: 2,
+        })?;
+        let environment = fdguard_process::environment::for_program(std::env::vars_os());
+        let mut supervisor = Self {
+            probe: launch.probe,
+            sockets: Sockets::new(launch.inherited.fds),
+            above: Above::new(launch.settings.once, now),
+            is_supervised: launch.parent.is_supervisor(),
+            is_trimmed: launch.settings.once,
+            settings: launch.settings,
+            said: launch.said,
+            sink,
+            signals,
+            environment,
+            reserve,
+            null: reserve::raise(null),
+            injector: launch.injector,
+            limits: limit::read(),
+            pages,
+            flight: Flight::default(),
+            services: Vec::new(),
+            stopping: None,
+            began: now,
+            down_since: None,
+            was_interrupted: false,
+            fds_at_start: None,
+            past: Past::default(),
+        };
+        supervisor.introduce(&launch.parent);
+        for gap in launch.inherited.gaps {
+            let text = format!("{}: {}", gap.what, gap.why);
+            supervisor
+                .sink
+                .tell(&Event::new("socket_missing").with("text", text));
+        }
+        supervisor.services = supervisor.fresh_services()?;
+        supervisor.fds_at_start = own::descriptors();
+        Ok(supervisor)
+    }
+
+    /// Says who is above us, when there is somebody.
+    fn introduce(&mut self, parent: &Parent) {
+        if self.settings.once {
+            return;
+        }
+        if parent.is_supervisor() {
+            let event = Event::new("supervising")
+                .with("parent", parent.kind.to_string())
+                .with("pid", std::process::id());
+            self.sink.tell(&event.with("text", parent.reason.as_str()));
+        }
+        self.tell_limits();
+        if let Some(text) = self.above.first_gap() {
+            self.sink
+                .tell(&Event::new("notify_failed").with("text", text));
+        }
+    }
+
+    /// What becomes of the soft limit, for each service that it changes for.
+    fn tell_limits(&mut self) {
+        for service in &self.settings.services {
+            let decision = limit::decide(service.raise_limit, self.limits);
+            if let Some(soft) = decision.soft {
+                let event = Event::of("limit", &service.name)
+                    .with("from", decision.before.soft)
+                    .with("to", soft);
+                self.sink.tell(&event.with("text", decision.to_string()));
+            }
+        }
+    }
+
+    /// The services of the settings, none of them started.
+    fn fresh_services(&mut self) -> Result<Vec<Service<'p>>, Refusal> {
+        let settings = self.settings.services.clone();
+        let is_single = settings.len() == 1;
+        let mut services = Vec::new();
+        for one in settings {
+            services.push(self.fresh_service(one, is_single)?);
+        }
+        Ok(services)
+    }
+
+    fn fresh_service(
+        &mut self,
+        settings: crate::config::Service,
+        is_single: bool,
+    ) -> Result<Service<'p>, Refusal> {
+        let mut desk = Desk {
+            probe: self.probe,
+            sink: &mut self.sink,
+            // Only at the beginning may a socket be waited for: later others would wait, too.
+            signals: self.services.is_empty().then_some(&self.signals),
+        };
+        let handed = self.sockets.of(&settings, is_single, &mut desk)?;
+        if desk.signals.is_some() {
+            desk.warn(&settings);
+        }
+        let mut environment = self.environment.clone();
+        environment.extend(settings.environment.iter().cloned());
+        let scene = Arc::new(Scene {
+            environment,
+            folder: settings.folder.clone(),
+        });
+        let name = settings.name.clone();
+        Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| Refusal {
+            message: format!("{name}: {why}"),
+            hint: "give a number instead of the name, or make the name known".to_owned(),
+            code: 2,
+        })
+    }
+
+    fn go_on(&mut self) {
+        loop {
+            self.progress();
+            self.above_turn();
+            if self.is_over() {
+                return;
+            }
+            self.trim();
+            let ready = self.wait();
+            self.hear_signals(&ready);
+            self.sink.turn(&ready);
+            self.each(|service, cx, _| service.turn(cx, &ready));
+            self.turn_pages(&ready);
+            self.forget_removed();
+        }
+    }
+
+    /// Starts and stops what can be, until nothing follows from it any more: what is ready at once frees others at once.
+    fn progress(&mut self) {
+        loop {
+            let states =
+                |all: &[Service<'_>]| -> Vec<State> { all.iter().map(|one| one.state).collect() };
+            let before = states(&self.services);
+            self.each(|service, cx, standing| standing.progress(service, cx));
+            if states(&self.services) == before {
+                return;
+            }
+        }
+    }
+
+    fn wait(&self) -> Ready {
+        let mut wants = Wants::default();
+        wants.read(std::os::fd::AsFd::as_fd(&self.signals));
+        self.sink.wants(&mut wants);
+        self.above.wants(&mut wants);
+        if let Some(since) = self.down_since {
+            wants.until(since + LAST_LINES);
+        }
+        if let Some(pages) = &self.pages {
+            pages.wants(&mut wants);
+        }
+        for service in &self.services {
+            service.wants(&mut wants);
+        }
+        wants.wait().unwrap_or_else(|_| {
+            // The kernel has no memory for the list: it may have in a moment.
+            std::thread::sleep(Duration::from_millis(20));
+            Ready::default()
+        })
+    }
+
+    /// Does something with each service, and what it needs from us.
+    fn each(&mut self, mut work: impl FnMut(&mut Service<'p>, &mut Context<'_>, &Standing)) {
+        let standing = Standing::of(self);
+        let mut cx = Context {
+            sink: &mut self.sink,
+            now: Instant::now(),
+            environment: &self.environment,
+            once: self.settings.once,
+            is_supervised: self.is_supervised,
+            evidence: self.settings.evidence.as_deref(),
+            reserve: &mut self.reserve,
+            null: &self.null,
+            injector: self.injector.as_deref(),
+            limits: self.limits,
+        };
+        for service in &mut self.services {
+            work(service, &mut cx, &standing);
+        }
+    }
+
+    /// Gives back what only the beginning needed, once everything runs.
+    fn trim(&mut self) {
+        let is_up =
+            |service: &Service<'_>| !matches!(service.state, State::Waiting | State::Starting);
+        if !self.is_trimmed && self.services.iter().all(is_up) {
+            self.is_trimmed = true;
+            trim::give_back();
+        }
+    }
+
+    fn forget_removed(&mut self) {
+        let gone = |service: &Service<'_>| service.is_removed && !service.is_alive();
+        for service in self.services.iter().filter(|one| gone(one)) {
+            self.past.restarts += service.restarts;
+            self.past.killed += service.killed;
+        }
+        self.services.retain(|service| !gone(service));
+    }
+
+    /// Everything is down, and what was written is where it belongs, or cannot get there: a full disk keeps nobody.
+    fn is_over(&mut self) -> bool {
+        let is_down = |one: &Service<'_>| one.state.is_final() && !one.is_alive();
+        if !self.services.iter().all(is_down) {
+            self.down_since = None;
+            return false;
+        }
+        let since = *self.down_since.get_or_insert_with(Instant::now);
+        self.services.iter().all(Service::is_written) || since.elapsed() >= LAST_LINES
+    }
+
+    /// Tells how it all ended, and gives the exit status.
+    fn finish(mut self) -> u8 {
+        let outcomes = self.services.iter().filter_map(|one| one.outcome);
+        let failed = outcomes.chain(self.past.outcome).find(|code| *code != 0);
+        let is_asked = self.stopping.is_some() && !self.settings.once;
+        let code = if is_asked { 0 } else { failed.unwrap_or(0) };
+        let restarts = self.services.iter().map(|one| one.restarts).sum::<u64>();
+        let killed = self.services.iter().map(|one| one.killed).sum::<u64>();
+        self.services.clear();
+        if !self.settings.once {
+            let why = match &self.stopping {
+                Some(stopping) => stopping.why.clone(),
+                None => "all_down".to_owned(),
+            };
+            let up = self.began.elapsed();
+            let event = Event::new("stopped")
+                .with("why", why)
+                .with("exit", u32::from(code))
+                .with("uptime_s", (up.as_secs_f64() * 1000.0).round() / 1000.0)
+                .with("restarts", restarts + self.past.restarts)
+                .with("killed", killed + self.past.killed)
+                .with("survivors", 0_u32)
+                .with("fds_at_start", self.fds_at_start)
+                .with("fds_at_end", own::descriptors());
+            self.sink.tell(&event);
+        }
+        self.sink.finish();
+        code
+    }
+}
+
+/// How all services stand, for the decisions about one of them.
+#[derive(Debug)]
+struct Standing {
+    services: Vec<(String, State, bool, Vec<String>)>,
+    is_stopping: bool,
+}
+
+impl Standing {
+    fn of(supervisor: &Supervisor<'_>) -> Self {
+        let one = |service: &Service<'_>| {
+            let after = service.settings.after.clone();
+            (
+                service.name().to_owned(),
+                service.state,
+                service.is_alive(),
+                after,
+            )
+        };
+        Self {
+            services: supervisor.services.iter().map(one).collect(),
+            is_stopping: supervisor.stopping.is_some(),
+        }
+    }
+
+    /// Starts it when all it waits for is ready; stops it when nobody needs it any more.
+    fn progress(&self, service: &mut Service<'_>, cx: &mut Context<'_>) {
+        if self.is_stopping {
+            let name = service.name();
+            let needs = |(_, _, alive, after): &(_, _, bool, Vec<String>)| {
+                *alive && after.iter().any(|one| one == name)
+            };
+            if !self.services.iter().any(needs) {
+                service.stop();
+            }
+            return;
+        }
+        if service.state != State::Waiting {
+            return;
+        }
+        let mut is_free = true;
+        for name in service.settings.after.clone() {
+            let state = self.services.iter().find(|(other, ..)| *other == name);
+            match state.map(|(_, state, ..)| *state) {
+                // One that did its work and ended well is as good as ready.
+                Some(State::Ready | State::Draining | State::Stopped) | None => {}
+                Some(State::Failed) => return service.give_up_waiting(&name, cx),
+                Some(_) => is_free = false,
+            }
+        }
+        if is_free {
+            service.begin(cx);
+        }
+    }
+}

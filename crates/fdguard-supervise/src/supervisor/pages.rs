@@ -1,0 +1,65 @@
+//! What the metrics and the health page show.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::{Supervisor, own};
+use crate::metrics::{Host, Own, Server, State, Token};
+use crate::turn::Ready;
+use crate::{config, limit, trim};
+
+/// Begins to listen where the settings say.
+pub(super) fn open(settings: &config::Settings) -> Result<Option<Server>, String> {
+    let Some(address) = settings.metrics else {
+        return Ok(None);
+    };
+    let token = settings.metrics_token.as_ref().map(Token::read);
+    let token = token.transpose()?;
+    let server = Server::bind(address, token);
+    server
+        .map(Some)
+        .map_err(|error| format!("--metrics {address}: {error}"))
+}
+
+impl Supervisor<'_> {
+    pub(super) fn turn_pages(&mut self, ready: &Ready) {
+        let Some(mut pages) = self.pages.take() else {
+            return;
+        };
+        pages.turn(Instant::now(), ready, &mut || self.shown());
+        self.pages = Some(pages);
+    }
+
+    fn shown(&self) -> State {
+        let now = Instant::now();
+        let own = Own {
+            open_fds: own::descriptors(),
+            max_fds: limit::read().soft,
+            started: ago(now.saturating_duration_since(self.began)),
+            resident: trim::resident(),
+        };
+        let services = self.services.iter().map(|service| service.shown(now));
+        State {
+            own,
+            host: host(),
+            services: services.collect(),
+            ..State::default()
+        }
+    }
+}
+
+/// The time of day of that long ago.
+pub(crate) fn ago(passed: Duration) -> Option<Timestamp> {
+    let passed = jiff::SignedDuration::try_from(passed).ok()?;
+    Timestamp::now().checked_sub(passed).ok()
+}
+
+fn host() -> Host {
+    let text = std::fs::read_to_string("/proc/sys/fs/file-nr").unwrap_or_default();
+    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    Host {
+        allocated: numbers.next().flatten(),
+        maximum: numbers.nth(1).flatten(),
+    }
+}

@@ -1,0 +1,138 @@
+//! SIGHUP: the file is read again. What changed is restarted gently, what is new is started, what is gone is ended.
+
+use std::mem;
+
+use super::Supervisor;
+use crate::config::{self, Settings};
+use crate::event::Event;
+use crate::service::Service;
+
+/// Services by what a reload means for them.
+#[derive(Debug, Default)]
+struct Differences {
+    kept: usize,
+    changed: Vec<String>,
+    added: Vec<String>,
+    removed: Vec<String>,
+}
+
+impl<'p> Supervisor<'p> {
+    pub(super) fn reload(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let Some(file) = self.settings.file.clone() else {
+            // Without a file there is nothing to read: a gentle restart is what HUP means.
+            self.sink.tell(&Event::new("reload").with("changed", "all"));
+            return self.renew_all();
+        };
+        let read = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"));
+        let fresh = read.and_then(|text| {
+            Settings::of(&self.said, Some((&file, &text))).map_err(|mistake| mistake.to_string())
+        });
+        match fresh {
+            Ok(fresh) => self.take_over(fresh),
+            Err(text) => self.keep_the_old(&text),
+        }
+    }
+
+    fn keep_the_old(&mut self, text: &str) {
+        let event = Event::new("reload").with("ok", false).with("text", text);
+        self.sink
+            .tell(&event.with("kept", "the values from before"));
+    }
+
+    fn renew_all(&mut self) {
+        let settings = self.settings.services.clone();
+        let is_single = settings.len() == 1;
+        self.above.reloading(&mut self.sink);
+        for one in settings {
+            let name = one.name.clone();
+            match self.fresh_service(one, is_single) {
+                Ok(fresh) => self.renew(&name, fresh),
+                Err(refusal) => self.keep_the_old(&refusal.message),
+            }
+        }
+    }
+
+    fn take_over(&mut self, fresh: Settings) {
+        let is_single = fresh.services.len() == 1;
+        let mut services = Vec::new();
+        for one in &fresh.services {
+            match self.fresh_service(one.clone(), is_single) {
+                Ok(service) => services.push(service),
+                Err(refusal) => return self.keep_the_old(&refusal.message),
+            }
+        }
+        self.above.reloading(&mut self.sink);
+        let differences = compare(&self.settings.services, &fresh.services);
+        let list = |names: &[String]| names.join(",");
+        let event = Event::new("reload")
+            .with("ok", true)
+            .with("kept", differences.kept)
+            .with("changed", list(&differences.changed))
+            .with("added", list(&differences.added))
+            .with("removed", list(&differences.removed));
+        self.sink.tell(&event);
+        let old = mem::take(&mut self.services);
+        let (mut staying, mut all) = (old, Vec::new());
+        for service in services {
+            let at = staying
+                .iter()
+                .position(|one| one.name() == service.name() && !one.is_removed);
+            match at.map(|at| staying.remove(at)) {
+                None => all.push(service),
+                Some(known) => {
+                    let is_changed = differences.changed.contains(&known.name().to_owned());
+                    let name = known.name().to_owned();
+                    all.push(known);
+                    if is_changed {
+                        mem::swap(&mut self.services, &mut all);
+                        self.renew(&name, service);
+                        mem::swap(&mut self.services, &mut all);
+                    }
+                }
+            }
+        }
+        for service in &mut staying {
+            service.is_removed = true;
+        }
+        all.append(&mut staying);
+        self.services = all;
+        self.each(|service, _, _| {
+            if service.is_removed {
+                service.stop();
+            }
+        });
+        self.sockets.keep_only(&fresh.services);
+        self.sink.set_form(fresh.form);
+        self.settings = fresh;
+    }
+
+    fn renew(&mut self, name: &str, fresh: Service<'p>) {
+        let mut fresh = Some(fresh);
+        self.each(|service, _, _| {
+            if service.name() == name
+                && !service.is_removed
+                && let Some(fresh) = fresh.take()
+            {
+                service.renew(fresh);
+            }
+        });
+    }
+}
+
+fn compare(old: &[config::Service], new: &[config::Service]) -> Differences {
+    let mut differences = Differences::default();
+    for one in new {
+        match old.iter().find(|other| other.name == one.name) {
+            None => differences.added.push(one.name.clone()),
+            Some(other) if other.values.says_the_same(&one.values) => differences.kept += 1,
+            Some(_) => differences.changed.push(one.name.clone()),
+        }
+    }
+    let is_gone = |one: &&config::Service| new.iter().all(|other| other.name != one.name);
+    let removed = old.iter().filter(is_gone).map(|one| one.name.clone());
+    differences.removed = removed.collect();
+    differences
+}

@@ -1,0 +1,117 @@
+//! The sockets that services get: bound by us once, or handed to us by our own parent. They stay over restarts and reloads.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use fdguard_process::listen::{Bound, Listen};
+use fdguard_process::plan::Handed;
+use fdguard_process::reserve;
+
+use super::Refusal;
+use super::conflict::Desk;
+use crate::config::{self, Socket};
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    bound: Vec<One>,
+    inherited: Vec<Handed>,
+}
+
+#[derive(Debug)]
+struct One {
+    listen: Listen,
+    handed: Handed,
+    /// Keeps the file of a unix socket.
+    _bound: Bound,
+}
+
+impl Sockets {
+    pub(super) fn new(inherited: Vec<(OwnedFd, String)>) -> Self {
+        let handed = inherited.into_iter().map(|(fd, name)| Handed {
+            fd: Arc::new(reserve::raise(fd)),
+            name: Some(name),
+        });
+        Self {
+            bound: Vec::new(),
+            inherited: handed.collect(),
+        }
+    }
+
+    /// Those of a service. One that is alone gets all that our parent gave us.
+    pub(super) fn of(
+        &mut self,
+        service: &config::Service,
+        is_single: bool,
+        desk: &mut Desk<'_>,
+    ) -> Result<Vec<Handed>, Refusal> {
+        let mut all = Vec::new();
+        if is_single {
+            all.extend(self.inherited.iter().cloned());
+        }
+        for socket in &service.listen {
+            match socket {
+                Socket::Bind(listen) => all.push(self.bind(service, listen, desk)?),
+                Socket::Inherited(name) if is_single => {
+                    self.named(name).next().ok_or_else(|| missing(name))?;
+                }
+                Socket::Inherited(name) => {
+                    let before = all.len();
+                    all.extend(self.named(name).cloned());
+                    if all.len() == before {
+                        return Err(missing(name));
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn named<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Handed> {
+        let is_it = move |one: &&Handed| one.name.as_deref() == Some(name);
+        self.inherited.iter().filter(is_it)
+    }
+
+    fn bind(
+        &mut self,
+        service: &config::Service,
+        listen: &Listen,
+        desk: &mut Desk<'_>,
+    ) -> Result<Handed, Refusal> {
+        if let Some(known) = self.bound.iter().find(|one| one.listen.at == listen.at) {
+            return Ok(known.handed.clone());
+        }
+        let bound = desk.bind(service, listen)?;
+        let fd = bound.fd.try_clone();
+        let fd = fd.map_err(|error| Refusal::machine(&listen.to_string(), &error))?;
+        let name = listen.name.clone();
+        let handed = Handed {
+            fd: Arc::new(reserve::raise(fd)),
+            name: Some(name.unwrap_or_else(|| "unknown".to_owned())),
+        };
+        self.bound.push(One {
+            listen: listen.clone(),
+            handed: handed.clone(),
+            _bound: bound,
+        });
+        Ok(handed)
+    }
+
+    /// Lets go of what no service has any more.
+    pub(super) fn keep_only(&mut self, services: &[config::Service]) {
+        let sockets = || services.iter().flat_map(|service| &service.listen);
+        self.bound.retain(|one| {
+            sockets()
+                .any(|socket| matches!(socket, Socket::Bind(listen) if listen.at == one.listen.at))
+        });
+    }
+}
+
+fn missing(name: &str) -> Refusal {
+    Refusal {
+        message: format!("listen: our parent handed over no socket called {name:?}"),
+        hint: "fd:NAME is a name of LISTEN_FDNAMES; tcp:PORT and unix:PATH are bound here"
+            .to_owned(),
+        code: 2,
+    }
+}

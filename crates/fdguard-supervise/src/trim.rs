@@ -1,0 +1,198 @@
+//! Gives memory back after the start: most of the program was needed to read the command line and never again.
+//!
+//! What the kernel maps from the executable and the libraries counts as ours while it is mapped in, although it is in its page cache
+//! anyway. Told that we do not need it, the kernel takes it out of our tables, and maps in what runs again, 64 KiB at a time.
+
+#![expect(
+    unsafe_code,
+    reason = "there is no safe call that says which memory is not needed"
+)]
+
+use std::fs;
+
+use rustix::mm::{Advice, madvise};
+
+/// Resident memory before and after, in bytes; absent where it could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Before.
+    pub before: Option<u64>,
+    /// After.
+    pub after: Option<u64>,
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    start: usize,
+    end: usize,
+}
+
+/// Gives back what can be had again from the files it came from, and what the allocator keeps for later.
+pub fn give_back() -> Trimmed {
+    let before = resident();
+    return_free_memory();
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    for range in untouched(&maps) {
+        forget(range);
+    }
+    Trimmed {
+        before,
+        after: resident(),
+    }
+}
+
+/// Our resident memory.
+#[must_use]
+pub fn resident() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+fn forget(range: Range) {
+    let address = std::ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: `untouched` gives only private mappings of files that cannot be written to and of which no page differs from the file (none is
+    // anonymous, none is swapped): what is dropped here is read again from the same file at the next access, byte for byte.
+    let advised = unsafe { madvise(address, range.end - range.start, Advice::LinuxDontNeed) };
+    // Then it stays, which is no harm.
+    let _refused = advised;
+}
+
+#[cfg(target_env = "gnu")]
+fn return_free_memory() {
+    unsafe extern "C" {
+        fn malloc_trim(pad: usize) -> std::ffi::c_int;
+    }
+    // SAFETY: it takes a number and locks the allocator itself; any thread may call it at any time.
+    let _released = unsafe { malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn return_free_memory() {}
+
+/// The mappings that are as the file is. What the loader has written to and then locked (relocations) also looks like a read-only part of the
+/// file, but its pages are ours: `Anonymous` counts them, also `Swap`.
+fn untouched(smaps: &str) -> Vec<Range> {
+    let mut all = Vec::new();
+    let mut current: Option<(Range, Owned)> = None;
+    for line in smaps.lines() {
+        if let Some(range) = heading(line) {
+            all.extend(current.take().and_then(as_the_file));
+            current = range.map(|range| (range, Owned::default()));
+        } else if let Some((_, owned)) = &mut current {
+            owned.note(line);
+        }
+    }
+    all.extend(current.and_then(as_the_file));
+    all
+}
+
+/// What is ours of a mapping, in KiB; absent until it is told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owned {
+    anonymous: Option<u64>,
+    dirty: Option<u64>,
+    swapped: Option<u64>,
+}
+
+impl Owned {
+    fn note(&mut self, line: &str) {
+        let Some((key, value)) = line.split_once(':') else {
+            return;
+        };
+        let place = match key {
+            "Anonymous" => &mut self.anonymous,
+            "Private_Dirty" => &mut self.dirty,
+            "Swap" => &mut self.swapped,
+            _ => return,
+        };
+        *place = value
+            .trim()
+            .strip_suffix(" kB")
+            .and_then(|number| number.trim().parse().ok());
+    }
+}
+
+fn as_the_file((range, owned): (Range, Owned)) -> Option<Range> {
+    let none = |amount: Option<u64>| amount == Some(0);
+    (none(owned.anonymous) && none(owned.dirty) && none(owned.swapped)).then_some(range)
+}
+
+/// `None` for a line that begins no mapping; of one that does, the range if it is a private one of a file that may be read and not written.
+fn heading(line: &str) -> Option<Option<Range>> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let hexadecimal = |text: &str| usize::from_str_radix(text, 16).ok();
+    let range = Range {
+        start: hexadecimal(start)?,
+        end: hexadecimal(end)?,
+    };
+    let rights = words.next()?.as_bytes();
+    let inode = words.nth(2)?;
+    let path = words.next().unwrap_or_default();
+    let fits = matches!(rights, [b'r', b'-', _, b'p']) && inode != "0" && path.starts_with('/');
+    Some(Some(range).filter(|range| fits && range.start < range.end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Range, give_back, untouched};
+
+    fn mapping(heading: &str, anonymous: u64, dirty: u64, swap: u64) -> String {
+        format!(
+            "{heading}\nSize: 8 kB\nRss: 8 kB\nPrivate_Dirty: {dirty} kB\nAnonymous: {anonymous} kB\nSwap: {swap} kB\nVmFlags: rd mr mw me\n"
+        )
+    }
+
+    #[test]
+    fn only_what_is_as_the_file_is_given_back() {
+        let text = "1000-3000 r-xp 00001000 fe:01 77 /bin/x";
+        let taken = |heading: &str, anonymous, dirty, swap| {
+            !untouched(&mapping(heading, anonymous, dirty, swap)).is_empty()
+        };
+        let range = Range {
+            start: 0x1000,
+            end: 0x3000,
+        };
+        assert_eq!(untouched(&mapping(text, 0, 0, 0)), [range]);
+        assert!(
+            !taken(text, 4, 0, 0),
+            "relocated by the loader, then locked"
+        );
+        assert!(!taken(text, 0, 4, 0) && !taken(text, 0, 0, 4));
+        for other in [
+            "1000-3000 rw-p 00001000 fe:01 77 /bin/x",
+            "1000-3000 r--s 00001000 fe:01 77 /bin/x",
+            "1000-3000 ---p 00001000 fe:01 77 /bin/x",
+            "1000-3000 r--p 00000000 00:00 0",
+            "1000-3000 r-xp 00000000 00:00 0 [vdso]",
+            "3000-1000 r-xp 00001000 fe:01 77 /bin/x",
+        ] {
+            assert!(!taken(other, 0, 0, 0), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_mapping_of_which_nothing_is_told_is_left_alone() {
+        assert_eq!(untouched("1000-3000 r-xp 00001000 fe:01 77 /bin/x\n"), []);
+        let both = mapping("1000-3000 r-xp 0 fe:01 77 /bin/x", 4, 0, 0)
+            + &mapping("4000-5000 r-xp 0 fe:01 77 /bin/x", 0, 0, 0);
+        assert_eq!(untouched(&both).len(), 1, "each has its own figures");
+    }
+
+    /// Code, constants and tables of pointers all work afterwards.
+    #[test]
+    fn after_giving_back_everything_still_works_and_less_is_resident() {
+        let words: Vec<Box<dyn std::fmt::Display>> =
+            vec![Box::new(1), Box::new("two"), Box::new(3.5)];
+        let trimmed = give_back();
+        let text: Vec<String> = words.iter().map(ToString::to_string).collect();
+        assert_eq!(text, ["1", "two", "3.5"]);
+        assert!(trimmed.after < trimmed.before, "{trimmed:?}");
+        assert!(give_back().after <= trimmed.before);
+    }
+}

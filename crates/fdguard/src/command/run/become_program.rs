@@ -1,0 +1,57 @@
+//! `run --exec`: the limit is raised, and we become the program. Nothing is watched, and the process is the one that our parent started.
+
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use fdguard_supervise::config::Settings;
+use fdguard_supervise::limit;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::exit::{self, Hinted};
+
+/// Does not come back when it works.
+pub(super) fn run(settings: &Settings) -> anyhow::Result<u8> {
+    let [service] = &settings.services[..] else {
+        return Err(Hinted::usage("--exec takes one program", "").into());
+    };
+    let [program, words @ ..] = &service.command[..] else {
+        return Err(Hinted::usage("--exec takes a program", "").into());
+    };
+    raise(service.raise_limit);
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .envs(service.environment.iter().cloned());
+    if let Some(folder) = &service.folder {
+        command.current_dir(folder);
+    }
+    let error = command.exec();
+    let shown = program.to_string_lossy();
+    let (message, code) = match error.kind() {
+        ErrorKind::NotFound => (format!("{shown}: command not found"), 127),
+        _ => (format!("{shown}: cannot be run: {error}"), 126),
+    };
+    let hint = String::new();
+    Err(Hinted {
+        message,
+        hint,
+        code,
+    }
+    .into())
+}
+
+/// Raises our own soft limit, which the program keeps; a failure is told and is no reason not to run it.
+fn raise(asked: limit::Raise) {
+    let decision = limit::decide(asked, limit::read());
+    let Some(soft) = decision.soft else { return };
+    let raised = Rlimit {
+        current: Some(soft),
+        maximum: decision.before.hard,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        exit::warn(&anyhow::anyhow!(
+            "the soft limit of descriptors stays as it is: {error}"
+        ));
+    }
+}

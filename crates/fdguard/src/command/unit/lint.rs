@@ -1,0 +1,111 @@
+//! `fdguard unit --lint`: the traps in a unit.
+
+use std::io::{Read as _, Write};
+use std::path::Path;
+
+use anyhow::Context as _;
+use fdguard_core::Text;
+use serde::Serialize;
+
+use crate::cli::UnitArgs;
+use crate::exit::{self, Hinted};
+use crate::output;
+use crate::unit::lint::{Finding, lint};
+use crate::unit::{Target, read};
+
+/// More than any unit; a device or a log is none.
+const LARGEST: u64 = 4 << 20;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    file: Text,
+    target: &'static str,
+    findings: &'a [Finding],
+}
+
+pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
+    let shown = file.display().to_string();
+    let text = contents(file).with_context(|| shown.clone())?;
+    let target = args.target.or_else(|| read::guess(&shown, &text));
+    let target = target.ok_or_else(|| {
+        let why = format!("{shown}: for which supervisor it is cannot be seen");
+        Hinted::look(why, "fdguard unit systemd --lint FILE says it")
+    })?;
+    let unit = read::read(target, &text).map_err(|error| {
+        let line = error
+            .line
+            .map(|line| format!(":{line}"))
+            .unwrap_or_default();
+        let why = format!("{shown}{line}: {}", error.why);
+        Hinted::look(why, format!("it was read as a file of {}", target.name()))
+    })?;
+    let findings = lint(target, &unit);
+    write(args, file, target, &findings)?;
+    Ok(if findings.is_empty() {
+        exit::CLEAN
+    } else {
+        exit::FINDINGS
+    })
+}
+
+fn contents(file: &Path) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    let source: Box<dyn std::io::Read> = if file.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(std::fs::File::open(file)?)
+    };
+    source.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    anyhow::ensure!(bytes.len() as u64 <= LARGEST, "too large for a unit");
+    // A binary property list says what it is before its first byte that is no text.
+    if bytes.starts_with(b"bplist") {
+        return Ok("bplist".to_owned());
+    }
+    String::from_utf8(bytes).context("it is no text")
+}
+
+fn write(args: &UnitArgs, file: &Path, target: Target, findings: &[Finding]) -> anyhow::Result<()> {
+    output::emit(args.output.as_deref(), |out| {
+        if args.json {
+            let document = Document {
+                schema: "fdguard.lint/1",
+                file: Text::from(file.as_os_str().as_encoded_bytes()),
+                target: target.name(),
+                findings,
+            };
+            serde_json::to_writer(&mut *out, &document)?;
+            return Ok(writeln!(out)?);
+        }
+        lines(out, file, target, findings)
+    })
+}
+
+fn lines(
+    out: &mut dyn Write,
+    file: &Path,
+    target: Target,
+    findings: &[Finding],
+) -> anyhow::Result<()> {
+    for finding in findings {
+        let Finding {
+            rule,
+            line,
+            reason,
+            instead,
+        } = finding;
+        let reason = crate::terminal::sanitize_str(reason);
+        writeln!(out, "{}:{line}: {reason} [{rule}]", file.display())?;
+        writeln!(out, "  instead: {instead}")?;
+    }
+    if findings.is_empty() {
+        let rules = crate::unit::lint::rules(target).len();
+        writeln!(
+            out,
+            "{}: none of the {rules} traps of {} that are known",
+            file.display(),
+            target.name()
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! `fdguard unit`: the unit for a supervisor, written or examined.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::cli::UnitArgs;
+use crate::exit::{self, Hinted};
+use crate::output;
+use crate::unit::{self, Spec, Target};
+
+mod lint;
+
+pub(super) fn run(args: &UnitArgs) -> anyhow::Result<u8> {
+    if let Some(file) = &args.lint {
+        return lint::run(args, file);
+    }
+    let hint = "fdguard unit systemd -- python3 server.py";
+    let missing = |what: &str| Hinted::usage(format!("{what} is missing"), hint);
+    let target = args.target.ok_or_else(|| missing("the target"))?;
+    let spec = spec(args, target)?;
+    let text = spec.write(target).map_err(|unit::Unwritable(why)| {
+        Hinted::usage(why, "put it into a script, and name the script here")
+    })?;
+    output::emit(args.output.as_deref(), |out| {
+        if !args.json {
+            return Ok(out.write_all(text.as_bytes())?);
+        }
+        let document = Document {
+            schema: "fdguard.unit/1",
+            target: target.name(),
+            name: &spec.name,
+            text: &text,
+        };
+        serde_json::to_writer(&mut *out, &document)?;
+        Ok(writeln!(out)?)
+    })?;
+    Ok(exit::CLEAN)
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    target: &'static str,
+    name: &'a str,
+    text: &'a str,
+}
+
+fn spec(args: &UnitArgs, target: Target) -> anyhow::Result<Spec> {
+    let command: Result<Vec<String>, Hinted> = args.command.iter().map(|it| text(it)).collect();
+    let mut command = command?;
+    let program = command.first().cloned().unwrap_or_default();
+    let inside = target == Target::Compose;
+    if !inside && let Some(first) = command.first_mut() {
+        // A supervisor starts elsewhere and searches elsewhere.
+        *first = text(found(Path::new(&program))?.as_os_str())?;
+    }
+    let fdguard = match (&args.fdguard, inside) {
+        (Some(path), _) => path.clone(),
+        (None, true) => PathBuf::from("fdguard"),
+        (None, false) => std::env::current_exe().context("where fdguard itself is")?,
+    };
+    let folder = args.folder.as_ref();
+    let folder = folder.map(|it| {
+        if inside {
+            Ok(it.clone())
+        } else {
+            std::path::absolute(it)
+        }
+    });
+    let folder = folder
+        .transpose()?
+        .map(|it| text(it.as_os_str()))
+        .transpose()?;
+    Ok(Spec {
+        name: name(args, &program)?,
+        command,
+        fdguard: text(fdguard.as_os_str())?,
+        listen: args.listen.clone(),
+        metrics: args.metrics.map(|it| it.to_string()),
+        grace: args.stop_grace,
+        restart: args.restart.name(),
+        files: args.files,
+        user: args.user,
+        folder,
+        home: std::env::var("HOME").ok().filter(|it| it.starts_with('/')),
+        image: args.image.clone(),
+    })
+}
+
+fn text(word: &OsStr) -> Result<String, Hinted> {
+    word.to_str().map(str::to_owned).ok_or_else(|| {
+        let why = format!("{}: no text, and a unit is text", word.display());
+        Hinted::usage(why, "put it into a script, and name the script here")
+    })
+}
+
+fn name(args: &UnitArgs, program: &str) -> Result<String, Hinted> {
+    let own = Path::new(program).file_stem().and_then(OsStr::to_str);
+    let name = args.name.as_deref().or(own).unwrap_or_default();
+    if unit::is_name(name) {
+        return Ok(name.to_owned());
+    }
+    let why = format!("{name:?} is no name of a service");
+    Err(Hinted::usage(
+        why,
+        "--name with letters, digits and . _ - @",
+    ))
+}
+
+/// The program as an absolute path, found as a shell would. Links are not followed: a program may look at its own name.
+fn found(program: &Path) -> Result<PathBuf, Hinted> {
+    if program.components().count() > 1 || program.is_absolute() {
+        return std::path::absolute(program).map_err(|error| {
+            let why = format!("{}: {error}", program.display());
+            Hinted::usage(why, "name the program by its absolute path")
+        });
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut all = std::env::split_paths(&path).map(|folder| folder.join(program));
+    all.find(|file| file.is_absolute() && file.is_file())
+        .ok_or_else(|| {
+            let why = format!("{}: no such program on the search path", program.display());
+            Hinted::usage(why, "name the program by its absolute path")
+        })
+}

@@ -1,0 +1,82 @@
+//! A service of Docker Compose.
+
+use std::fmt::Write as _;
+
+use super::{Spec, Unwritable};
+
+/// Where `fdguard run` answers the health check when nobody says otherwise.
+const METRICS: &str = "127.0.0.1:9464";
+
+pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
+    let metrics = spec.metrics.clone().unwrap_or_else(|| METRICS.to_owned());
+    let spec = &Spec {
+        metrics: Some(metrics.clone()),
+        ..spec.clone()
+    };
+    let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
+    let image = match &spec.image {
+        Some(image) => format!("image: {}", quote(image)),
+        None => "build: .".to_owned(),
+    };
+    let folder = match &spec.folder {
+        Some(folder) => format!("    working_dir: {}\n", quote(folder)),
+        None => String::new(),
+    };
+    let url = format!("http://{metrics}/health");
+    let check = format!("wget -q -O /dev/null {url} || curl -fsS -o /dev/null {url}");
+    let (soft, hard) = spec.files;
+    let restart = if spec.restart == "never" {
+        "\"no\""
+    } else {
+        "on-failure:5"
+    };
+    Ok(format!(
+        "# Written by `fdguard unit compose`. The image needs fdguard, and wget or curl for the health check.
+services:
+  {name}:
+    {image}
+    command: [{command}]
+{folder}    # Reaps what nobody waits for.
+    init: true
+    restart: {restart}
+    # Longer than fdguard's own grace, else it is killed in the middle.
+    stop_grace_period: {patience}s
+    ulimits:
+      nofile:
+        soft: {soft}
+        hard: {hard}
+    healthcheck:
+      test: [\"CMD-SHELL\", {check}]
+      interval: 30s
+      timeout: 5s
+      retries: 3
+      start_period: 30s
+",
+        name = quote(&spec.name),
+        command = command.join(", "),
+        patience = spec.patience(),
+        check = quote(&check),
+    ))
+}
+
+/// A string of YAML between double quotes; `$` is doubled, or Compose would put a variable there.
+fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        let code = u32::from(c);
+        let is_printable = matches!(code, 0x20..=0x7e | 0xa0..=0xd7ff | 0xe000..=0xfefe | 0xff00..=0xfffd)
+            && !matches!(code, 0x2028 | 0x2029);
+        // Writing to a string cannot fail.
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '$' => quoted.push_str("$$"),
+            c if is_printable => quoted.push(c),
+            _ => {
+                let _ = write!(quoted, "\\U{code:08x}");
+            }
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,116 @@
+//! A property list of launchd.
+
+use std::fmt::Write as _;
+
+use super::{Spec, Unwritable};
+
+pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
+    let name = &spec.name;
+    // A comment of XML cannot hold every name.
+    let place = if spec.user {
+        "~/Library/LaunchAgents; then `launchctl bootstrap gui/UID` with its path"
+    } else {
+        "/Library/LaunchDaemons; then `launchctl bootstrap system` with its path"
+    };
+    let (soft, hard) = spec.files;
+    let mut list = List::default();
+    list.key("Label").string(name)?;
+    list.key("ProgramArguments").line("<array>");
+    for word in spec.words() {
+        list.string(&word)?;
+    }
+    list.line("</array>");
+    if let Some(folder) = &spec.folder {
+        list.key("WorkingDirectory").string(folder)?;
+    }
+    list.key("RunAtLoad").line("<true/>");
+    list.line(
+        "<!-- Start again when it failed. An exit with 0 is wanted: a bare true would loop. -->",
+    );
+    list.key("KeepAlive").line("<dict>");
+    list.key("SuccessfulExit").line("<false/>").line("</dict>");
+    list.key("ThrottleInterval").integer(10);
+    list.line("<!-- Longer than fdguard's own grace, else it is killed in the middle. -->");
+    list.key("ExitTimeOut").integer(spec.patience());
+    list.line("<!-- What is left of the group goes with the job. -->");
+    list.key("AbandonProcessGroup").line("<false/>");
+    list.line("<!-- Without these the soft limit is 256. -->");
+    for (key, files) in [("SoftResourceLimits", soft), ("HardResourceLimits", hard)] {
+        list.key(key).line("<dict>");
+        list.key("NumberOfFiles").integer(files).line("</dict>");
+    }
+    for (key, end) in [("StandardOutPath", "out"), ("StandardErrorPath", "err")] {
+        let folder = match (&spec.home, spec.user) {
+            (Some(home), true) => format!("{home}/Library/Logs"),
+            (None, true) => continue,
+            (_, false) => "/var/log".to_owned(),
+        };
+        list.key(key)
+            .string(&format!("{folder}/{name}.{end}.log"))?;
+    }
+    let body = list.text;
+    Ok(format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
+         <!-- Written by `fdguard unit launchd`. Call it like its label with .plist behind, and put it into {place}. -->\n\
+         <plist version=\"1.0\">\n<dict>\n{body}</dict>\n</plist>\n"
+    ))
+}
+
+/// The lines between the outermost tags.
+#[derive(Default)]
+struct List {
+    text: String,
+    depth: usize,
+}
+
+impl List {
+    fn line(&mut self, line: &str) -> &mut Self {
+        if line.starts_with("</") {
+            self.depth -= 1;
+        }
+        self.text.push_str(&"  ".repeat(self.depth + 1));
+        self.text.push_str(line);
+        self.text.push('\n');
+        if matches!(line, "<dict>" | "<array>") {
+            self.depth += 1;
+        }
+        self
+    }
+
+    fn key(&mut self, key: &str) -> &mut Self {
+        self.line(&format!("<key>{key}</key>"))
+    }
+
+    fn integer(&mut self, number: u64) -> &mut Self {
+        self.line(&format!("<integer>{number}</integer>"))
+    }
+
+    fn string(&mut self, text: &str) -> Result<&mut Self, Unwritable> {
+        let escaped = escape(text)?;
+        Ok(self.line(&format!("<string>{escaped}</string>")))
+    }
+}
+
+/// Text between tags. XML has no way at all to write most control characters.
+fn escape(text: &str) -> Result<String, Unwritable> {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            // Written plainly, these would be read as spaces or another end of line.
+            '\t' | '\n' | '\r' => {
+                // Writing to a string cannot fail.
+                let _ = write!(escaped, "&#{};", u32::from(c));
+            }
+            c if c.is_ascii_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                let why = format!("{text:?} cannot stand in a property list");
+                return Err(Unwritable(why));
+            }
+            c => escaped.push(c),
+        }
+    }
+    Ok(escaped)
+}

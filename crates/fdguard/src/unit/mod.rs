@@ -1,0 +1,131 @@
+//! Units for supervisors: writing them right, and finding what is wrong in them.
+//!
+//! One file for each target writes it (`systemd.rs`, …); `read` makes a tree with lines of any of the formats; `lint` has a table of rules for each.
+//! Nothing here opens a file.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use fdguard_process::listen::Listen;
+
+mod compose;
+mod launchd;
+pub mod lint;
+pub mod read;
+mod supervisord;
+mod systemd;
+mod words;
+
+/// For whom a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// A service of systemd.
+    Systemd,
+    /// A property list of launchd.
+    Launchd,
+    /// A program section of supervisord.
+    Supervisord,
+    /// A service of Docker Compose.
+    Compose,
+}
+
+impl Target {
+    /// As the user types it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Systemd => "systemd",
+            Self::Launchd => "launchd",
+            Self::Supervisord => "supervisord",
+            Self::Compose => "compose",
+        }
+    }
+}
+
+/// What a unit is made from.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The name of the service.
+    pub name: String,
+    /// The program and its words.
+    pub command: Vec<String>,
+    /// Where fdguard is.
+    pub fdguard: String,
+    /// Sockets that `fdguard run` binds.
+    pub listen: Vec<Listen>,
+    /// Where `fdguard run` offers its figures.
+    pub metrics: Option<String>,
+    /// From the first signal to KILL.
+    pub grace: Duration,
+    /// `always`, `on-failure` or `never`, as `fdguard run` takes it.
+    pub restart: &'static str,
+    /// Soft and hard limit of descriptors.
+    pub files: (u64, u64),
+    /// For one user, not for the machine.
+    pub user: bool,
+    /// Where the program starts.
+    pub folder: Option<String>,
+    /// Where the user's own files are.
+    pub home: Option<String>,
+    /// The image of a container; built from the folder of the file when absent.
+    pub image: Option<String>,
+}
+
+/// Why a unit cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwritable(pub String);
+
+impl Spec {
+    /// The unit.
+    pub fn write(&self, target: Target) -> Result<String, Unwritable> {
+        match target {
+            Target::Systemd => systemd::write(self),
+            Target::Launchd => launchd::write(self),
+            Target::Supervisord => supervisord::write(self),
+            Target::Compose => compose::write(self),
+        }
+    }
+
+    /// The whole command: `fdguard run` around the program.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec![self.fdguard.clone(), "run".to_owned()];
+        let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        flag("--name", self.name.clone());
+        flag("--restart", self.restart.to_owned());
+        flag("--stop-grace", seconds(self.grace));
+        for listen in &self.listen {
+            flag("--listen", listen.to_string());
+        }
+        if let Some(metrics) = &self.metrics {
+            flag("--metrics", metrics.clone());
+        }
+        words.push("--".to_owned());
+        words.extend(self.command.iter().cloned());
+        words
+    }
+
+    /// How long the supervisor waits before it kills us: long enough for our own grace, our KILL and our last words.
+    fn patience(&self) -> u64 {
+        self.grace.as_secs() + u64::from(self.grace.subsec_nanos() > 0) + 15
+    }
+}
+
+/// `10s`, or `250ms`.
+fn seconds(length: Duration) -> String {
+    if length.subsec_millis() == 0 {
+        format!("{}s", length.as_secs())
+    } else {
+        format!("{}ms", length.as_millis())
+    }
+}
+
+/// Whether a service may be called so: it becomes the name of files and sections.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+    let starts = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    starts && text.len() <= 128 && text.chars().all(fits)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Units as trees, with the line of everything: one shape for all formats.
+
+use super::Target;
+
+mod ini;
+mod plist;
+mod yaml;
+
+/// A value with its line, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Where it stands.
+    pub line: usize,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Text, numbers, truth: as they are written.
+    Text(String),
+    /// In order.
+    List(Vec<Node>),
+    /// In order, and a name may come twice. The line is that of the name.
+    Map(Vec<(String, Node)>),
+}
+
+/// Why a file is no unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Where, if that is known.
+    pub line: Option<usize>,
+    /// Why.
+    pub why: String,
+}
+
+impl Unreadable {
+    fn at(line: usize, why: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            why: why.into(),
+        }
+    }
+}
+
+/// Reads a unit.
+pub fn read(target: Target, text: &str) -> Result<Node, Unreadable> {
+    match target {
+        Target::Systemd => ini::read(text, ini::Style::Systemd),
+        Target::Supervisord => ini::read(text, ini::Style::Supervisord),
+        Target::Launchd => plist::read(text),
+        Target::Compose => yaml::read(text),
+    }
+}
+
+/// For whom a file is, by its name or by what stands in it.
+#[must_use]
+pub fn guess(name: &str, text: &str) -> Option<Target> {
+    let end = name.rsplit('.').next().unwrap_or_default();
+    match end {
+        "service" => return Some(Target::Systemd),
+        "plist" => return Some(Target::Launchd),
+        "yml" | "yaml" => return Some(Target::Compose),
+        _ => {}
+    }
+    let has = |start: &str| {
+        text.lines()
+            .any(|line| line.trim_start().starts_with(start))
+    };
+    let signs = [
+        ("[program:", Target::Supervisord),
+        ("[supervisord]", Target::Supervisord),
+        ("[Service]", Target::Systemd),
+        ("<plist", Target::Launchd),
+        ("services:", Target::Compose),
+    ];
+    let found = signs.iter().find(|(start, _)| has(start));
+    found.map(|(_, target)| *target)
+}
+
+impl Node {
+    /// The last value of this name: later ones win.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        self.pairs()
+            .iter()
+            .rev()
+            .find(|it| it.0 == name)
+            .map(|it| &it.1)
+    }
+
+    /// Its names and values, if it has names.
+    #[must_use]
+    pub fn pairs(&self) -> &[(String, Self)] {
+        match &self.value {
+            Value::Map(pairs) => pairs,
+            _ => &[],
+        }
+    }
+
+    /// Its text, if it is one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Its members, if it is a list.
+    #[must_use]
+    pub fn list(&self) -> Option<&[Self]> {
+        match &self.value {
+            Value::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// Whether it says yes, as any of the formats says it.
+    #[must_use]
+    pub fn is_yes(&self) -> bool {
+        let text = self.text().unwrap_or_default().to_ascii_lowercase();
+        matches!(text.as_str(), "true" | "yes" | "on" | "1")
+    }
+
+    /// Whether it says no.
+    #[must_use]
+    pub fn is_no(&self) -> bool {
+        let text = self.text().unwrap_or_default().to_ascii_lowercase();
+        matches!(text.as_str(), "false" | "no" | "off" | "0")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! YAML, with anchors and merges resolved.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
+
+use super::{Node, Unreadable, Value};
+
+const DEEPEST: usize = 64;
+/// Anchors that name each other could grow without end.
+const MOST: usize = 100_000;
+
+pub(super) fn read(text: &str) -> Result<Node, Unreadable> {
+    let mut reader = Reader {
+        events: Parser::new_from_str(text),
+        anchors: HashMap::new(),
+        left: MOST,
+    };
+    loop {
+        match reader.next()? {
+            (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
+            (Event::StreamEnd | Event::DocumentEnd, _) => {
+                return Err(Unreadable {
+                    line: None,
+                    why: "nothing in it".to_owned(),
+                });
+            }
+            (event, line) => return reader.node(event, line, 0),
+        }
+    }
+}
+
+struct Reader<'a> {
+    events: Parser<'a, StrInput<'a>>,
+    anchors: HashMap<usize, Node>,
+    left: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Result<(Event<'a>, usize), Unreadable> {
+        let wrong = |error: ScanError| Unreadable::at(error.marker().line(), error.info());
+        let end = || Unreadable {
+            line: None,
+            why: "it ends too soon".to_owned(),
+        };
+        let (event, span): (Event<'a>, Span) =
+            self.events.next().ok_or_else(end)?.map_err(wrong)?;
+        Ok((event, span.start.line()))
+    }
+
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Unreadable> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 || depth > DEEPEST {
+            return Err(Unreadable::at(line, "too much, or nested too deep"));
+        }
+        let (anchor, value) = match event {
+            Event::Scalar(text, _, anchor, _) => (anchor, Value::Text(text.into_owned())),
+            Event::SequenceStart(anchor, _) => (anchor, Value::List(self.list(depth)?)),
+            Event::MappingStart(anchor, _) => (anchor, Value::Map(self.map(depth)?)),
+            Event::Alias(id) => {
+                let known = self.anchors.get(&id).cloned();
+                let known = known.ok_or_else(|| Unreadable::at(line, "an alias of nothing"))?;
+                self.left = self.left.saturating_sub(size(&known));
+                return Ok(Node { line, ..known });
+            }
+            _ => return Err(Unreadable::at(line, "a value is missing")),
+        };
+        let node = Node { line, value };
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Unreadable> {
+        let mut list = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(list),
+                (event, line) => list.push(self.node(event, line, depth + 1)?),
+            }
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Vec<(String, Node)>, Unreadable> {
+        let mut pairs = Vec::new();
+        let mut merged = Vec::new();
+        loop {
+            let (event, line) = self.next()?;
+            if event == Event::MappingEnd {
+                // What stands in the map itself wins, so it comes later.
+                merged.append(&mut pairs);
+                return Ok(merged);
+            }
+            let key = self.node(event, line, depth + 1)?;
+            let key = key.text().unwrap_or_default().to_owned();
+            let (event, value_line) = self.next()?;
+            let value = self.node(event, value_line, depth + 1)?;
+            match (key.as_str(), &value.value) {
+                ("<<", Value::List(list)) => {
+                    // Of several the first wins.
+                    let all = list.iter().rev().flat_map(Node::pairs);
+                    merged.extend(all.cloned());
+                }
+                ("<<", _) => merged.extend(value.pairs().iter().cloned()),
+                _ => pairs.push((key, Node { line, ..value })),
+            }
+        }
+    }
+}
+
+fn size(node: &Node) -> usize {
+    1 + match &node.value {
+        Value::Text(_) => 0,
+        Value::List(list) => list.iter().map(size).sum(),
+        Value::Map(pairs) => pairs.iter().map(|it| size(&it.1)).sum(),
+    }
+}

@@ -1,0 +1,162 @@
+//! A program section of supervisord.
+
+use super::{Spec, Unwritable};
+
+pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
+    let words: Result<Vec<String>, Unwritable> = spec.words().iter().map(|it| quote(it)).collect();
+    let command = words?.join(" ");
+    let name = &spec.name;
+    let (patience, soft) = (spec.patience(), spec.files.0);
+    let folder = match &spec.folder {
+        Some(folder) => format!("directory={}\n", value(folder)?),
+        None => String::new(),
+    };
+    Ok(format!(
+        "; Written by `fdguard unit supervisord`. Put it into /etc/supervisor/conf.d/{name}.conf; then `supervisorctl update`.
+; supervisord sets no limits for its programs: they inherit its own. In its main file it needs
+;   [supervisord]
+;   minfds={soft}
+[program:{name}]
+command={command}
+{folder}autostart=true
+; fdguard restarts the program; this is for fdguard itself. What a restart cannot heal counts as expected:
+; a wrong configuration (78), wrong usage (64), a port that a stranger holds (2).
+autorestart=unexpected
+exitcodes=0,2,64,78
+startsecs=3
+startretries=5
+stopsignal=TERM
+; Longer than fdguard's own grace, else it is killed in the middle.
+stopwaitsecs={patience}
+stopasgroup=true
+killasgroup=true
+stdout_logfile_maxbytes=10MB
+stdout_logfile_backups=5
+redirect_stderr=true
+"
+    ))
+}
+
+fn check(text: &str) -> Result<(), Unwritable> {
+    if text
+        .chars()
+        .any(|c| c.is_control() || "\u{2028}\u{2029}\u{1c}".contains(c))
+    {
+        let why = format!("{text:?}: a line of supervisord cannot hold control characters");
+        return Err(Unwritable(why));
+    }
+    Ok(())
+}
+
+/// A value that is no command: it has no quotes, so a comment must not begin in it.
+fn value(text: &str) -> Result<String, Unwritable> {
+    check(text)?;
+    if text.contains(" ;") || text.contains(" #") || text.trim() != text {
+        let why = format!("{text:?} cannot stand in a file of supervisord");
+        return Err(Unwritable(why));
+    }
+    Ok(text.replace('%', "%%"))
+}
+
+/// A word of a command: `%` is doubled, and it is quoted as a shell does. The file is cut at a `;` or `#` after a space before quotes
+/// are looked at, so between them the quotes are closed and opened again.
+fn quote(word: &str) -> Result<String, Unwritable> {
+    check(word)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_@/.,:=+-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return Ok(word.to_owned());
+    }
+    let mut quoted = String::from("'");
+    let mut before = ' ';
+    for c in word.chars() {
+        match c {
+            '\'' => quoted.push_str("'\"'\"'"),
+            '%' => quoted.push_str("%%"),
+            ';' | '#' if before.is_whitespace() => {
+                quoted.push_str("''");
+                quoted.push(c);
+            }
+            c => quoted.push(c),
+        }
+        before = c;
+    }
+    quoted.push('\'');
+    Ok(quoted)
+}
+
+/// The words of a command as supervisord takes them apart: like a shell, without its variables.
+pub(super) fn split(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            c if c.is_whitespace() => words.extend(word.take()),
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        '\'' => break,
+                        c => word.push(undoubled(c, &mut chars)),
+                    }
+                }
+            }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        '"' => break,
+                        '\\' if matches!(chars.peek(), Some('"' | '\\')) => {
+                            word.extend(chars.next())
+                        }
+                        c => word.push(undoubled(c, &mut chars)),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().push(chars.next()?),
+            c => {
+                let c = undoubled(c, &mut chars);
+                word.get_or_insert_default().push(c);
+            }
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+fn undoubled(c: char, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> char {
+    if c == '%' && chars.peek() == Some(&'%') {
+        chars.next();
+    }
+    c
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{quote, split};
+
+    #[test]
+    fn no_comment_begins_inside_of_a_word() {
+        for word in ["a ;b", "a #b", "#", ";", " ; # "] {
+            let quoted = quote(word).unwrap();
+            assert!(!quoted.contains(" ;") && !quoted.contains(" #"), "{quoted}");
+            assert_eq!(split(&quoted).unwrap(), [word]);
+        }
+        assert!(quote("a\nb").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn every_word_comes_back(words in proptest::collection::vec("[^\\x00-\\x1f\\x7f-\\xa0\u{2028}\u{2029}]{0,12}", 1..6)) {
+            let quoted: Vec<String> = words.iter().map(|word| quote(word).unwrap()).collect();
+            prop_assert_eq!(split(&quoted.join(" ")), Some(words));
+        }
+
+        #[test]
+        fn any_line_is_survived(line: String) {
+            drop(split(&line));
+        }
+    }
+}

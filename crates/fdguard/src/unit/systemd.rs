@@ -1,0 +1,202 @@
+//! A service of systemd.
+
+use std::fmt::Write as _;
+
+use super::{Spec, Unwritable};
+
+pub(super) fn write(spec: &Spec) -> Result<String, Unwritable> {
+    let command: Vec<String> = spec.words().iter().map(|word| quote(word)).collect();
+    let name = &spec.name;
+    let (soft, hard) = spec.files;
+    let folder = match &spec.folder {
+        Some(folder) => format!("WorkingDirectory={}\n", specifiers(folder)?),
+        None => String::new(),
+    };
+    let (place, tool, network, wanted) = if spec.user {
+        let place = "~/.config/systemd/user";
+        (place, "systemctl --user", "", "default.target")
+    } else {
+        let network = "Wants=network-online.target\nAfter=network-online.target\n";
+        (
+            "/etc/systemd/system",
+            "systemctl",
+            network,
+            "multi-user.target",
+        )
+    };
+    Ok(format!(
+        "# Written by `fdguard unit systemd`. Put it into {place}/{name}.service; then `{tool} daemon-reload` and `{tool} enable --now {name}`.
+[Unit]
+Description={name}, kept alive by fdguard
+{network}# fdguard restarts the program; this is for fdguard itself: five times in five minutes, then it is left alone.
+StartLimitIntervalSec=300
+StartLimitBurst=5
+
+[Service]
+# fdguard stays in the foreground and tells systemd when the program is ready.
+Type=notify
+NotifyAccess=main
+ExecStart={command}
+{folder}Restart=on-failure
+RestartSec=2
+# What a restart cannot heal: a wrong configuration, wrong usage, a port that a stranger holds.
+RestartPreventExitStatus=78 64 2
+TimeoutStartSec=120
+# Longer than fdguard's own grace ({grace}), else it is killed in the middle.
+TimeoutStopSec={patience}
+# fdguard gives a sign of life only while budgets and health hold.
+WatchdogSec=60
+# TERM to fdguard alone; what is left at the end is killed.
+KillMode=mixed
+Delegate=yes
+FileDescriptorStoreMax=128
+LimitNOFILE={soft}:{hard}
+OOMPolicy=continue
+
+[Install]
+WantedBy={wanted}
+",
+        command = command.join(" "),
+        grace = super::seconds(spec.grace),
+        patience = spec.patience(),
+    ))
+}
+
+/// A path in a setting that knows specifiers but no quotes.
+fn specifiers(text: &str) -> Result<String, Unwritable> {
+    if text.chars().any(char::is_control) || text.ends_with('\\') {
+        let why = format!("{text:?} cannot stand in a unit of systemd");
+        return Err(Unwritable(why));
+    }
+    Ok(text.replace('%', "%%"))
+}
+
+/// A word of a command line: `%` and `$` are doubled, and quotes with C escapes go around what is not plain.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_@/.,:=+-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for c in word.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '%' => quoted.push_str("%%"),
+            '$' => quoted.push_str("$$"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            c if c.is_ascii_control() => {
+                // Writing to a string cannot fail.
+                let _ = write!(quoted, "\\x{:02x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The words of a command line as systemd takes them apart; nothing when a quote is not closed.
+pub(super) fn split(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let (word, after) = take_word(rest)?;
+        words.push(word);
+        rest = after.trim_start();
+    }
+    Some(words)
+}
+
+fn take_word(text: &str) -> Option<(String, &str)> {
+    let mut bytes: Vec<u8> = Vec::new();
+    let mut open = None;
+    let mut chars = text.char_indices().peekable();
+    let mut buffer = [0; 4];
+    while let Some((at, c)) = chars.next() {
+        match (c, open) {
+            (c, None) if c.is_ascii_whitespace() => {
+                return Some((String::from_utf8_lossy(&bytes).into_owned(), &text[at..]));
+            }
+            ('"' | '\'', None) => open = Some(c),
+            (c, Some(quote)) if c == quote => open = None,
+            ('\\', _) => bytes.extend(escape(&mut chars)?),
+            // Specifiers are left as they are: only their doubling is undone.
+            ('%' | '$', _) => {
+                bytes.extend(c.encode_utf8(&mut buffer).as_bytes());
+                if chars.peek().is_some_and(|(_, next)| *next == c) {
+                    chars.next();
+                }
+            }
+            (c, _) => bytes.extend(c.encode_utf8(&mut buffer).as_bytes()),
+        }
+    }
+    let whole = open.is_none();
+    whole.then(|| (String::from_utf8_lossy(&bytes).into_owned(), ""))
+}
+
+fn escape(chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> Option<Vec<u8>> {
+    let (_, c) = chars.next()?;
+    let one = |byte: u8| Some(vec![byte]);
+    match c {
+        'n' => one(b'\n'),
+        't' => one(b'\t'),
+        'r' => one(b'\r'),
+        's' => one(b' '),
+        'a' => one(7),
+        'b' => one(8),
+        'f' => one(12),
+        'v' => one(11),
+        'x' => {
+            let digits: String = chars.by_ref().take(2).map(|(_, c)| c).collect();
+            one(u8::from_str_radix(&digits, 16).ok()?)
+        }
+        other => Some(other.to_string().into_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{quote, split};
+
+    #[test]
+    fn command_lines_that_people_write() {
+        let words = |line: &str| split(line).unwrap();
+        assert_eq!(words("/bin/a  b\tc"), ["/bin/a", "b", "c"]);
+        assert_eq!(
+            words(r#"/bin/sh -c 'exec a "b" &'"#),
+            ["/bin/sh", "-c", "exec a \"b\" &"]
+        );
+        assert_eq!(
+            words(r"a\x20b 100%% $$HOME %i"),
+            ["a b", "100%", "$HOME", "%i"]
+        );
+        assert_eq!(split("'open"), None);
+        assert_eq!(split("a\\"), None);
+    }
+
+    #[test]
+    fn a_word_that_systemd_would_take_for_something_else_is_quoted() {
+        assert_eq!(quote(";"), "\";\"");
+        assert_eq!(quote("100%"), "\"100%%\"");
+        assert_eq!(quote("$HOME"), "\"$$HOME\"");
+        assert_eq!(quote(""), "\"\"");
+        assert_eq!(quote("--port=80"), "--port=80");
+    }
+
+    proptest! {
+        #[test]
+        fn every_word_comes_back(words in proptest::collection::vec("[^\\x00]{0,12}", 1..6)) {
+            let line: Vec<String> = words.iter().map(|word| quote(word)).collect();
+            prop_assert_eq!(split(&line.join(" ")), Some(words));
+        }
+
+        #[test]
+        fn any_line_is_survived(line: String) {
+            drop(split(&line));
+        }
+    }
+}

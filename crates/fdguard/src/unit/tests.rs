@@ -1,0 +1,347 @@
+//! Units that we write, read by the parsers of those who read them.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+
+use super::read::{Node, read};
+use super::{Spec, Target, is_name, lint};
+
+fn spec(command: &[&str]) -> Spec {
+    Spec {
+        name: "web".to_owned(),
+        command: command.iter().map(|it| (*it).to_owned()).collect(),
+        fdguard: "/usr/bin/fdguard".to_owned(),
+        listen: vec!["http=tcp:8787".parse().unwrap()],
+        metrics: Some("127.0.0.1:9464".to_owned()),
+        grace: Duration::from_secs(10),
+        restart: "on-failure",
+        files: (4096, 524_288),
+        user: false,
+        folder: Some("/srv/100% web".to_owned()),
+        home: Some("/home/a".to_owned()),
+        image: None,
+    }
+}
+
+const ALL: [Target; 4] = [
+    Target::Systemd,
+    Target::Launchd,
+    Target::Supervisord,
+    Target::Compose,
+];
+
+#[test]
+fn what_we_write_has_none_of_the_traps() {
+    for target in ALL {
+        for user in [false, true] {
+            let unit = Spec {
+                user,
+                ..spec(&["/bin/server", "--port", "80"])
+            };
+            let text = unit.write(target).unwrap();
+            let tree = read(target, &text).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
+            assert_eq!(lint::lint(target, &tree), [], "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_name_with_two_hyphens_does_not_end_a_comment() {
+    for target in ALL {
+        let name = "a--b".to_owned();
+        let unit = Spec {
+            name,
+            ..spec(&["/bin/a"])
+        };
+        let text = unit.write(target).unwrap();
+        assert!(read(target, &text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn the_supervisor_waits_longer_than_our_own_grace() {
+    let unit = Spec {
+        grace: Duration::from_millis(30_500),
+        ..spec(&["/bin/a"])
+    };
+    for (target, line) in [
+        (Target::Systemd, "TimeoutStopSec=46"),
+        (Target::Launchd, "<integer>46</integer>"),
+        (Target::Supervisord, "stopwaitsecs=46"),
+        (Target::Compose, "stop_grace_period: 46s"),
+    ] {
+        let text = unit.write(target).unwrap();
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("30500ms"), "{text}");
+    }
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_refused_and_not_written_wrongly() {
+    assert!(
+        spec(&["/bin/a", "two\nlines"])
+            .write(Target::Supervisord)
+            .is_err()
+    );
+    assert!(
+        spec(&["/bin/a", "bell\u{7}"])
+            .write(Target::Launchd)
+            .is_err()
+    );
+    let folder = Some("/srv/x ;y".to_owned());
+    assert!(
+        Spec {
+            folder,
+            ..spec(&["/bin/a"])
+        }
+        .write(Target::Supervisord)
+        .is_err()
+    );
+    let folder = Some("/srv/x\ny".to_owned());
+    assert!(
+        Spec {
+            folder,
+            ..spec(&["/bin/a"])
+        }
+        .write(Target::Systemd)
+        .is_err()
+    );
+}
+
+#[test]
+fn names_are_names_of_files_and_sections() {
+    assert!(is_name("web") && is_name("org.example.web-1@2"));
+    for wrong in [
+        "",
+        "a b",
+        "../x",
+        "a/b",
+        "-x",
+        ".x",
+        "a]",
+        "é",
+        &"x".repeat(200),
+    ] {
+        assert!(!is_name(wrong), "{wrong}");
+    }
+}
+
+/// Commands with everything that anybody could type.
+fn commands(count: usize) -> Vec<Vec<String>> {
+    let nasty = [
+        "",
+        " ",
+        "a b",
+        "%n %%",
+        "$HOME ${X} $$",
+        "\"'`\\",
+        "; #",
+        "a ;b #c",
+        "<&>]]>",
+        "{x: [y]}",
+        "- :",
+        "é\u{1F980}",
+        "100%",
+        "'",
+        "\\n",
+        "=",
+        "~",
+        "!x",
+        "*",
+        "yes",
+        "0x1f",
+        "\\",
+    ];
+    let mut all = vec![nasty.iter().map(|it| (*it).to_owned()).collect()];
+    let mut runner = TestRunner::deterministic();
+    let words = proptest::collection::vec("[ -~é\u{1F980}\u{a9}]{0,14}", 1..6);
+    all.extend((1..count).map(|_| words.new_tree(&mut runner).unwrap().current()));
+    all
+}
+
+/// What a program in Python reads from units that we wrote: the words of each.
+fn read_by_python(
+    target: Target,
+    code: &str,
+    commands: &[Vec<String>],
+) -> Option<Vec<Vec<String>>> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = Vec::new();
+    for (at, command) in commands.iter().enumerate() {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let file = folder.path().join(at.to_string());
+        std::fs::write(&file, spec(&words).write(target).unwrap()).unwrap();
+        files.push(file);
+    }
+    let mut child = Command::new("python3")
+        .args(["-c", code])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()?;
+    let mut stdin = child.stdin.take().unwrap();
+    for file in &files {
+        writeln!(stdin, "{}", file.display()).unwrap();
+    }
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("ModuleNotFoundError") {
+        return None;
+    }
+    assert!(output.status.success(), "{error}");
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// Asks the format's own parser for the words behind `--`, and compares.
+fn assert_words_come_back(target: Target, code: &str) {
+    let commands = commands(150);
+    let Some(read) = read_by_python(target, code, &commands) else {
+        return testkit::skip("no python3 with the parser of this format");
+    };
+    assert_eq!(read.len(), commands.len());
+    for (words, command) in read.iter().zip(&commands) {
+        let at = words.iter().position(|word| word == "--").unwrap();
+        assert_eq!(&words[at + 1..], command);
+        assert_eq!(words[..2], ["/usr/bin/fdguard", "run"]);
+    }
+}
+
+#[test]
+fn plistlib_reads_the_words_back() {
+    assert_words_come_back(
+        Target::Launchd,
+        "import json, plistlib, sys\n\
+        print(json.dumps([plistlib.load(open(f.rstrip('\\n'), 'rb'))['ProgramArguments'] for f in sys.stdin]))",
+    );
+}
+
+#[test]
+fn supervisords_steps_give_the_words_back_with_and_without_comments_behind_values() {
+    // Versions differ in whether `;` and `#` after a space begin a comment; then `%` is expanded, then shlex takes it apart.
+    for prefixes in ["None", "(';',)", "(';', '#')"] {
+        let code = format!(
+            "import configparser, json, shlex, sys\n\
+             def words(f):\n\
+             \x20   p = configparser.RawConfigParser(inline_comment_prefixes={prefixes}, strict=False)\n\
+             \x20   p.read(f, encoding='utf-8')\n\
+             \x20   return shlex.split(p.get('program:web', 'command') % {{}})\n\
+             print(json.dumps([words(f.rstrip('\\n')) for f in sys.stdin]))"
+        );
+        assert_words_come_back(Target::Supervisord, &code);
+    }
+}
+
+#[test]
+fn pyyaml_reads_the_words_back() {
+    assert_words_come_back(
+        Target::Compose,
+        "import json, sys, yaml\n\
+        def words(f):\n\
+        \x20   service = yaml.safe_load(open(f, encoding='utf-8'))['services']['web']\n\
+        \x20   assert service['init'] is True and service['ulimits']['nofile']['soft'] == 4096\n\
+        \x20   return [w.replace('$$', '$') for w in service['command']]\n\
+        print(json.dumps([words(f.rstrip('\\n')) for f in sys.stdin]))",
+    );
+}
+
+#[test]
+fn systemd_itself_takes_the_unit() {
+    if !testkit::have("systemd-analyze") {
+        return testkit::skip("no systemd-analyze");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = Vec::new();
+    for (at, command) in commands(20).iter().enumerate() {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        // A program that is there: it is looked for.
+        let unit = Spec {
+            fdguard: "/bin/true".to_owned(),
+            folder: None,
+            ..spec(&words)
+        };
+        let file = folder.path().join(format!("web{at}.service"));
+        std::fs::write(&file, unit.write(Target::Systemd).unwrap()).unwrap();
+        files.push(file);
+    }
+    let output = Command::new("systemd-analyze")
+        .arg("verify")
+        .args(&files)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let about_ours: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("web") && line.contains(".service"))
+        .collect();
+    assert!(about_ours.is_empty(), "{said}");
+    // And it does complain where there is something to complain about.
+    let broken = folder.path().join("broken.service");
+    std::fs::write(
+        &broken,
+        "[Service]\nExecStart=bin/relative 'open\nNonsense=1\n",
+    )
+    .unwrap();
+    let output = Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&broken)
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("broken.service"));
+}
+
+fn words_of(node: &Node, target: Target) -> Vec<String> {
+    let text = |node: &Node| node.text().unwrap().to_owned();
+    match target {
+        Target::Systemd => super::systemd::split(&text(
+            node.get("Service").unwrap().get("ExecStart").unwrap(),
+        ))
+        .unwrap(),
+        Target::Supervisord => super::supervisord::split(&text(
+            node.get("program:web").unwrap().get("command").unwrap(),
+        ))
+        .unwrap(),
+        Target::Launchd => node
+            .get("ProgramArguments")
+            .unwrap()
+            .list()
+            .unwrap()
+            .iter()
+            .map(text)
+            .collect(),
+        Target::Compose => {
+            let service = node.get("services").unwrap().get("web").unwrap();
+            let words = service
+                .get("command")
+                .unwrap()
+                .list()
+                .unwrap()
+                .iter()
+                .map(text);
+            words.map(|word| word.replace("$$", "$")).collect()
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn our_own_readers_give_the_words_back(words in proptest::collection::vec("[ -~\u{a1}-\u{d7ff}\u{1F980}]{0,12}", 1..6)) {
+        for target in ALL {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let Ok(text) = spec(&words).write(target) else {
+                // Only supervisord cannot hold these.
+                prop_assert!(target == Target::Supervisord);
+                continue;
+            };
+            let found = words_of(&read(target, &text).unwrap(), target);
+            let at = found.iter().position(|word| word == "--").unwrap();
+            prop_assert_eq!(&found[at + 1..], &words[..], "{:?}", target);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! `fdguard run`: files, flags, reloads, output.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::run;
+use super::running::{Running, free_port, service};
+
+struct File {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl File {
+    fn new(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("services.toml");
+        let file = Self {
+            path,
+            _folder: folder,
+        };
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.path, text).unwrap();
+    }
+
+    fn shown(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+}
+
+#[test]
+fn a_mistake_in_the_file_is_told_with_line_and_column() {
+    let file = File::new("[service.a]\ncommand = [\"true\"]\nrestrat = \"always\"\n");
+    let said = run(["run", "--config", file.shown()]);
+    assert_eq!((said.code, said.text()), (78, ""));
+    let first = said.stderr.lines().next().unwrap();
+    let expected = format!(
+        "fdguard: {}: line 3, column 1: unknown key `restrat`: did you mean `restart`?",
+        file.shown()
+    );
+    assert_eq!(first, expected);
+    let said = run(["run", "--config", "/nowhere/services.toml"]);
+    assert_eq!(said.code, 78, "{}", said.stderr);
+    let said = run(["run", "--grace", "soon", "--", "true"]);
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert!(
+        said.stderr.starts_with("fdguard: --grace: "),
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
+fn explain_says_what_holds_and_who_said_so() {
+    let file = File::new("[service.a]\ncommand = [\"true\"]\ngrace = \"3s\"\n");
+    let said = run([
+        "run",
+        "--explain",
+        "--restart",
+        "never",
+        "--config",
+        file.shown(),
+    ]);
+    assert_eq!((said.code, &*said.stderr), (0, ""));
+    let text = said.text();
+    let line = |key: &str| {
+        let found = text.lines().find(|line| line.starts_with(key));
+        found
+            .unwrap_or_else(|| panic!("{key} in {text}"))
+            .to_owned()
+    };
+    assert!(line("grace = \"3s\"").ends_with(&format!("# {}:3", file.shown())));
+    assert!(line("restart = \"never\"").ends_with("# --restart"));
+    assert!(line("min_uptime").ends_with("# default"));
+}
+
+#[test]
+fn services_start_after_those_they_wait_for_and_stop_before_them() {
+    let service = service();
+    let file = File::new(&format!(
+        "[service.web]\ncommand = [{service:?}, \"stamp\"]\nafter = [\"db\"]\n\
+         [service.db]\ncommand = [{service:?}, \"notify\", \"READY=1\"]\nready = \"notify\"\n"
+    ));
+    let mut running = Running::start(["--config", file.shown()]);
+    running.event("start", &["service=web"]);
+    let at = |name: &str| running.seen.iter().position(|line| line.contains(name));
+    assert!(
+        at("event=ready service=db") < at("event=start service=web"),
+        "{:#?}",
+        running.seen
+    );
+    assert_eq!(running.stop().0, 0);
+    let ends: Vec<&String> = running
+        .seen
+        .iter()
+        .filter(|line| line.contains("event=exit"))
+        .collect();
+    assert!(
+        ends[0].contains("service=web") && ends[1].contains("service=db"),
+        "{ends:?}"
+    );
+}
+
+#[test]
+fn one_that_is_ready_at_once_frees_others_at_once() {
+    let off = "budget = { fds = \"off\", highest = \"off\", \"class:tcp:CLOSE_WAIT\" = \"off\" }\n";
+    let service = service();
+    let one = |name: &str, after: &str| {
+        format!("[service.{name}]\ncommand = [{service:?}, \"stamp\"]\nafter = [{after}]\n{off}")
+    };
+    let text = [one("c", "\"b\""), one("b", "\"a\""), one("a", "")].concat();
+    let file = File::new(&text);
+    let mut running = Running::start(["--config", file.shown()]);
+    for name in ["a", "b", "c"] {
+        running.event("start", &[&format!("service={name} ")]);
+    }
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn a_service_whose_dependency_is_down_is_not_started() {
+    let file = File::new(
+        "[service.web]\ncommand = [\"true\"]\nafter = [\"db\"]\n\
+         [service.db]\ncommand = [\"false\"]\nrestart = \"never\"\nready = \"notify\"\n",
+    );
+    let mut running = Running::start(["--config", file.shown()]);
+    running.event(
+        "down",
+        &["service=web", "reason=dependency", "dependency=db"],
+    );
+    assert_eq!(running.ended().0, 1);
+}
+
+#[test]
+fn a_reload_restarts_what_changed_starts_what_is_new_and_ends_what_is_gone() {
+    let service = service();
+    let one = |name: &str, word: &str| {
+        format!("[service.{name}]\ncommand = [{service:?}, \"stamp\", {word:?}]\n")
+    };
+    let file = File::new(&format!(
+        "{}{}{}",
+        one("kept", "a"),
+        one("changed", "a"),
+        one("gone", "a")
+    ));
+    let mut running = Running::start(["--config", file.shown()]);
+    for _ in 0..3 {
+        running.line("stamp ");
+    }
+    file.write(&format!(
+        "{}{}{}",
+        one("kept", "a"),
+        one("changed", "b"),
+        one("new", "a")
+    ));
+    running.signal(Signal::HUP);
+    running.event(
+        "reload",
+        &[
+            "ok=true",
+            "kept=1",
+            "changed=changed",
+            "added=new",
+            "removed=gone",
+        ],
+    );
+    for _ in 0..2 {
+        running.line("stamp ");
+    }
+    running.event("restart", &["service=changed", "reason=reload"]);
+    file.write("[service.kept]\ncommand = 3 3\n");
+    running.signal(Signal::HUP);
+    running.event("reload", &["ok=false", "line 2, column "]);
+    running.signal(Signal::QUIT);
+    let mut standing = Vec::new();
+    for _ in 0..3 {
+        let told = running.event("state", &["state=ready"]);
+        standing.push(told.value("service").to_owned());
+    }
+    standing.sort();
+    assert_eq!(standing, ["changed", "kept", "new"]);
+    assert_eq!(running.stop().0, 0);
+    let restarts =
+        |line: &&String| line.contains("event=restart") && !line.contains("service=changed");
+    assert_eq!(
+        running.seen.iter().filter(restarts).count(),
+        0,
+        "{:#?}",
+        running.seen
+    );
+}
+
+#[test]
+fn output_is_kept_in_a_file_and_a_full_disk_stops_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("out.log");
+    let said = run([
+        "run",
+        "--log",
+        log.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        "echo one; echo two >&2",
+    ]);
+    assert_eq!((said.code, said.text()), (0, ""));
+    let text = std::fs::read_to_string(&log).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["one", "two"]);
+    for place in ["/dev/full", "/nowhere/out.log"] {
+        let mut running =
+            Running::start(["--log", place, "--", "sh", "-c", "echo one; sleep 1000"]);
+        running.event("log_failed", &[]);
+        assert_eq!(running.stop().0, 0, "{place}");
+    }
+}
+
+#[test]
+fn metrics_and_health_are_served() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut running = Running::start(["--metrics", &*address, "--", &*service(), "stamp"]);
+    running.line("stamp ");
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let text = get("/metrics");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    assert!(
+        text.contains("process_open_fds ") && text.contains("service-O1"),
+        "{text}"
+    );
+    assert!(get("/health").starts_with("HTTP/1.1 200"));
+    assert_eq!(running.stop().0, 0);
+}
