@@ -1,6 +1,6 @@
 // A tree that is hard to end: a plain child, one that ignores TERM, one that is stopped, one in a session of its own, one whose
 // parent is gone, and a hopper that forks and exits every two milliseconds. Every member has the token in its command line.
-// family TOKEN [still] [leave]: `still` is without the hopper; with `leave` the first process exits with 0 when all are there.
+// family TOKEN [still] [fast] [leave]: `still` is without the hopper, `fast` with one that does not pause; with `leave` the first process exits with 0 when all are there.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void there(void) {
     if (write(ready[1], ".", 1) != 1) _exit(1);
 }
 
-static void hop(void) {
+static void hop(int fast) {
     time_t end = time(NULL) + LIFETIME;
     struct timespec pause = {0, 2000000};
     there();
@@ -30,15 +30,16 @@ static void hop(void) {
         pid_t child = fork();
         if (child > 0) _exit(0);
         if (child == 0) setsid();
-        nanosleep(&pause, NULL);
+        if (!fast) nanosleep(&pause, NULL);
     }
     _exit(0);
 }
 
 int main(int count, char **words) {
-    int still = 0, leave = 0;
+    int still = 0, fast = 0, leave = 0;
     for (int i = 2; i < count; i++) {
         still |= !strcmp(words[i], "still");
+        fast |= !strcmp(words[i], "fast");
         leave |= !strcmp(words[i], "leave");
     }
     if (count < 2 || pipe(ready)) return 2;
@@ -74,7 +75,7 @@ int main(int count, char **words) {
     if (waitpid(between, &status, 0) != between) return 2;
     if (!still && fork() == 0) {
         close(1);
-        hop();
+        hop(fast);
     }
     char dot;
     for (int i = 0; i < (still ? 4 : 5); i++)

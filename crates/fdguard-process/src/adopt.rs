@@ -1,7 +1,6 @@
 //! The last net, for a supervisor that starts all of its children itself: when a keeper is killed, its orphans become the supervisor's own
 //! children, and are exact again.
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 
+use crate::members;
 use crate::sys;
 
 /// Makes this process the parent of orphans below it, of those of a killed keeper too. They must be reaped: [`end_adopted`] does it.
@@ -32,43 +32,30 @@ pub struct Swept {
 pub fn end_adopted(known: &[u32], longest: Duration) -> Swept {
     let deadline = Instant::now() + longest;
     let mut swept = Swept::default();
+    let adopted = || -> Vec<u32> {
+        let children = members::children(std::process::id()).into_iter();
+        children.filter(|pid| !known.contains(pid)).collect()
+    };
     loop {
-        let adopted: Vec<_> = children()
-            .into_iter()
-            .filter(|pid| !known.contains(pid))
-            .collect();
-        let Some(first) = adopted.first().and_then(|pid| open(*pid)) else {
+        let adopted_now = adopted();
+        let Some(first) = adopted_now.first().and_then(|pid| open(*pid)) else {
             return swept;
         };
-        for pid in &adopted {
+        for pid in &adopted_now {
             // Our own unreaped child: its number is its own.
             let _gone = sys::signal_child(*pid, libc::SIGKILL);
         }
         await_end(&first, deadline);
-        for pid in &adopted {
+        for pid in &adopted_now {
             if let Ok(Some(_)) = sys::reap(Some(*pid), false) {
                 swept.ended += 1;
             }
         }
         if Instant::now() >= deadline {
-            let left = children().into_iter().filter(|pid| !known.contains(pid));
-            swept.left = u32::try_from(left.count()).unwrap_or(u32::MAX);
+            swept.left = u32::try_from(adopted().len()).unwrap_or(u32::MAX);
             return swept;
         }
     }
-}
-
-fn children() -> Vec<u32> {
-    let mut found = Vec::new();
-    let Ok(threads) = fs::read_dir("/proc/self/task") else {
-        return found;
-    };
-    for thread in threads.flatten() {
-        let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        let numbers = text.split_ascii_whitespace();
-        found.extend(numbers.filter_map(|number| number.parse::<u32>().ok()));
-    }
-    found
 }
 
 fn open(pid: u32) -> Option<OwnedFd> {

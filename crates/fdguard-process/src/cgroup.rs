@@ -8,11 +8,22 @@ use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, getxattr, mkdirat, openat, unlinkat};
-use rustix::io::{pread, write};
+use rustix::io::{Errno, pread, write};
 use rustix::time::{ClockId, clock_gettime};
+
+/// How often and how long we wait for a leaf to become empty before it is removed.
+const TRIES: usize = 20;
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
+/// How the names of leaves begin; the owner's pid follows.
+const PREFIX: &str = "fdguard-";
 
 /// A leaf that exists. Its methods may be called by a keeper: they neither allocate nor lock.
 #[derive(Debug)]
@@ -78,9 +89,18 @@ impl<'s> Leaf<'s> {
         let _refused = write(&self.kill, b"1");
     }
 
-    /// Removes it. One that is not empty stays.
+    /// Removes it. One that does not become empty soon stays.
     pub(crate) fn remove(&self) {
-        let _stays = unlinkat(CWD, self.path, AtFlags::REMOVEDIR);
+        for _ in 0..TRIES {
+            if unlinkat(CWD, self.path, AtFlags::REMOVEDIR) != Err(Errno::BUSY) {
+                return;
+            }
+            // A process that was reaped may be on its last steps.
+            let mut fds = [PollFd::new(&self.events, PollFlags::PRI)];
+            if self.is_populated() {
+                let _happened = poll(&mut fds, Some(&PAUSE));
+            }
+        }
     }
 }
 
@@ -93,12 +113,29 @@ pub(crate) fn next_path() -> Option<CString> {
     if is_managed(&own) && !is_delegated(&own) {
         return None;
     }
+    static SWEPT: Once = Once::new();
+    SWEPT.call_once(|| sweep(&own));
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let time = clock_gettime(ClockId::Boottime);
     let pid = std::process::id();
-    let leaf = own.join(format!("fdguard-{pid}-{}-{count}", time.tv_sec));
+    let leaf = own.join(format!("{PREFIX}{pid}-{}-{count}", time.tv_sec));
     CString::new(leaf.as_os_str().as_bytes()).ok()
+}
+
+/// Removes leaves of owners that are gone and whose keepers were killed too. Only an empty one can be removed.
+fn sweep(own: &Path) {
+    for entry in fs::read_dir(own).into_iter().flatten().flatten() {
+        let owner = entry.file_name().to_str().and_then(owner);
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _stays = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Whose leaf has this name.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
 /// The folder of our own cgroup, from the mounts and from `/proc/self/cgroup`.
@@ -163,6 +200,13 @@ mod tests {
             None
         );
         assert_eq!(own_folder(HYBRID, "4:memory:/x\n"), None);
+    }
+
+    #[test]
+    fn a_leaf_names_its_owner() {
+        assert_eq!(owner("fdguard-77-123-0"), Some(77));
+        assert_eq!(owner("fdguard-x"), None);
+        assert_eq!(owner("system.slice"), None);
     }
 
     #[test]

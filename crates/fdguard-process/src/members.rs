@@ -1,6 +1,6 @@
 //! The living processes of a tree, seen by its owner.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 
 use crate::identity::Stat;
@@ -15,11 +15,14 @@ pub(crate) struct Member {
 /// The living descendants of a process, those nearest to it first.
 pub(crate) fn below(root: u32) -> Vec<Member> {
     let mut found = Vec::new();
-    let mut open: VecDeque<u32> = children(root).into();
     // A process that moves while we look may be met twice.
+    let mut met = BTreeSet::new();
+    let mut open: VecDeque<u32> = children(root).into();
     while let Some(pid) = open.pop_front() {
-        let is_known = found.iter().any(|member: &Member| member.pid == pid);
-        let Some(stat) = stat(pid).filter(|stat| !stat.has_ended() && !is_known) else {
+        if !met.insert(pid) {
+            continue;
+        }
+        let Some(stat) = stat(pid).filter(|stat| !stat.has_ended()) else {
             continue;
         };
         let started = stat.started;
@@ -33,7 +36,8 @@ fn stat(pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-fn children(pid: u32) -> Vec<u32> {
+/// The children of all its threads, those that have ended included.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return children;

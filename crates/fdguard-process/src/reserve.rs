@@ -38,8 +38,8 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// What [`Tree::start_with`](crate::tree::Tree::start_with) needs at most at one moment.
-    pub const FOR_A_START: usize = 4;
+    /// What [`Tree::start_with`](crate::tree::Tree::start_with) needs at most at one moment: the two that a tree holds, and one to move them up.
+    pub const FOR_A_START: usize = 3;
 
     /// Holds back this many.
     pub fn new(count: usize) -> io::Result<Self> {

@@ -1,4 +1,6 @@
 //! A helper program that may take only so long, and leaves nothing behind.
+//!
+//! It inherits the signals that are blocked in the supervisor (the standard library hands them on): it is ended by KILL, which nobody can block.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};

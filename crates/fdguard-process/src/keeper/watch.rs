@@ -150,12 +150,13 @@ impl<'s> Keeper<'s> {
     pub(super) fn keep(mut self) -> ! {
         loop {
             let left = self.reap();
+            // Before the telling, which looks at every process that is left.
+            let due = self.phase.due(self.main_exit.is_none(), now());
+            self.act(due);
             self.tell_main();
             if left == Left::Nothing {
                 self.finish();
             }
-            let due = self.phase.due(self.main_exit.is_none(), now());
-            self.act(due);
             self.wait(left);
             self.listen();
         }
@@ -165,6 +166,7 @@ impl<'s> Keeper<'s> {
         if let Some(leaf) = &self.leaf {
             leaf.remove();
         }
+        // There is always one: the program was our child, and there is no child left.
         let exit = self.main_exit.map_or(Exit::Signal(0), |main| main.exit);
         let (killed, reaped) = (self.killed, self.reaped);
         say(
@@ -235,6 +237,9 @@ impl<'s> Keeper<'s> {
             Due::Kill => {
                 if let Some(leaf) = &self.leaf {
                     leaf.kill();
+                }
+                if self.main_exit.is_none() {
+                    let _gone = sys::signal_child(main, libc::SIGKILL);
                 }
                 // Each is our unreaped child, so its number is its own. Their children become ours and are met by the next sweep.
                 kin::each_child(me, self.room, &mut |pid| {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use fdguard_process::identity::{Identity, signal_checked};
 use fdguard_process::tree::{Mechanism, Told, Tree};
@@ -77,8 +78,28 @@ fn a_start_that_fails_leaves_no_cgroup() {
     let before = leaves();
     let mut plan = plan(&["fdguard-no-such-program"]);
     plan.cgroup = true;
-    Tree::start(&plan).unwrap_err();
+    for _ in 0..100 {
+        Tree::start(&plan).unwrap_err();
+    }
     assert_eq!(leaves(), before);
+}
+
+#[test]
+fn an_empty_cgroup_of_an_owner_that_was_killed_with_its_keeper_is_removed() {
+    let token = token();
+    let Some(tree) = tree(&token) else {
+        return;
+    };
+    let parent = folder(&tree).parent().unwrap().to_owned();
+    drop(tree);
+    // No process has this number: the kernel's highest is 4194304.
+    let left = parent.join("fdguard-4194305-1-0");
+    fs::create_dir(&left).unwrap();
+    let exe = std::env::current_exe().unwrap();
+    let test = "suite::cgroup::the_whole_tree_is_in_it_and_the_keeper_is_not";
+    let another = Command::new(exe).args(["--exact", test]).output().unwrap();
+    assert!(another.status.success());
+    assert!(!left.exists());
 }
 
 /// Cgroups that this process made.

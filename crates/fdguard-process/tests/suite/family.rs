@@ -12,9 +12,9 @@ const TERM: Stop = Stop {
 };
 
 /// One life: up, its members, its end. Gives how long the end took.
-fn one_life(cgroup: bool, stop: Stop) -> Duration {
+fn one_life(words: &[&str], cgroup: bool, stop: Stop) -> Duration {
     let token = token();
-    let (mut plan, mut out) = heard(family(&token, &[]));
+    let (mut plan, mut out) = heard(family(&token, words));
     plan.cgroup = cgroup;
     let mut tree = Tree::start(&plan).unwrap();
     assert_eq!(line(&mut out), "up");
@@ -30,7 +30,7 @@ fn one_life(cgroup: bool, stop: Stop) -> Duration {
 #[test]
 fn a_hard_tree_has_no_survivors_in_100_of_100_runs() {
     for _ in 0..100 {
-        let took = one_life(false, AT_ONCE);
+        let took = one_life(&[], false, AT_ONCE);
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
 }
@@ -38,7 +38,7 @@ fn a_hard_tree_has_no_survivors_in_100_of_100_runs() {
 #[test]
 fn a_hard_tree_that_is_asked_first_has_no_survivors() {
     for _ in 0..10 {
-        let took = one_life(false, TERM);
+        let took = one_life(&[], false, TERM);
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
 }
@@ -47,8 +47,16 @@ fn a_hard_tree_that_is_asked_first_has_no_survivors() {
 fn a_hard_tree_in_a_cgroup_has_no_survivors() {
     for stop in [AT_ONCE, TERM] {
         for _ in 0..10 {
-            one_life(true, stop);
+            one_life(&[], true, stop);
         }
+    }
+}
+
+#[test]
+fn a_hopper_that_does_not_pause_is_caught() {
+    for _ in 0..10 {
+        let took = one_life(&["fast"], false, AT_ONCE);
+        assert!(took < Duration::from_secs(10), "{took:?}");
     }
 }
 

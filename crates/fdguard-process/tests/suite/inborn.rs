@@ -87,6 +87,19 @@ fn handed_descriptors_stand_in_their_order_whatever_their_numbers_were() {
 }
 
 #[test]
+fn the_number_that_a_handed_descriptor_had_is_not_inherited_too() {
+    // High and without close-on-exec, as a careless library opens it: the keeper must keep it for the program.
+    let low: Vec<_> = (0..20)
+        .map(|_| rustix::io::dup(rustix::stdio::stdin()).unwrap())
+        .collect();
+    let high = Arc::new(rustix::io::dup(rustix::stdio::stdin()).unwrap());
+    let mut plan = inborn();
+    plan.handed = vec![handed(&high, None)];
+    assert_eq!(numbers(&said(plan)), [0, 1, 2, 3]);
+    drop(low);
+}
+
+#[test]
 fn named_descriptors_are_announced_to_the_process_that_has_them() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(&folder, 3);

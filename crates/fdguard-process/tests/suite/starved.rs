@@ -44,3 +44,18 @@ fn a_start_works_with_a_full_table_when_descriptors_were_held_back() {
     }
     drop(taken);
 }
+
+#[test]
+fn a_start_needs_two_numbers() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = Some(64);
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    let mut taken = fill();
+    taken.pop();
+    let error = Tree::start(&shell("exit 4")).unwrap_err();
+    assert!(matches!(error, StartError::Refused { .. }), "{error}");
+    taken.pop();
+    let mut tree = Tree::start(&shell("exit 4")).unwrap();
+    assert_eq!(empty(&mut tree).0, Exit::Code(4));
+    drop((tree, taken));
+}

@@ -290,6 +290,9 @@ impl Probe {
                 Ok(running) => Way::Exec(Box::new(running)),
                 Err(why) => return Step::Blind(why),
             },
+            Self::Accept(_) if feeds.listeners.is_empty() => {
+                return Step::Blind("no listening socket of the service is known".to_owned());
+            }
             Self::Accept(progress) => {
                 let seen = queue::look(feeds.listeners);
                 return match seen.map(|seen| progress.seen(seen)) {

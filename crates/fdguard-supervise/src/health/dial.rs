@@ -72,7 +72,11 @@ impl Dial {
                 return Step::Waiting;
             }
             match finished(&socket) {
-                Ok(()) => return Step::Done(socket),
+                Ok(true) => return Step::Done(socket),
+                Ok(false) => {
+                    self.socket = Some(socket);
+                    return Step::Waiting;
+                }
                 Err(reason) => self.note(&reason),
             }
         }
@@ -84,11 +88,7 @@ impl Dial {
         while let Some(address) = self.addresses.get(self.next).copied() {
             self.next += 1;
             match open(address) {
-                Ok((socket, true)) => match finished(&socket) {
-                    Ok(()) => return Step::Done(socket),
-                    Err(reason) => self.note(&reason),
-                },
-                Ok((socket, false)) => {
+                Ok(socket) => {
                     self.socket = Some(socket);
                     return Step::Waiting;
                 }
@@ -108,8 +108,8 @@ impl Dial {
     }
 }
 
-/// A socket, and whether it is connected already.
-fn open(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
+/// A socket on its way. One that is connected at once is writable at once.
+fn open(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -117,25 +117,28 @@ fn open(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     match rustix::net::connect(&socket, &address) {
-        Ok(()) => Ok((socket, true)),
-        Err(Errno::INPROGRESS | Errno::INTR | Errno::AGAIN) => Ok((socket, false)),
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR | Errno::AGAIN) => Ok(socket),
         Err(why) => Err(why),
     }
 }
 
 /// Whether the connection is there. A port of ours that nobody listens at can be connected to itself: the kernel may choose
 /// it as the near end too, and the probe would be well with itself.
-fn finished(socket: &OwnedFd) -> Result<(), String> {
+fn finished(socket: &OwnedFd) -> Result<bool, String> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => {}
         Ok(Err(why)) | Err(why) => return Err(wording(why)),
     }
     let near = rustix::net::getsockname(socket).map_err(wording)?;
-    let far = rustix::net::getpeername(socket).map_err(wording)?;
+    let far = match rustix::net::getpeername(socket) {
+        Ok(far) => far,
+        Err(Errno::NOTCONN) => return Ok(false),
+        Err(why) => return Err(wording(why)),
+    };
     if far.is_some_and(|far| far == near) {
         return Err(wording(Errno::CONNREFUSED));
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Whether it is we who lack something. A service is not restarted because its supervisor has no descriptor left.

@@ -112,12 +112,9 @@ impl Series {
 
     /// What the probe said. From start to start is one period; a probe that took longer is followed at once.
     pub fn heard(&mut self, now: Instant, answer: Result<(), String>) -> Option<Change> {
-        let pause = if self.ever_well || answer.is_ok() {
-            self.timing.period
-        } else {
-            let pause = self.pause;
-            self.pause = (pause * 2).min(self.timing.period);
-            pause
+        let pause = match answer {
+            Ok(()) => self.timing.period,
+            Err(_) => self.pause(),
         };
         self.next = (self.began + pause).max(now);
         match answer {
@@ -126,9 +123,19 @@ impl Series {
         }
     }
 
-    /// The probe could not be made: it says nothing, and the next is due after a period.
+    /// The probe could not be made: it says nothing, and the next comes as after a failure.
     pub fn passed_over(&mut self, now: Instant) {
-        self.next = now + self.timing.period;
+        self.next = now + self.pause();
+    }
+
+    /// From one probe to the next that follows no success.
+    fn pause(&mut self) -> Duration {
+        if self.ever_well {
+            return self.timing.period;
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(self.timing.period);
+        pause
     }
 
     /// What happens only once has happened: no threshold counts.

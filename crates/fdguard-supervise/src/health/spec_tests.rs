@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::spec::{Kind, Spec};
@@ -122,5 +123,23 @@ fn what_happens_once_is_known_as_such() {
         ("accept", false),
     ] {
         assert_eq!(flag(text).is_once(), once, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_survived_as_a_check(
+        kind in prop_oneof!["tcp:", "http:", "http://", "fd:", "up:", "line:", "https://", ""].prop_map(String::from),
+        rest in ".*",
+        words in "( (status|body|period|timeout|delay|success|failure)=[0-9a-z.-]{0,6}){0,3}",
+    ) {
+        let text = format!("{kind}{rest}{words}");
+        if let Ok(spec) = text.parse::<Spec>() {
+            // What is shown of it can be read again.
+            let again = spec.kind.to_string().parse::<Spec>();
+            prop_assert!(again.is_ok(), "{} -> {again:?}", spec.kind);
+        }
+        let log = text.parse::<crate::output::Form>();
+        prop_assert!(log.is_ok_and(|form| form.check().is_ok()) || text.parse::<crate::output::Form>().is_err());
     }
 }

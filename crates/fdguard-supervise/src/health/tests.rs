@@ -346,6 +346,22 @@ fn a_server_that_accepts_nothing_fails_its_accept_check() {
     assert_eq!(look(), Some(Change::Healthy));
 }
 
+#[test]
+fn an_accept_check_without_a_socket_says_nothing() {
+    let mut check = check("accept");
+    let now = Instant::now();
+    check.begin(now).unwrap();
+    for second in 0..60 {
+        let now = now + Duration::from_secs(second);
+        let change = check.turn(now, &Ready::default(), &Feeds::default());
+        assert_eq!((change, check.state()), (None, State::Unknown));
+    }
+    assert_eq!(
+        check.blind(),
+        Some("no listening socket of the service is known")
+    );
+}
+
 /// Whether this build can start trees at all.
 fn has_trees() -> bool {
     let mut check = exec("exit 3", Duration::from_secs(60));

@@ -196,3 +196,41 @@ fn without_a_change_there_is_time_until_the_next_look() {
             .is_some()
     );
 }
+
+#[test]
+fn r33_connections_that_the_peer_has_closed_are_warned_of() {
+    let probe = Probe::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut served = Vec::new();
+    for _ in 0..110 {
+        let client = TcpStream::connect(address).unwrap();
+        served.push(listener.accept().unwrap().0);
+        drop(client);
+    }
+    for stream in &served {
+        // The end of the stream has come: from here on it is in CLOSE_WAIT.
+        assert_eq!(stream.peek(&mut [0]).unwrap(), 0);
+    }
+    let budgets = budgets(&["fds=off"]);
+    let start = Instant::now();
+    let mut meter = Meter::new(&probe, &budgets, start);
+    let mut memory = Memory::default();
+    let reading = meter.look(start, &[std::process::id()]);
+    let news = judge(&budgets, &reading, &mut memory);
+    let [one] = news.as_slice() else {
+        panic!("{news:?}")
+    };
+    assert_eq!(one.what.to_string(), "class:tcp:CLOSE_WAIT");
+    assert!(
+        matches!(&one.kind, Kind::Warn(passed) if passed.value == 110.0),
+        "{one:?}"
+    );
+    served.truncate(50);
+    let later = meter.look(start + Duration::from_secs(10), &[std::process::id()]);
+    let news = judge(&budgets, &later, &mut memory);
+    assert!(
+        matches!(&news[..], [one] if matches!(one.kind, Kind::Cleared(_))),
+        "{news:?}"
+    );
+}

@@ -254,9 +254,9 @@ impl Log {
     /// without room or descriptors changes nothing.
     fn rotate(&mut self) -> io::Result<()> {
         let next = self.numbered("next");
-        let new = options().truncate(true).append(false).open(&next)?;
-        drop(new);
-        let (new, ..) = open(&next)?;
+        // One that was left by a crash is empty. Nothing is ever opened that somebody else may have put there.
+        let _gone = fs::remove_file(&next);
+        let new = options().append(true).create_new(true).open(&next)?;
         // Readers of the old one are to be able to read the new one.
         new.set_permissions(self.file.metadata()?.permissions())?;
         for number in (1..self.keep).rev() {

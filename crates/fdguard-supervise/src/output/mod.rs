@@ -62,7 +62,8 @@ pub enum Happened {
         /// Why.
         why: String,
     },
-    /// Nobody reads our own output any more: it is dropped from now on.
+    /// Our own output cannot be written: nobody reads it any more, and it is dropped from now on; or there is no room for it, and what
+    /// comes meanwhile is dropped. Told once.
     NobodyReads {
         /// `stdout` or `stderr`.
         stream: &'static str,

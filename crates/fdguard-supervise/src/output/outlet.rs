@@ -27,6 +27,8 @@ pub(super) struct Outlet {
     queue: Vec<u8>,
     sent: usize,
     is_gone: bool,
+    /// A disk is full behind it: told once.
+    is_full: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,7 @@ impl Outlet {
             queue: Vec::new(),
             sent: 0,
             is_gone: false,
+            is_full: false,
         })
     }
 
@@ -83,7 +86,8 @@ impl Outlet {
         }
     }
 
-    /// Writes what is taken. An error means that nobody reads any more: it comes once, and what follows is dropped.
+    /// Writes what is taken. An error comes once. It means that nobody reads any more, and what follows is dropped; or that
+    /// there is no room for it, then what is there is dropped.
     pub(super) fn flush(&mut self, ready: &Ready) -> Result<(), Errno> {
         if self.way == Way::Shared && !ready.has(&self.fd) {
             return Ok(());
@@ -98,15 +102,13 @@ impl Outlet {
                 Way::Shared => rustix::io::write(&self.fd, &rest[..rest.len().min(LITTLE)]),
             };
             match written {
-                Ok(count) => self.sent += count,
+                Ok(count) => {
+                    self.sent += count;
+                    self.is_full = false;
+                }
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => break,
-                Err(why) => {
-                    self.is_gone = true;
-                    self.queue = Vec::new();
-                    self.sent = 0;
-                    return Err(why);
-                }
+                Err(why) => return self.give_up(why),
             }
             if self.way == Way::Shared {
                 break;
@@ -115,6 +117,24 @@ impl Outlet {
         self.queue.drain(..self.sent);
         self.sent = 0;
         Ok(())
+    }
+}
+
+impl Outlet {
+    fn give_up(&mut self, why: Errno) -> Result<(), Errno> {
+        let no_room = matches!(
+            why,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::NOBUFS | Errno::NOMEM
+        );
+        let is_torn = self.sent > 0 && self.queue[self.sent - 1] != b'\n';
+        self.queue = Vec::new();
+        self.sent = 0;
+        if no_room && is_torn {
+            self.queue.push(b'\n');
+        }
+        let is_known = no_room && std::mem::replace(&mut self.is_full, true);
+        self.is_gone = !no_room;
+        if is_known { Ok(()) } else { Err(why) }
     }
 }
 
@@ -191,6 +211,27 @@ mod tests {
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "before after");
+    }
+
+    #[test]
+    fn a_full_disk_behind_it_is_told_once_and_tried_again() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut outlet = Outlet::new(full.as_fd()).unwrap();
+        outlet.push(b"one\n");
+        assert_eq!(
+            outlet.flush(&Ready::default()),
+            Err(rustix::io::Errno::NOSPC)
+        );
+        outlet.push(b"two\n");
+        assert_eq!(outlet.flush(&Ready::default()), Ok(()));
+        outlet.fd = tempfile::tempfile().unwrap().into();
+        outlet.push(b"three\n");
+        outlet.flush(&Ready::default()).unwrap();
+        let mut file = File::from(outlet.fd);
+        file.rewind().unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "three\n");
     }
 
     #[test]
