@@ -82,12 +82,14 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     while starts() == 0 {
         assert_eq!(step(&mut check, &Feeds::default()), None);
     }
-    let stuck = Stuck::new(children().trim().parse().expect("one child, the keeper"));
+    let keeper = children();
+    let stuck = Stuck::new(keeper.trim().parse().expect("one child"));
     let mut now = Instant::now() + Duration::from_secs(60);
     let mut told = Vec::new();
     for _ in 0..10 {
         now += Duration::from_secs(60);
         told.extend(check.turn(now, &Ready::default(), &Feeds::default()));
+        assert_eq!(children(), keeper, "no other one");
     }
     assert_eq!((told.len(), starts()), (1, 1));
     let why = reason(told.remove(0));
