@@ -1,179 +1,281 @@
-//! A helper program that may take only so long, and leaves nothing behind.
+//! A helper program that may take only so long, and leaves nothing behind: what writes evidence, drains a service or probes it.
 //!
-//! It inherits the signals that are blocked in the supervisor (the standard library hands them on): it is ended by KILL, which nobody can block.
+//! It is a tree with a keeper of its own, so that nothing it starts escapes, whatever signals are blocked or ignored here. The turn
+//! never waits. A helper that is dropped before it is gone is killed, and that drop may wait a little: see [`Tree`].
 
-use std::io::{self, Read as _};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use fdguard_process::environment::for_program;
+use fdguard_process::plan::{Group, Plan};
+use fdguard_process::tree::{Exit, StartError, Stop, Told, Tree};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
 
 use crate::turn::{Ready, Wants};
+use crate::unit;
 
-/// Without a handle of the process its end is looked for this often.
-const OTHERWISE_EVERY: Duration = Duration::from_millis(100);
-/// Of what it complains about, the end is kept.
+#[cfg(test)]
+pub(crate) mod tests;
+
+/// Of what it says, the end is kept.
 const KEPT: usize = 4096;
+/// Of its last line, the beginning is told.
+const LONGEST_WORDS: usize = 200;
+/// One that never stops talking is read again at the next turn. A full pipe is read in half of these.
+const READS: usize = 32;
+const KILL: i32 = 9;
+const AT_ONCE: Stop = Stop {
+    signal: KILL,
+    grace: Duration::ZERO,
+};
+
+/// What is to be run.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    /// The program and its words.
+    pub(crate) command: Vec<OsString>,
+    /// The last one of a name holds. What our parent meant for us alone is left out.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Where it runs; where we are when absent.
+    pub(crate) folder: Option<PathBuf>,
+    /// What is kept of its output; the rest goes nowhere.
+    pub(crate) heard: Heard,
+}
+
+/// Which of its output is listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// What it complains about.
+    Errors,
+    /// Everything.
+    All,
+}
 
 /// How it ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// With this status.
-    Code(i32),
+    Code(u8),
     /// By this signal.
     Signal(i32),
     /// It was ended: the time was up.
     TimeUp,
+    /// Somebody killed its keeper.
+    Lost,
 }
 
-/// A program in a group of its own, and the time it has.
+/// A helper that runs, and the time it has.
 #[derive(Debug)]
 pub(crate) struct Bounded {
-    child: Child,
-    pid: Pid,
-    /// Readable at its end; absent where the host has no room for one.
-    handle: Option<OwnedFd>,
-    errors: Option<ChildStderr>,
+    tree: Tree,
+    /// Absent where there was no room for it, and after its end.
+    output: Option<OwnedFd>,
     said: Vec<u8>,
+    within: Duration,
     deadline: Instant,
-    next: Instant,
-    reaped: bool,
+    /// Since it is known, everything that is left is being killed.
+    ended: Option<Ended>,
+    was_told: bool,
+    is_gone: bool,
+}
+
+impl Helper {
+    /// With our environment, where we are; its complaints are heard.
+    pub(crate) fn new(command: Vec<OsString>) -> Self {
+        Self {
+            command,
+            environment: std::env::vars_os().collect(),
+            folder: None,
+            heard: Heard::Errors,
+        }
+    }
+
+    /// The same for a line of the shell.
+    pub(crate) fn shell(line: &str) -> Self {
+        Self::new(["/bin/sh", "-c", line].map(OsString::from).to_vec())
+    }
+
+    /// With nothing to read and nowhere to write.
+    fn plan(self, null: &Arc<OwnedFd>) -> Plan {
+        Plan {
+            command: self.command,
+            environment: for_program(last_of_each(self.environment)),
+            folder: self.folder,
+            stdio: nowhere(null),
+            handed: Vec::new(),
+            soft_limit: None,
+            group: Group::Session,
+            cgroup: false,
+        }
+    }
 }
 
 impl Bounded {
-    /// Starts it with nothing to read and nowhere to write. `null` is held open for the time when the host's table is full: another
-    /// number for an open file needs no place there.
+    /// Starts it. `null` is held open for the time when the host's table is full: another number for an open file needs no place
+    /// there. For that time the caller also lends its reserve; a start needs seven numbers, four when nobody hears what it says.
     pub(crate) fn start(
-        command: &mut Command,
+        helper: Helper,
         null: &OwnedFd,
         now: Instant,
         within: Duration,
-    ) -> io::Result<Self> {
-        command
-            .stdin(null.try_clone()?)
-            .stdout(null.try_clone()?)
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let child = match command.spawn() {
-            // No room for a pipe: then nobody hears what it says.
-            Err(error) if is_full(&error) => command.stderr(null.try_clone()?).spawn()?,
-            spawned => spawned?,
+    ) -> Result<Self, StartError> {
+        let null = null.try_clone().map_err(|source| StartError::Refused {
+            step: "a copy of /dev/null",
+            source,
+        })?;
+        let (null, heard) = (Arc::new(null), helper.heard);
+        let mut plan = helper.plan(&null);
+        let mut output = pipe().ok().map(|(ours, theirs)| {
+            heard.put(theirs, &mut plan);
+            ours
+        });
+        let tree = match Tree::start(&plan) {
+            // Room for the pipe or for the tree: then nobody hears what it says.
+            Err(StartError::Refused { source, .. }) if output.is_some() && is_full(&source) => {
+                output = None;
+                plan.stdio = nowhere(&null);
+                Tree::start(&plan)?
+            }
+            started => started?,
         };
-        let pid = Pid::from_child(&child);
-        let mut bounded = Self {
-            pid,
-            handle: rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok(),
-            errors: None,
+        Ok(Self {
+            tree,
+            output,
             said: Vec::new(),
+            within,
             deadline: now + within,
-            next: now,
-            reaped: false,
-            child,
-        };
-        bounded.errors = bounded.child.stderr.take();
-        if let Some(errors) = &bounded.errors {
-            rustix::io::ioctl_fionbio(errors, true)?;
-        }
-        Ok(bounded)
+            ended: None,
+            was_told: false,
+            is_gone: false,
+        })
     }
 
+    /// What it waits for; nothing when it is gone.
     pub(crate) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
-        if let Some(errors) = &self.errors {
-            wants.read(errors.as_fd());
+        if self.is_gone {
+            return;
         }
-        match &self.handle {
-            Some(handle) => wants.read(handle.as_fd()),
-            None => wants.until(self.next),
+        wants.read(self.tree.fd());
+        if let Some(output) = &self.output {
+            wants.read(output.as_fd());
         }
-        wants.until(self.deadline);
+        if !self.was_told {
+            wants.until(self.deadline);
+        }
     }
 
-    /// Its end, once.
-    pub(crate) fn turn(&mut self, now: Instant, _ready: &Ready) -> Option<Ended> {
-        self.next = now + OTHERWISE_EVERY;
-        self.listen();
-        if self.has_ended() {
+    /// Its end, once: when nothing of it is left, or at the deadline, when what is left is being killed.
+    pub(crate) fn turn(&mut self, now: Instant, ready: &Ready) -> Option<Ended> {
+        if self.output.as_ref().is_some_and(|output| ready.has(output)) {
             self.listen();
-            return Some(self.end());
         }
-        if now < self.deadline {
+        while let Some(told) = self.tree.told() {
+            let ended = match told {
+                Told::MainEnded { exit, .. } => exit.into(),
+                Told::Empty { exit, .. } => {
+                    self.is_gone = true;
+                    exit.into()
+                }
+                _ => {
+                    self.is_gone = true;
+                    Ended::Lost
+                }
+            };
+            self.end(ended);
+        }
+        let is_late = now >= self.deadline;
+        if is_late {
+            self.end(Ended::TimeUp);
+        }
+        if self.was_told || !(self.is_gone || is_late) {
             return None;
         }
-        self.end();
-        Some(Ended::TimeUp)
+        self.listen();
+        self.was_told = true;
+        self.ended
     }
 
-    /// The last line that it complained with.
-    pub(crate) fn last_words(&self) -> String {
+    /// Whether nothing of it is left: only then its drop does not wait.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// How it ended and its last words, to be put behind its name.
+    pub(crate) fn account(&self, ended: Ended) -> String {
+        let how = match ended {
+            Ended::Code(code) => format!("ended with status {code}"),
+            Ended::Signal(signal) => format!("ended by signal {signal}"),
+            Ended::TimeUp => format!("did not end within {}", unit::shown(self.within)),
+            Ended::Lost => "was lost: somebody killed its keeper".to_owned(),
+        };
+        match self.last_words() {
+            Some(words) => format!("{how}: {words}"),
+            None => how,
+        }
+    }
+
+    /// The last line that it said, made safe to print.
+    fn last_words(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.said);
         let mut lines = text.lines().rev().map(str::trim);
-        lines
-            .find(|line| !line.is_empty())
-            .unwrap_or_default()
-            .to_owned()
+        let last = lines.find(|line| !line.is_empty())?;
+        let safe = last.chars().map(|c| if c.is_control() { '?' } else { c });
+        Some(safe.take(LONGEST_WORDS).collect())
     }
 
+    /// The first reason holds.
+    fn end(&mut self, how: Ended) {
+        if self.ended.is_none() {
+            self.ended = Some(how);
+            self.tree.stop(AT_ONCE);
+        }
+    }
+
+    /// Reads what was said, so that it cannot stand still at a full pipe.
     fn listen(&mut self) {
-        let Some(errors) = &mut self.errors else {
-            return;
-        };
-        let mut buffer = [0; 1024];
-        loop {
-            match errors.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(length) => {
-                    self.said.extend_from_slice(&buffer[..length]);
+        let Some(output) = &self.output else { return };
+        let mut buffer = [0; 4096];
+        for _ in 0..READS {
+            match rustix::io::read(output, &mut buffer) {
+                Ok(0) => {
+                    self.output = None;
+                    return;
+                }
+                Ok(count) => {
+                    self.said.extend_from_slice(&buffer[..count]);
                     let surplus = self.said.len().saturating_sub(KEPT);
                     self.said.drain(..surplus);
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => break,
+                Err(Errno::INTR) => {}
+                Err(_nothing_yet) => return,
             }
         }
-        self.errors = None;
-    }
-
-    /// Not waited for yet: until then its number, and that of its group, are nobody else's.
-    fn has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(
-            rustix::process::waitid(WaitId::Pid(self.pid), options),
-            Ok(None)
-        )
-    }
-
-    /// Ends the whole group and waits, which after a KILL is a matter of moments.
-    fn end(&mut self) -> Ended {
-        if self.reaped {
-            return Ended::TimeUp;
-        }
-        // Gone already, then.
-        let _gone = rustix::process::kill_process_group(self.pid, Signal::KILL);
-        self.reaped = true;
-        match self.child.wait() {
-            Ok(status) => status.code().map_or_else(
-                || Ended::Signal(status.signal().unwrap_or_default()),
-                Ended::Code,
-            ),
-            Err(_) => Ended::TimeUp,
-        }
     }
 }
 
-impl Drop for Bounded {
-    fn drop(&mut self) {
-        self.end();
+impl Heard {
+    fn put(self, output: OwnedFd, plan: &mut Plan) {
+        let output = Arc::new(output);
+        if self == Self::All {
+            plan.stdio[1] = Some(Arc::clone(&output));
+        }
+        plan.stdio[2] = Some(output);
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    let full = [rustix::io::Errno::NFILE, rustix::io::Errno::MFILE];
-    error
-        .raw_os_error()
-        .is_some_and(|number| full.iter().any(|one| one.raw_os_error() == number))
+impl From<Exit> for Ended {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Code(code) => Self::Code(code),
+            Exit::Signal(signal) => Self::Signal(signal),
+        }
+    }
 }
 
 /// Nothing to read and nowhere to write.
@@ -186,57 +288,27 @@ pub(crate) fn null() -> io::Result<OwnedFd> {
     )?)
 }
 
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-    use std::time::{Duration, Instant};
+fn nowhere(null: &Arc<OwnedFd>) -> [Option<Arc<OwnedFd>>; 3] {
+    std::array::from_fn(|_| Some(Arc::clone(null)))
+}
 
-    use super::{Bounded, Ended, null};
-    use crate::turn::Wants;
+/// Ours and theirs. Only ours does not wait: they are two open files.
+fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
 
-    fn shell(script: &str, within: Duration) -> (Ended, String) {
-        let null = null().unwrap();
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", script]);
-        let mut bounded = Bounded::start(&mut command, &null, Instant::now(), within).unwrap();
-        loop {
-            let mut wants = Wants::default();
-            bounded.wants(&mut wants);
-            let ready = wants.wait().unwrap();
-            if let Some(ended) = bounded.turn(Instant::now(), &ready) {
-                return (ended, bounded.last_words());
-            }
-        }
-    }
+fn is_full(error: &io::Error) -> bool {
+    let full = [Errno::NFILE, Errno::MFILE];
+    full.iter()
+        .any(|one| error.raw_os_error() == Some(one.raw_os_error()))
+}
 
-    const LONG: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn its_end_and_its_last_words_are_told() {
-        assert_eq!(shell("exit 3", LONG), (Ended::Code(3), String::new()));
-        let (ended, said) = shell("echo no room >&2; echo >&2; kill -TERM $$", LONG);
-        assert_eq!((ended, said.as_str()), (Ended::Signal(15), "no room"));
-    }
-
-    #[test]
-    fn a_flood_of_complaints_does_not_fill_the_memory_or_stop_it() {
-        let script = "i=0; while [ $i -lt 5000 ]; do echo 'a line of some length that says nothing' >&2; i=$((i+1)); done; echo last >&2";
-        assert_eq!(shell(script, LONG), (Ended::Code(0), "last".to_owned()));
-    }
-
-    #[test]
-    fn it_is_ended_with_its_children_when_the_time_is_up() {
-        let started = Instant::now();
-        let (ended, _) = shell("sleep 600 & sleep 600", Duration::from_millis(200));
-        assert_eq!(ended, Ended::TimeUp);
-        assert!(started.elapsed() < LONG);
-    }
-
-    #[test]
-    fn what_it_leaves_in_its_group_ends_with_it() {
-        // The one that is left holds our pipe: were it not ended, the pipe would never come to its end.
-        let started = Instant::now();
-        assert_eq!(shell("sleep 600 & exit 0", LONG).0, Ended::Code(0));
-        assert!(started.elapsed() < LONG);
-    }
+fn last_of_each(mut environment: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let mut seen = BTreeSet::new();
+    environment.reverse();
+    environment.retain(|(name, _)| seen.insert(name.clone()));
+    environment.reverse();
+    environment
 }

@@ -8,10 +8,9 @@ mod hook;
 mod spec;
 
 use std::os::fd::OwnedFd;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::child::{Bounded, Ended};
+use crate::child::{Bounded, Ended, Helper};
 use crate::relief::Drained;
 use crate::turn::{Ready, Wants};
 use hook::{Answer, Hook};
@@ -65,13 +64,12 @@ impl Drain {
             Spec::None => return Err(Drained::None),
             Spec::Signal(_) => Doing::Waiting,
             Spec::Http(target) => Doing::Asking(Hook::begin(target).map_err(failed)?),
-            Spec::Exec(script) => {
-                let mut command = Command::new("/bin/sh");
-                command
-                    .args(["-c", script])
-                    .env("FDGUARD_PID", given.pid.to_string());
-                let running = Bounded::start(&mut command, given.null, now, given.within);
-                Doing::Running(running.map_err(failed)?)
+            Spec::Exec(line) => {
+                let mut helper = Helper::shell(line);
+                let pid = given.pid.to_string().into();
+                helper.environment.push(("FDGUARD_PID".into(), pid));
+                let running = Bounded::start(helper, given.null, now, given.within);
+                Doing::Running(running.map_err(|error| Drained::HookFailed(error.to_string()))?)
             }
         };
         Ok(Self {
@@ -84,10 +82,12 @@ impl Drain {
 
     /// What it waits for.
     pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
-        wants.until(self.deadline);
         match &self.doing {
-            Doing::Waiting => wants.until(self.next),
-            Doing::Asking(hook) => hook.wants(wants),
+            Doing::Waiting => wants.until(self.next.min(self.deadline)),
+            Doing::Asking(hook) => {
+                hook.wants(wants);
+                wants.until(self.deadline);
+            }
             Doing::Running(bounded) => bounded.wants(wants),
         }
     }
@@ -99,10 +99,17 @@ impl Drain {
         ready: &Ready,
         connections: impl FnOnce() -> Option<u64>,
     ) -> Option<Drained> {
-        if now >= self.deadline {
-            return Some(Drained::TimeUp);
-        }
         match &mut self.doing {
+            // It has the same deadline, and knows whether it ended before.
+            Doing::Running(bounded) => match bounded.turn(now, ready)? {
+                Ended::Code(0) => Some(Drained::HookDone),
+                Ended::TimeUp => Some(Drained::TimeUp),
+                ended => {
+                    let how = bounded.account(ended);
+                    Some(Drained::HookFailed(format!("it {how}")))
+                }
+            },
+            _ if now >= self.deadline => Some(Drained::TimeUp),
             Doing::Waiting => self.count(now, connections),
             Doing::Asking(hook) => match hook.turn() {
                 None => None,
@@ -112,19 +119,6 @@ impl Drain {
                     None
                 }
                 Some(Answer::Failed(why)) => Some(Drained::HookFailed(why)),
-            },
-            Doing::Running(bounded) => match bounded.turn(now, ready)? {
-                Ended::Code(0) => Some(Drained::HookDone),
-                Ended::TimeUp => Some(Drained::TimeUp),
-                Ended::Code(code) => {
-                    let words = bounded.last_words();
-                    Some(Drained::HookFailed(format!(
-                        "it ended with status {code}: {words}"
-                    )))
-                }
-                Ended::Signal(signal) => {
-                    Some(Drained::HookFailed(format!("signal {signal} ended it")))
-                }
             },
         }
     }

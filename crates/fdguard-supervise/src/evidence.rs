@@ -7,12 +7,11 @@ use std::fs::{self, DirBuilder};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::child::{Bounded, Ended};
+use crate::child::{Bounded, Ended, Helper};
 use crate::turn::{Ready, Wants};
 
 /// Bundles that are kept, those before are removed.
@@ -63,12 +62,13 @@ pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     )
 }
 
-/// A bundle that is being written.
+/// A bundle that is being written. Dropped without a whole one, it leaves no half.
 #[derive(Debug)]
 pub struct Evidence {
-    child: Bounded,
+    /// Absent in the drop alone.
+    writer: Option<Bounded>,
     place: PathBuf,
-    within: Duration,
+    is_whole: bool,
 }
 
 impl Evidence {
@@ -90,59 +90,62 @@ impl Evidence {
             .map_err(said)?;
         prune(folder, settings.kept.saturating_sub(1)).map_err(said)?;
         let place = folder.join(name(service, pid, Timestamp::now()));
-        let mut command = command(&settings.program, pid, &place, within);
-        let child = Bounded::start(&mut command, null, now, within)
+        let helper = Helper::new(command(&settings.program, pid, &place, within));
+        let writer = Bounded::start(helper, null, now, within)
             .map_err(|error| format!("fdguard doctor: {error}"))?;
         Ok(Self {
-            child,
+            writer: Some(writer),
             place,
-            within,
+            is_whole: false,
         })
     }
 
     /// What it waits for.
     pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
-        self.child.wants(wants);
+        if let Some(writer) = &self.writer {
+            writer.wants(wants);
+        }
     }
 
     /// Where the bundle is, or why there is none; once.
     pub fn turn(&mut self, now: Instant, ready: &Ready) -> Option<Result<String, String>> {
-        let ended = self.child.turn(now, ready)?;
-        let outcome = match ended {
-            // 1 says that there are findings, which is no wonder.
-            Ended::Code(0 | 1) if self.place.exists() => Ok(self.place.display().to_string()),
-            Ended::Code(code) => Err(format!(
-                "fdguard doctor ended with status {code}: {}",
-                self.child.last_words()
-            )),
-            Ended::Signal(signal) => Err(format!("signal {signal} ended fdguard doctor")),
-            Ended::TimeUp => Err(format!(
-                "fdguard doctor took longer than {} s",
-                self.within.as_secs()
-            )),
-        };
-        if outcome.is_err() {
-            // Half a bundle proves nothing; there may be none.
-            let _absent = fs::remove_file(&self.place);
-        }
-        Some(outcome)
+        let writer = self.writer.as_mut()?;
+        let ended = writer.turn(now, ready)?;
+        // 1 says that there are findings, which is no wonder.
+        self.is_whole = matches!(ended, Ended::Code(0 | 1)) && self.place.exists();
+        Some(if self.is_whole {
+            Ok(self.place.display().to_string())
+        } else {
+            Err(format!("fdguard doctor {}", writer.account(ended)))
+        })
     }
 }
 
-fn command(program: &Path, pid: u32, place: &Path, within: Duration) -> Command {
+impl Drop for Evidence {
+    fn drop(&mut self) {
+        // Who writes it ends first, else it may come back.
+        self.writer = None;
+        if !self.is_whole {
+            // Half a bundle proves nothing; there may be none.
+            let _absent = fs::remove_file(&self.place);
+        }
+    }
+}
+
+fn command(program: &Path, pid: u32, place: &Path, within: Duration) -> Vec<OsString> {
     let watch = within
         .mul_f64(WATCHED)
         .min(LONGEST_WATCH)
         .max(Duration::from_millis(500));
-    let mut command = Command::new(program);
-    command
-        .arg("doctor")
-        .arg(pid.to_string())
-        .arg("--for")
-        .arg(format!("{}ms", watch.as_millis()))
-        .arg("-o")
-        .arg(place);
-    command
+    vec![
+        program.into(),
+        "doctor".into(),
+        pid.to_string().into(),
+        "--for".into(),
+        format!("{}ms", watch.as_millis()).into(),
+        "-o".into(),
+        place.into(),
+    ]
 }
 
 /// Names sort by time. What a service is called is no path.
@@ -251,17 +254,22 @@ mod tests {
         assert_eq!(left[0], "evidence-202604-a-1.tar.zst");
     }
 
+    /// A program with this text.
+    fn script(folder: &Path, text: &str) -> PathBuf {
+        let program = folder.join("fdguard");
+        fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    }
+
     /// Runs this script in the place of the command.
     fn written(
         script: &str,
         within: Duration,
     ) -> (Result<String, String>, PathBuf, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("fdguard");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let settings = Settings {
-            program,
+            program: self::script(folder.path(), script),
             ..Settings::new(folder.path().join("a/b"))
         };
         let outcome = run(&settings, std::process::id(), within);
@@ -301,10 +309,38 @@ mod tests {
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         let (outcome, folder, _held) =
             written("echo half > $6; sleep 600", Duration::from_millis(600));
-        assert!(outcome.unwrap_err().contains("took longer than"));
+        assert_eq!(
+            outcome.unwrap_err(),
+            "fdguard doctor did not end within 600ms"
+        );
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         let (outcome, _, _held) = written("exit 0", LONG);
         assert!(outcome.is_err(), "no bundle is no success");
+    }
+
+    #[test]
+    fn evidence_that_is_given_up_leaves_no_half_bundle() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = script(
+            folder.path(),
+            "echo half > $6; echo begun >&2; exec sleep 600",
+        );
+        let settings = Settings {
+            program,
+            ..Settings::new(folder.path().join("evidence"))
+        };
+        let null = null().unwrap();
+        let of = ("web", std::process::id());
+        let mut evidence = Evidence::begin(&settings, of, &null, Instant::now(), LONG).unwrap();
+        let bundles = || fs::read_dir(&settings.folder).unwrap().count();
+        while bundles() == 0 {
+            let mut wants = Wants::default();
+            evidence.wants(&mut wants);
+            let ready = wants.wait().unwrap();
+            assert_eq!(evidence.turn(Instant::now(), &ready), None);
+        }
+        drop(evidence);
+        assert_eq!(bundles(), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How a part takes part in the loop.
 
+use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::time::Instant;
 
@@ -45,18 +46,28 @@ impl<'f> Wants<'f> {
             Err(error) => return Err(error),
         }
         let happened = self.fds.iter().filter(|fd| !fd.revents().is_empty());
-        Ok(Ready(happened.map(|fd| fd.as_fd().as_raw_fd()).collect()))
+        Ok(Ready(happened.map(Number::of).collect()))
     }
 }
 
 /// Where something happened.
 #[derive(Debug, Default)]
-pub struct Ready(Vec<i32>);
+pub struct Ready(Vec<Number>);
+
+/// The number of a descriptor of ours, to be compared and for nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Number(c_int);
+
+impl Number {
+    fn of(fd: impl AsFd) -> Self {
+        Self(fd.as_fd().as_raw_fd())
+    }
+}
 
 impl Ready {
     /// Whether something happened here: it can be read or written, or hung up.
     #[must_use]
     pub fn has(&self, fd: impl AsFd) -> bool {
-        self.0.contains(&fd.as_fd().as_raw_fd())
+        self.0.contains(&Number::of(fd))
     }
 }

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::pipe::PipeFlags;
 
 use super::accept::{Listener, Progress};
-use super::command::{Running, Scene};
+use super::command::{self, Command, Scene};
 use super::dial::{Dial, Step};
 use super::get::{Asked, Get};
 use super::queue;
 use super::series::{Change, Series, State, Timing};
 use super::spec::{Kind, Pattern, Spec};
+use crate::child::Bounded;
 use crate::turn::{Ready, Wants};
 use crate::unit;
 
@@ -40,7 +41,6 @@ pub struct Pipe {
 #[derive(Debug)]
 pub struct Check {
     probe: Probe,
-    scene: Arc<Scene>,
     timing: Timing,
     series: Option<Series>,
     flight: Option<Flight>,
@@ -52,7 +52,7 @@ pub struct Check {
 enum Probe {
     Tcp(Arc<[SocketAddr]>),
     Http(Arc<Asked>),
-    Exec(String),
+    Exec(Command),
     Accept(Progress),
     Once(Once),
 }
@@ -80,7 +80,8 @@ enum Once {
 struct Flight {
     way: Way,
     deadline: Instant,
-    /// Its answer was given already; only what it started is still there.
+    within: Duration,
+    /// Its answer was given; what it started may still be there.
     is_over: bool,
 }
 
@@ -88,7 +89,7 @@ struct Flight {
 enum Way {
     Tcp(Dial),
     Http(Get),
-    Exec(Box<Running>),
+    Exec(Box<Bounded>),
 }
 
 impl Check {
@@ -97,7 +98,7 @@ impl Check {
         let probe = match &spec.kind {
             Kind::Tcp(target) => Probe::Tcp(target.addresses()?.into()),
             Kind::Http(page) => Probe::Http(Arc::new(Asked::new(page)?)),
-            Kind::Exec(command) => Probe::Exec(command.clone()),
+            Kind::Exec(line) => Probe::Exec(Command::new(line, scene)?),
             Kind::Accept => Probe::Accept(Progress::default()),
             Kind::Notify => Probe::Once(Once::Notify),
             Kind::Newline(number) => Probe::Once(Once::Newline {
@@ -115,7 +116,6 @@ impl Check {
         };
         Ok(Self {
             probe,
-            scene: Arc::clone(scene),
             timing: spec.timing,
             series: None,
             flight: None,
@@ -204,7 +204,7 @@ impl Check {
                 return None;
             }
             let deadline = series.probing(now);
-            match self.probe.start(&self.scene, feeds, deadline) {
+            match self.probe.start(feeds, now, deadline) {
                 Step::Waiting => return None,
                 Step::Done(None) => {
                     self.blind = None;
@@ -223,24 +223,17 @@ impl Check {
 
     fn fly(&mut self, now: Instant, ready: &Ready) -> Option<Change> {
         let flight = self.flight.as_mut()?;
-        let was_over = flight.is_over;
-        let answer = match flight.way.turn(ready) {
-            Step::Waiting if now < flight.deadline || was_over => return None,
-            Step::Waiting => Err(self.give_up()),
-            Step::Done(()) => {
-                self.flight = None;
-                Ok(())
-            }
-            Step::Failed(why) => {
-                self.flight = None;
-                Err(why)
-            }
+        let step = flight.turn(now, ready);
+        if flight.is_gone() {
+            self.flight = None;
+        }
+        let answer = match step {
+            Step::Waiting => return None,
+            Step::Done(()) => Ok(()),
+            Step::Failed(why) => Err(why),
             Step::Blind(why) => return self.could_not_look(now, why),
         };
         self.blind = None;
-        if was_over {
-            return None;
-        }
         self.series.as_mut()?.heard(now, answer)
     }
 
@@ -250,45 +243,23 @@ impl Check {
         self.series.as_mut()?.passed_over(now);
         None
     }
-
-    /// The deadline has come. What has children of its own stays until they are gone; the rest is gone when it is dropped.
-    fn give_up(&mut self) -> String {
-        let time = unit::shown(self.timing.timeout);
-        let Some(flight) = &mut self.flight else {
-            return String::new();
-        };
-        let doing = match &mut flight.way {
-            Way::Tcp(dial) => dial.doing().to_owned(),
-            Way::Http(get) => get.doing().to_owned(),
-            Way::Exec(running) => {
-                running.end();
-                flight.is_over = true;
-                let said = running.said();
-                return match said {
-                    Some(said) => format!("did not end within {time}: {said}"),
-                    None => format!("did not end within {time}"),
-                };
-            }
-        };
-        self.flight = None;
-        format!("{doing} within {time}")
-    }
 }
 
 impl Probe {
     /// Begins a probe; one that needs no way gives its answer at once.
     fn start(
         &mut self,
-        scene: &Scene,
         feeds: &Feeds<'_>,
+        now: Instant,
         deadline: Instant,
     ) -> Step<Option<Flight>> {
+        let within = deadline.saturating_duration_since(now);
         let way = match self {
             Self::Tcp(addresses) => Way::Tcp(Dial::new(Arc::clone(addresses))),
             Self::Http(asked) => Way::Http(Get::new(asked)),
-            Self::Exec(command) => match Running::start(command, scene) {
+            Self::Exec(command) => match command.start(now, within) {
                 Ok(running) => Way::Exec(Box::new(running)),
-                Err(why) => return Step::Blind(why),
+                Err(why) => return Step::Blind(why.to_string()),
             },
             Self::Accept(_) if feeds.listeners.is_empty() => {
                 return Step::Blind("no listening socket of the service is known".to_owned());
@@ -306,6 +277,7 @@ impl Probe {
         Step::Done(Some(Flight {
             way,
             deadline,
+            within,
             is_over: false,
         }))
     }
@@ -313,24 +285,43 @@ impl Probe {
 
 impl Flight {
     fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
-        if !self.is_over {
-            wants.until(self.deadline);
-        }
         match &self.way {
             Way::Tcp(dial) => dial.wants(wants),
             Way::Http(get) => get.wants(wants),
-            Way::Exec(running) => running.wants(wants),
+            // It knows its deadline.
+            Way::Exec(running) => return running.wants(wants),
         }
+        wants.until(self.deadline);
     }
-}
 
-impl Way {
-    fn turn(&mut self, ready: &Ready) -> Step<()> {
-        match self {
-            Self::Tcp(dial) => dial.turn(ready).and_then(|_connection| Step::Done(())),
-            Self::Http(get) => get.turn(ready),
-            Self::Exec(running) => running.turn(ready),
-        }
+    /// Its answer, once.
+    fn turn(&mut self, now: Instant, ready: &Ready) -> Step<()> {
+        let (step, doing) = match &mut self.way {
+            Way::Tcp(dial) => {
+                let step = dial.turn(ready).and_then(|_connection| Step::Done(()));
+                (step, dial.doing())
+            }
+            Way::Http(get) => (get.turn(ready), get.doing()),
+            Way::Exec(running) => (command::turn(running, now, ready), ""),
+        };
+        let is_late = now >= self.deadline && !matches!(self.way, Way::Exec(_));
+        let step = match step {
+            Step::Waiting if is_late => {
+                Step::Failed(format!("{doing} within {}", unit::shown(self.within)))
+            }
+            step => step,
+        };
+        self.is_over |= !matches!(step, Step::Waiting);
+        step
+    }
+
+    /// What has children of its own stays until they are gone: the drop would wait for them, and no second one is to join them.
+    fn is_gone(&self) -> bool {
+        let is_empty = match &self.way {
+            Way::Exec(running) => running.is_gone(),
+            Way::Tcp(_) | Way::Http(_) => true,
+        };
+        self.is_over && is_empty
     }
 }
 

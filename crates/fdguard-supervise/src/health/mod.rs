@@ -21,6 +21,8 @@ mod target;
 mod url;
 
 #[cfg(test)]
+mod exec_tests;
+#[cfg(test)]
 mod spec_tests;
 #[cfg(test)]
 mod tests;

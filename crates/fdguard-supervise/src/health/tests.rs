@@ -18,14 +18,14 @@ fn check(text: &str) -> Check {
     Check::new(&spec, &Arc::new(scene)).unwrap()
 }
 
-fn step(check: &mut Check, feeds: &Feeds<'_>) -> Option<Change> {
+pub(super) fn step(check: &mut Check, feeds: &Feeds<'_>) -> Option<Change> {
     let mut wants = Wants::default();
     check.wants(&mut wants);
     let ready = wants.wait().unwrap();
     check.turn(Instant::now(), &ready, feeds)
 }
 
-fn next(check: &mut Check) -> Change {
+pub(super) fn next(check: &mut Check) -> Change {
     loop {
         if let Some(change) = step(check, &Feeds::default()) {
             return change;
@@ -39,7 +39,7 @@ fn first(text: &str) -> Change {
     next(&mut check)
 }
 
-fn reason(change: Change) -> String {
+pub(super) fn reason(change: Change) -> String {
     match change {
         Change::Failing { reason, .. } => reason,
         Change::Healthy => panic!("healthy"),
@@ -76,7 +76,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-fn descriptors() -> usize {
+pub(super) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
@@ -360,81 +360,4 @@ fn an_accept_check_without_a_socket_says_nothing() {
         check.blind(),
         Some("no listening socket of the service is known")
     );
-}
-
-/// Whether this build can start trees at all.
-fn has_trees() -> bool {
-    let mut check = exec("exit 3", Duration::from_secs(60));
-    while check.state() == State::Unknown {
-        if check.blind().is_some_and(|why| why.contains("unsupported")) {
-            testkit::skip("trees of processes are not there yet");
-            return false;
-        }
-        step(&mut check, &Feeds::default());
-    }
-    true
-}
-
-fn exec(command: &str, timeout: Duration) -> Check {
-    let mut spec: Spec = format!("exec:{command}").parse().unwrap();
-    spec.timing.period = Duration::from_millis(10);
-    spec.timing.timeout = timeout;
-    spec.timing.failure_threshold = 1;
-    let scene = Scene {
-        environment: std::env::vars_os().collect(),
-        folder: None,
-    };
-    let mut check = Check::new(&spec, &Arc::new(scene)).unwrap();
-    check.begin(Instant::now()).unwrap();
-    check
-}
-
-#[test]
-fn r30_commands_are_judged_by_their_end_and_bounded() {
-    if !has_trees() {
-        return;
-    }
-    let long = Duration::from_secs(60);
-    assert_eq!(next(&mut exec("exit 0", long)), Change::Healthy);
-    let why = reason(next(&mut exec(
-        "echo first; echo no database >&2; exit 7",
-        long,
-    )));
-    assert_eq!(why, "ended with 7: no database");
-    let why = reason(next(&mut exec("yes | head -c 300000; exit 1", long)));
-    assert_eq!(why, "ended with 1: y");
-    let why = reason(next(&mut exec(
-        "sleep 1000 & setsid sleep 1000; exit 0",
-        Duration::from_millis(300),
-    )));
-    assert_eq!(why, "did not end within 300ms");
-}
-
-#[test]
-fn r30_commands_leave_no_descriptor_and_no_process() {
-    if !has_trees() {
-        return;
-    }
-    let before = descriptors();
-    let folder = tempfile::tempdir().unwrap();
-    let count = folder.path().join("count");
-    let length = || std::fs::metadata(&count).map_or(0, |about| about.len());
-    // Each leaves a child behind, and some do not end in time.
-    let command = format!("printf x >> {}; sleep 1000 & exit 1", count.display());
-    let mut check = exec(&command, Duration::from_secs(60));
-    while length() < 30 {
-        step(&mut check, &Feeds::default());
-    }
-    drop(check);
-    let endless = format!("printf x >> {}; sleep 1000", count.display());
-    let mut check = exec(&endless, Duration::from_millis(30));
-    while length() < 40 {
-        step(&mut check, &Feeds::default());
-    }
-    // In flight.
-    drop(check);
-    assert_eq!(descriptors(), before);
-    let id = std::process::id();
-    let children = std::fs::read_to_string(format!("/proc/self/task/{id}/children"));
-    assert_eq!(children.unwrap(), "", "children");
 }

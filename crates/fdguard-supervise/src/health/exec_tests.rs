@@ -1,0 +1,109 @@
+//! Commands as checks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::tests::{descriptors, next, reason, step};
+use super::{Change, Check, Feeds, Scene, Spec};
+use crate::child::tests::Stuck;
+use crate::turn::{Ready, Wants};
+
+fn children() -> String {
+    std::fs::read_to_string("/proc/thread-self/children").unwrap()
+}
+
+fn exec(command: &str, timeout: Duration) -> Check {
+    let mut spec: Spec = format!("exec:{command}").parse().unwrap();
+    spec.timing.period = Duration::from_millis(10);
+    spec.timing.timeout = timeout;
+    spec.timing.failure_threshold = 1;
+    let scene = Scene {
+        environment: std::env::vars_os().collect(),
+        folder: None,
+    };
+    let mut check = Check::new(&spec, &Arc::new(scene)).unwrap();
+    check.begin(Instant::now()).unwrap();
+    check
+}
+
+#[test]
+fn r30_commands_are_judged_by_their_end_and_bounded() {
+    let long = Duration::from_secs(60);
+    assert_eq!(next(&mut exec("exit 0", long)), Change::Healthy);
+    let why = reason(next(&mut exec(
+        "echo first; echo no database >&2; exit 7",
+        long,
+    )));
+    assert_eq!(why, "ended with status 7: no database");
+    let flood = "yes | head -c 300000; echo enough; exit 1";
+    let why = reason(next(&mut exec(flood, long)));
+    assert_eq!(why, "ended with status 1: enough");
+    let why = reason(next(&mut exec(
+        "sleep 1000 & setsid sleep 1000; exit 0",
+        Duration::from_millis(300),
+    )));
+    assert_eq!(why, "did not end within 300ms");
+}
+
+#[test]
+fn r30_commands_leave_no_descriptor_and_no_process() {
+    let before = descriptors();
+    let folder = tempfile::tempdir().unwrap();
+    let count = folder.path().join("count");
+    let length = || std::fs::metadata(&count).map_or(0, |about| about.len());
+    // Each leaves a child behind, and some do not end in time.
+    let command = format!("printf x >> {}; sleep 1000 & exit 1", count.display());
+    let mut check = exec(&command, Duration::from_secs(60));
+    while length() < 30 {
+        step(&mut check, &Feeds::default());
+    }
+    drop(check);
+    let endless = format!("printf x >> {}; sleep 1000", count.display());
+    let mut check = exec(&endless, Duration::from_millis(30));
+    while length() < 40 {
+        step(&mut check, &Feeds::default());
+    }
+    // In flight.
+    drop(check);
+    assert_eq!(descriptors(), before);
+    assert_eq!(children(), "");
+}
+
+#[test]
+fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = folder.path().join("count");
+    let line = format!(
+        "printf x >> {}; echo stuck; exec sleep 1000",
+        count.display()
+    );
+    let starts = || std::fs::metadata(&count).map_or(0, |about| about.len());
+    let mut check = exec(&line, Duration::from_secs(60));
+    while starts() == 0 {
+        assert_eq!(step(&mut check, &Feeds::default()), None);
+    }
+    let keeper = children();
+    let stuck = Stuck::new(keeper.trim().parse().expect("one child"));
+    let mut now = Instant::now() + Duration::from_secs(60);
+    let mut told = Vec::new();
+    for _ in 0..10 {
+        now += Duration::from_secs(60);
+        told.extend(check.turn(now, &Ready::default(), &Feeds::default()));
+        assert_eq!(children(), keeper, "no other one");
+    }
+    assert_eq!((told.len(), starts()), (1, 1));
+    let why = reason(told.remove(0));
+    assert_eq!(why, "did not end within 60s: stuck");
+    drop(stuck);
+    // When nothing is left of it, the next one is started.
+    while starts() == 1 {
+        let mut wants = Wants::default();
+        check.wants(&mut wants);
+        let ready = if children().is_empty() {
+            Ready::default()
+        } else {
+            wants.wait().unwrap()
+        };
+        assert_eq!(check.turn(now, &ready, &Feeds::default()), None);
+    }
+}
