@@ -71,6 +71,8 @@ global_asm!(
 struct Own {
     /// The number of its seat and one; [`SEATLESS`] when there was none left.
     seat: AtomicUsize,
+    /// The number that it closed last, and one.
+    closed: AtomicUsize,
     claims: [AtomicU64; CLAIMS],
 }
 
@@ -233,9 +235,7 @@ pub(crate) fn tear(fd: u32, generation: u32, mut tell: impl FnMut(u32, u8)) {
         }
         let number = (word & 0xffff_ffff) as u32;
         let is_it = if number == SEVERAL {
-            seat.noted
-                .iter()
-                .any(|noted| noted.load(Ordering::Relaxed) == fd)
+            is_noted(seat, fd)
         } else {
             number == fd && seat.turn.load(Ordering::Relaxed).div_ceil(2) == generation
         };
@@ -245,6 +245,38 @@ pub(crate) fn tear(fd: u32, generation: u32, mut tell: impl FnMut(u32, u8)) {
             tell(tid, (word >> 32 & 0xff) as u8);
         }
     }
+}
+
+/// Whether any thread is inside a call on this number.
+pub(crate) fn is_inside(fd: u32) -> bool {
+    let taken = TAKEN.load(Ordering::Acquire).min(SEATS);
+    let mut calls = CALLS.iter().zip(&ROOM).take(taken);
+    calls.any(|(call, seat)| match call.load(Ordering::SeqCst) {
+        0 => false,
+        word if (word & 0xffff_ffff) as u32 == SEVERAL => is_noted(seat, fd),
+        word => (word & 0xffff_ffff) as u32 == fd,
+    })
+}
+
+fn is_noted(seat: &Seat, fd: u32) -> bool {
+    let mut noted = seat.noted.iter();
+    noted.any(|noted| noted.load(Ordering::Relaxed) == fd)
+}
+
+/// The numbers that a call was entered on, if there were several; they stay until the thread's next wait.
+pub(crate) fn noted(entered: Entered) -> impl Iterator<Item = u32> {
+    let seat = ROOM.get(entered.seat);
+    let noted = seat.into_iter().flat_map(|seat| &seat.noted);
+    noted
+        .map(|noted| noted.load(Ordering::Relaxed))
+        .filter(|fd| *fd != SEVERAL)
+}
+
+/// Whether this thread closes the neighbour of what it closed last; this one is the last from now on.
+pub(crate) fn is_next_close(fd: c_int) -> bool {
+    let number = usize::try_from(fd).unwrap_or(0).wrapping_add(1);
+    let before = own().closed.swap(number, Ordering::Relaxed);
+    before != 0 && before.abs_diff(number) == 1
 }
 
 /// Whether this thread used this turn of the number before; it did from now on.

@@ -3,9 +3,10 @@
 use crate::cli::RunArgs;
 
 mod once;
+mod prevented;
 
 /// Runs the verb.
-pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     if args.once {
         return once::run(args);
     }
