@@ -28,6 +28,7 @@ pub(crate) struct Call {
 /// A call begins.
 #[inline]
 pub(crate) fn begin(fd: c_int, touch: Touch) -> Call {
+    answer::settle_suspect(None);
     let mut call = Call {
         fd,
         touch,

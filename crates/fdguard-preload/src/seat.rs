@@ -27,6 +27,8 @@ const SEVERAL: u32 = u32::MAX;
 const INSIDE: u64 = 1 << 63;
 /// Keys below this have their place in the thread itself: setting one allocates nothing.
 const SMALL_KEYS: c_uint = 32;
+/// So many steps from one number to the next are a row.
+const ROW: usize = 3;
 /// Numbers that a thread remembers having used, each at one place.
 const CLAIMS: usize = 64;
 
@@ -71,8 +73,12 @@ global_asm!(
 struct Own {
     /// The number of its seat and one; [`SEATLESS`] when there was none left.
     seat: AtomicUsize,
-    /// The number that it closed last, and one.
+    /// The number that it closed last, and how many neighbours before that, upward and downward.
     closed: AtomicUsize,
+    up: AtomicUsize,
+    down: AtomicUsize,
+    /// A number that it closed a second time, and one.
+    suspect: AtomicUsize,
     claims: [AtomicU64; CLAIMS],
 }
 
@@ -272,11 +278,34 @@ pub(crate) fn noted(entered: Entered) -> impl Iterator<Item = u32> {
         .filter(|fd| *fd != SEVERAL)
 }
 
-/// Whether this thread closes the neighbour of what it closed last; this one is the last from now on.
-pub(crate) fn is_next_close(fd: c_int) -> bool {
-    let number = usize::try_from(fd).unwrap_or(0).wrapping_add(1);
-    let before = own().closed.swap(number, Ordering::Relaxed);
-    before != 0 && before.abs_diff(number) == 1
+/// Notes that this thread closes a number; whether it closes one after the other, upward or downward.
+pub(crate) fn is_row(fd: c_int) -> bool {
+    let own = own();
+    let number = usize::try_from(fd).unwrap_or(0);
+    let before = own.closed.swap(number, Ordering::Relaxed);
+    let next = |length: &AtomicUsize, is_next: bool| {
+        let longer = length.load(Ordering::Relaxed).saturating_add(1);
+        let now = if is_next { longer } else { 0 };
+        length.store(now, Ordering::Relaxed);
+        now
+    };
+    let up = next(&own.up, number == before.wrapping_add(1));
+    let down = next(&own.down, number.wrapping_add(1) == before);
+    up.max(down) >= ROW
+}
+
+/// This thread closed a number a second time.
+pub(crate) fn suspect(fd: c_int) {
+    let number = usize::try_from(fd).unwrap_or(0);
+    own().suspect.store(number + 1, Ordering::Relaxed);
+}
+
+/// Which one that was, once.
+pub(crate) fn take_suspect() -> Option<c_int> {
+    let place = &own().suspect;
+    let number = place.load(Ordering::Relaxed).checked_sub(1)?;
+    place.store(0, Ordering::Relaxed);
+    c_int::try_from(number).ok()
 }
 
 /// Whether this thread used this turn of the number before; it did from now on.
@@ -290,7 +319,7 @@ pub(crate) fn claim(fd: u32, turn: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{claim, enter, enter_several, forget, leave, tear};
+    use super::{claim, enter, enter_several, forget, is_row, leave, tear};
     use fdguard_wire::Touch;
     use std::sync::mpsc::channel;
     use std::thread;
@@ -332,6 +361,18 @@ mod tests {
         assert_eq!(worker.join().unwrap(), [Touch::Poll as u8]);
         tear(3, 1, |_, _| panic!("our own call"));
         assert_eq!(leave(outer), Some(4));
+    }
+
+    #[test]
+    fn who_closes_one_number_after_the_other_closes_a_row() {
+        let rows = [10, 11, 12, 13, 14, 9, 8, 7, 6].map(is_row);
+        let expected = [false, false, false, true, true, false, false, false, true];
+        assert_eq!(rows, expected);
+        assert_eq!(
+            [20, 21, 20, 21, 20].map(is_row),
+            [false; 5],
+            "two ends, twice"
+        );
     }
 
     #[test]

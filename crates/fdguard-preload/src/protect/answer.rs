@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use super::number::{self, Phase};
 use super::{EBADF, grave, kernel};
-use crate::{errno, owner, sys};
+use crate::{errno, owner, seat, sys};
 
 /// Whether a number is closed, in the eyes of the program, although the kernel has something there.
 #[inline]
@@ -45,5 +45,24 @@ pub(crate) fn refuse() -> c_int {
 pub(crate) fn prevented() {
     if super::is_fatal() {
         kernel::abort();
+    }
+}
+
+/// A second close was told. It may be the first of a row, which is no mistake: the thread's next call shows.
+pub(super) fn suspect(fd: c_int) {
+    if super::is_fatal() {
+        seat::suspect(fd);
+    }
+}
+
+/// The thread goes on, with a close of this number or with something else.
+pub(crate) fn settle_suspect(closes: Option<c_int>) {
+    if super::is_fatal()
+        && let Some(before) = seat::take_suspect()
+    {
+        let is_next = closes.is_some_and(|fd| fd.abs_diff(before) == 1);
+        if !is_next {
+            kernel::abort();
+        }
     }
 }

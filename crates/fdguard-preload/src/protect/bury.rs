@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use super::number::{self, Age, Phase};
 use super::{EBADF, answer, grave, kernel, stranger};
 use crate::record::{self, Ending, Prevented};
-use crate::{errno, owner};
+use crate::{errno, owner, seat};
 
 /// What a close came to.
 pub(crate) enum Outcome {
@@ -26,8 +26,10 @@ pub(crate) fn close(fd: c_int) -> Outcome {
         return Outcome::Done(-1);
     }
     grave::erect_again();
+    answer::settle_suspect(Some(fd));
+    let is_row = seat::is_row(fd);
     let Some(age) = number::claim(fd) else {
-        return Outcome::Done(refuse(fd));
+        return Outcome::Done(refuse(fd, is_row));
     };
     let ending = record::ending(fd);
     if !ending.was_known() && !kernel::is_open(fd) {
@@ -55,13 +57,14 @@ fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
     0
 }
 
-/// It was closed before.
-fn refuse(fd: c_int) -> c_int {
+/// It was closed before. Who closes one number after the other makes no mistake about one of them: that is not counted.
+fn refuse(fd: c_int, is_row: bool) -> c_int {
     let ending = record::ending(fd);
     errno::store(EBADF);
-    record::ended_by(fd, ending, -1, Some(Prevented::DoubleClose));
-    if !super::is_row(fd) {
-        answer::prevented();
+    let prevented = (!is_row).then_some(Prevented::DoubleClose);
+    record::ended_by(fd, ending, -1, prevented);
+    if !is_row {
+        answer::suspect(fd);
     }
     errno::store(EBADF);
     -1

@@ -52,8 +52,7 @@ pub(super) fn erect() -> bool {
     let Some(fd) = kernel::open_stone() else {
         return false;
     };
-    let least = room::wall().saturating_sub(1);
-    let high = c_int::try_from(least)
+    let high = c_int::try_from(room::aside())
         .ok()
         .and_then(|least| kernel::copy(fd, least, true));
     if high.is_some() {

@@ -17,7 +17,7 @@ mod taken;
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{errno, owner, seat, start};
+use crate::{errno, owner, start};
 
 pub(crate) use taken::{cover, sweep, take};
 
@@ -121,17 +121,12 @@ pub(crate) fn arrived(fd: c_int) {
 fn settle(fd: c_int) {
     number::forget(fd);
     let graves = grave::count();
-    if graves > 0 && !band::is_high(fd) {
+    if graves > 0 {
         let allowed = room::allowed(fd, graves);
         if graves > allowed && owner::is_here() {
             grave::trim(allowed);
         }
     }
-}
-
-/// Whether the calling thread closes one number after the other: that is no mistake about one of them.
-fn is_row(fd: c_int) -> bool {
-    seat::is_next_close(fd)
 }
 
 fn decimal(text: &[u8]) -> Option<u32> {

@@ -30,6 +30,11 @@ pub(super) fn wall() -> u32 {
     soft().min(SELECT)
 }
 
+/// A number for what is to be out of everybody's way: behind the wall, where there is room.
+pub(super) fn aside() -> u32 {
+    soft().min(SELECT + 1).saturating_sub(1)
+}
+
 fn soft() -> u32 {
     SOFT.load(Ordering::Relaxed)
 }
