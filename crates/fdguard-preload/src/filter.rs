@@ -52,8 +52,9 @@ pub(crate) const BEGINNING: [Call; 9] = [
     (228, [0, 0, 0]),
 ];
 
-/// Made for protection: `dup3`, `fcntl` (four ways), `close`, `shutdown`, `openat`, `newfstatat`, `prlimit64`, `sched_yield`, `rt_sigaction`.
-pub(crate) const PROTECTING: [Call; 12] = [
+/// Made for protection: `dup3`, `fcntl` (four ways), `close`, `shutdown`, `openat`, `newfstatat`, `prlimit64`, `sched_yield`, `rt_sigaction`,
+/// `poll`, `close_range`.
+pub(crate) const PROTECTING: [Call; 14] = [
     (292, [0; 3]),
     (72, [0, 1, 0]),
     (72, [0, 3, 0]),
@@ -66,6 +67,8 @@ pub(crate) const PROTECTING: [Call; 12] = [
     (302, [0, 7, 0]),
     (24, [0; 3]),
     (13, [13, 0, 0]),
+    (7, [0, 16, 0]),
+    (436, [3, 4, 0]),
 ];
 
 /// Whether none of these calls ends the program.

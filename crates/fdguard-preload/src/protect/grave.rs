@@ -13,6 +13,8 @@ use crate::real;
 const PLACES: u64 = 1024;
 /// A grave that somebody takes away at this moment is waited for so many turns.
 const PATIENCE: u32 = 1000;
+/// So many are freed together at most.
+const BUNDLE: u32 = 16;
 /// No tombstone.
 const NONE: c_int = -1;
 
@@ -180,7 +182,7 @@ pub(super) fn dig(fd: c_int, age: Age) {
             release(place.swap(0, Ordering::SeqCst));
         }
     }
-    trim(room::kept());
+    make_place(room::kept());
     if longest != 0 {
         give_up(now.saturating_sub(longest));
     }
@@ -196,10 +198,19 @@ pub(super) fn count() -> u32 {
 /// Frees the oldest until there are no more than this.
 #[inline]
 pub(super) fn trim(most: u32) {
-    while count() > most {
-        if !take_oldest() {
+    loop {
+        let more = count().saturating_sub(most);
+        if more == 0 || !free_oldest(more) {
             return;
         }
+    }
+}
+
+/// In front of a new grave: several at once, because that costs the kernel little more than one.
+#[inline]
+fn make_place(most: u32) {
+    if count() > most {
+        free_oldest((most / 16).max(1));
     }
 }
 
@@ -207,7 +218,7 @@ pub(super) fn trim(most: u32) {
 fn give_up(before: u64) {
     while count() > 0 {
         let since = SINCE.get(place(LEFT.load(Ordering::Relaxed)));
-        if since.is_none_or(|since| since.load(Ordering::Relaxed) >= before) || !take_oldest() {
+        if since.is_none_or(|since| since.load(Ordering::Relaxed) >= before) || !free_oldest(1) {
             return;
         }
     }
@@ -232,36 +243,93 @@ pub(super) fn clear() -> bool {
     false
 }
 
-fn take_oldest() -> bool {
-    let oldest = LEFT.load(Ordering::SeqCst);
-    if oldest >= DUG.load(Ordering::SeqCst) {
-        return false;
+/// Frees so many of the oldest, as far as they go into one bundle; false when there is none.
+fn free_oldest(wanted: u32) -> bool {
+    let mut bundle = Bundle::new();
+    let mut is_any = false;
+    for _ in 0..wanted.min(BUNDLE) {
+        let oldest = LEFT.load(Ordering::SeqCst);
+        if oldest >= DUG.load(Ordering::SeqCst) {
+            break;
+        }
+        is_any = true;
+        let is_mine = LEFT
+            .compare_exchange(oldest, oldest + 1, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok();
+        if is_mine && let Some(place) = RING.get(place(oldest)) {
+            bundle.add(place.swap(0, Ordering::SeqCst));
+        }
     }
-    let is_mine = LEFT
-        .compare_exchange(oldest, oldest + 1, Ordering::SeqCst, Ordering::Relaxed)
-        .is_ok();
-    if is_mine && let Some(place) = RING.get(place(oldest)) {
-        release(place.swap(0, Ordering::SeqCst));
-    }
-    true
+    bundle.free();
+    is_any
 }
 
 /// Really frees a number, if it is still what the ring says.
 fn release(entry: u64) {
-    if entry == 0 {
-        return;
+    if entry != 0 {
+        let mut bundle = Bundle::new();
+        bundle.add(entry);
+        bundle.free();
     }
-    let fd = c_int::try_from(entry >> 32).unwrap_or(NONE);
-    let age = (entry & 0xffff_ffff) as Age;
-    if number::step(fd, age, Phase::Buried, Phase::Released) {
-        // Code that does without the C library may have closed it, and opened something else.
-        if kernel::is_stone(fd) {
-            kernel::close(fd);
+}
+
+/// Graves that are freed together.
+struct Bundle {
+    graves: [(c_int, Age); BUNDLE as usize],
+    used: usize,
+}
+
+impl Bundle {
+    fn new() -> Self {
+        Self {
+            graves: [(NONE, 0); BUNDLE as usize],
+            used: 0,
         }
-        number::step(fd, age, Phase::Released, Phase::Free);
-    } else if number::step(fd, age, Phase::PutOff, Phase::Released) {
-        kernel::close(fd);
-        number::step(fd, age, Phase::Released, Phase::Free);
+    }
+
+    /// Takes one, if it is still what the ring says.
+    fn add(&mut self, entry: u64) {
+        if entry == 0 {
+            return;
+        }
+        let fd = c_int::try_from(entry >> 32).unwrap_or(NONE);
+        let age = (entry & 0xffff_ffff) as Age;
+        if number::step(fd, age, Phase::PutOff, Phase::Released) {
+            // Its owner never came out.
+            kernel::close(fd);
+            number::step(fd, age, Phase::Released, Phase::Free);
+        } else if let Some(place) = self.graves.get_mut(self.used)
+            && number::step(fd, age, Phase::Buried, Phase::Released)
+        {
+            *place = (fd, age);
+            self.used += 1;
+        }
+    }
+
+    /// Closes them, neighbours together. Code that does without the C library may have closed one, and opened something else.
+    fn free(&self) {
+        let graves = self.graves.get(..self.used).unwrap_or(&[]);
+        let dead = kernel::dead(graves.iter().map(|(fd, _)| *fd));
+        let is_dead = |at: usize| dead >> at & 1 == 1;
+        let mut at = 0;
+        while let Some((first, _)) = graves.get(at) {
+            let mut last = *first;
+            let mut next = at + 1;
+            while is_dead(at)
+                && is_dead(next)
+                && graves.get(next).is_some_and(|(fd, _)| *fd == last + 1)
+            {
+                last += 1;
+                next += 1;
+            }
+            if is_dead(at) {
+                kernel::close_all(*first, last);
+            }
+            at = next;
+        }
+        for (fd, age) in graves {
+            number::step(*fd, *age, Phase::Released, Phase::Free);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::real::Real;
 use crate::sys::call;
 
 const CLOSE: usize = 3;
+const POLL: usize = 7;
 const RT_SIGACTION: usize = 13;
 const SCHED_YIELD: usize = 24;
 const SHUTDOWN: usize = 48;
@@ -76,6 +77,55 @@ pub(super) fn close_range(first: u32, last: u32) -> bool {
     // SAFETY: the program asked for it.
     let done = unsafe { call(CLOSE_RANGE, [first as usize, last as usize, 0, 0, 0, 0]) };
     done == 0
+}
+
+/// Closes these tombstones.
+pub(super) fn close_all(first: c_int, last: c_int) {
+    if first != last && close_range(first.unsigned_abs(), last.unsigned_abs()) {
+        return;
+    }
+    for fd in first..=last {
+        close(fd);
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Polled {
+    fd: c_int,
+    events: i16,
+    answers: i16,
+}
+
+/// Which of these numbers, 16 at most, are tombstones or nothing: nobody can wait for either. A bit each.
+pub(super) fn dead(fds: impl Iterator<Item = c_int>) -> u32 {
+    const MOST: usize = 16;
+    const POLLNVAL: i16 = 32;
+    let mut list = [Polled {
+        fd: -1,
+        events: 0,
+        answers: 0,
+    }; MOST];
+    let mut used = 0;
+    for (place, fd) in list.iter_mut().zip(fds) {
+        place.fd = fd;
+        used += 1;
+    }
+    if used == 0 {
+        return 0;
+    }
+    // SAFETY: the kernel reads and writes as many entries as there are, and does not wait.
+    let done = unsafe { call(POLL, [list.as_mut_ptr() as usize, used, 0, 0, 0, 0]) };
+    let mut bits = 0;
+    for (at, one) in list.iter().enumerate().take(used) {
+        // With a very low limit the kernel takes no such list.
+        let is_dead = match done {
+            0.. => one.answers & POLLNVAL != 0,
+            _ => is_stone(one.fd),
+        };
+        bits |= u32::from(is_dead) << at;
+    }
+    bits
 }
 
 /// Whether something has this number.

@@ -32,6 +32,8 @@ mod phases;
 mod profile;
 mod real;
 mod recordings;
+mod run_protect;
+mod run_protect_python;
 mod select;
 mod terminal;
 mod trace;
