@@ -7,8 +7,9 @@
 
 #![expect(unsafe_code, reason = "reads a path of the program")]
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::{glob, grave, kernel, room};
 use crate::{errno, lock, owner, start, sys};
@@ -57,21 +58,32 @@ static ALL: [File; FILES] = [const {
     }
 }; FILES];
 /// The patterns that were asked for.
-static SHIELDS: [AtomicU8; ROOM] = [const { AtomicU8::new(0) }; ROOM];
+static SHIELDS: Shields = Shields(UnsafeCell::new([0; ROOM]));
 static SHIELDS_LENGTH: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread is between the opening of such a file and its being known.
 static IS_BUSY: AtomicU32 = AtomicU32::new(0);
 /// Whether there were more than can be remembered: then none is moved any more.
 static IS_FULL: AtomicU32 = AtomicU32::new(0);
 
-/// Reads the patterns.
+/// Not on anybody's stack: a signal handler may have very little of that.
+struct Shields(UnsafeCell<[u8; ROOM]>);
+
+// SAFETY: written once, before the program begins, and only read from then on.
+unsafe impl Sync for Shields {}
+
+/// Reads the patterns. Called before the program begins.
 pub(super) fn begin() {
-    let mut buffer = [0; ROOM];
-    let text = kernel::variable(SHIELD_NAME, &mut buffer);
-    for (place, byte) in SHIELDS.iter().zip(text) {
-        place.store(*byte, Ordering::Relaxed);
-    }
-    SHIELDS_LENGTH.store(text.len(), Ordering::Relaxed);
+    // SAFETY: nobody else runs yet.
+    let room = unsafe { &mut *SHIELDS.0.get() };
+    let length = kernel::variable(SHIELD_NAME, room).len();
+    SHIELDS_LENGTH.store(length, Ordering::Release);
+}
+
+fn shields() -> &'static [u8] {
+    let length = SHIELDS_LENGTH.load(Ordering::Acquire);
+    // SAFETY: it is not written any more once it has a length.
+    let room = unsafe { &*SHIELDS.0.get() };
+    room.get(..length).unwrap_or(&[])
 }
 
 /// The first number of the band.
@@ -266,43 +278,31 @@ pub(super) fn forked() {
 
 /// Whether a path is that of a database, or one that was asked for.
 fn is_named(path: usize) -> bool {
-    let mut buffer = [0; ROOM];
-    let Some(path) = read(path, &mut buffer) else {
+    let Some(path) = read(path) else {
         return false;
     };
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
         return true;
     }
-    let length = SHIELDS_LENGTH.load(Ordering::Relaxed);
-    if length == 0 {
-        return false;
-    }
-    let mut shields = [0; ROOM];
-    for (place, byte) in shields.iter_mut().zip(&SHIELDS) {
-        *place = byte.load(Ordering::Relaxed);
-    }
-    let shields = shields.get(..length).unwrap_or(&[]);
-    shields.split(|byte| *byte == b':').any(|pattern| {
+    let mut patterns = shields().split(|byte| *byte == b':');
+    patterns.any(|pattern| {
         let whole = if pattern.contains(&b'/') { path } else { name };
         !pattern.is_empty() && glob::matches(pattern, whole)
     })
 }
 
 /// A path of the program, which may be none: only what the kernel can read is read.
-fn read(start: usize, buffer: &mut [u8; ROOM]) -> Option<&[u8]> {
-    let mut length = 0;
-    while let Some(place) = buffer.get_mut(length) {
+fn read<'a>(start: usize) -> Option<&'a [u8]> {
+    for length in 0..ROOM {
         let at = start.checked_add(length)?;
         if (length == 0 || at % PAGE == 0) && (start == 0 || !sys::is_readable(at)) {
             return None;
         }
-        let byte = first_byte(at);
-        if byte == 0 {
-            return buffer.get(..length);
+        if first_byte(at) == 0 {
+            // SAFETY: all of it was read just now; the caller keeps it for the call that we stand before.
+            return Some(unsafe { core::slice::from_raw_parts(start as *const u8, length) });
         }
-        *place = byte;
-        length += 1;
     }
     None
 }
