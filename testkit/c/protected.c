@@ -353,6 +353,17 @@ static int range(void)
     printf("first free %d\n", fd == 3);
     CALL("close", close(fd));
     CALL("close again", close(fd));
+    CALL("unshare", close_range(3, ~0U, CLOSE_RANGE_UNSHARE));
+    fd = null();
+    CALL("close", close(fd));
+    CALL("close again", close(fd));
+    /* Somebody does without the C library. */
+    raw(SYS_close_range, 3, ~0U, 0);
+    for (int turn = 0; turn < 3; turn++) {
+        fd = null();
+        CALL("close", close(fd));
+    }
+    CALL("close again", close(fd));
     fd = null();
     closefrom(3);
     printf("living %d\n", living());

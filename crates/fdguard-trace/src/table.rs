@@ -44,6 +44,8 @@ pub struct Table {
     pub unseen_ends: u64,
     /// Whether it is protected.
     pub is_protected: bool,
+    /// Descriptors that protection holds in it now, which the program does not know of.
+    pub graves: u64,
     /// What that prevented, by the id of its hazard.
     pub prevented: BTreeMap<&'static str, u64>,
     /// When it told of something last, by the monotonic clock; absent before it did.
@@ -247,6 +249,7 @@ impl Table {
             lost_stacks: image.lost_stacks(),
             unseen_ends: image.unseen_ends(),
             is_protected: image.is_protected(),
+            graves: image.graves(),
             prevented: prevented(image),
             last: None,
             stacks: HashMap::new(),

@@ -53,6 +53,8 @@ pub struct Header {
     pub inherited: [AtomicU64; 16],
     /// 1 when the process is protected.
     pub protected: AtomicU64,
+    /// How many numbers that keeps now: the process has so many descriptors more than it knows of.
+    pub graves: AtomicU64,
     /// What that prevented, by [`Prevented`].
     pub prevented: [AtomicU64; Prevented::KINDS],
 }
@@ -82,6 +84,7 @@ impl Header {
             cut_stacks: AtomicU64::new(0),
             inherited: [const { AtomicU64::new(0) }; 16],
             protected: AtomicU64::new(0),
+            graves: AtomicU64::new(0),
             prevented: [const { AtomicU64::new(0) }; Prevented::KINDS],
         }
     }

@@ -127,6 +127,12 @@ impl<'a> Image<'a> {
         self.field(offset_of!(Header, protected)) != 0
     }
 
+    /// How many numbers protection keeps in it now.
+    #[must_use]
+    pub fn graves(&self) -> u64 {
+        self.field(offset_of!(Header, graves))
+    }
+
     /// What protection prevented in it, by kind.
     #[must_use]
     pub fn prevented(&self, what: Prevented) -> u64 {

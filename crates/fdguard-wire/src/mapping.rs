@@ -171,6 +171,13 @@ impl Mapping {
         self.header.protected.store(1, Ordering::Relaxed);
     }
 
+    /// Protection keeps so many numbers now.
+    pub fn graves(&self, count: u32) {
+        self.header
+            .graves
+            .store(u64::from(count), Ordering::Relaxed);
+    }
+
     /// Protection kept this from happening.
     pub fn prevented(&self, what: Prevented) {
         if let Some(counter) = self.header.prevented.get(what as usize) {

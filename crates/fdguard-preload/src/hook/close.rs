@@ -77,7 +77,7 @@ unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
     if first <= last && flags & CLOSE_RANGE_CLOEXEC == 0 {
         range_ending(first, last);
         protect::sweep(first, last);
-        if let Some(true) = protect::cover(first, last) {
+        if let Some(true) = protect::cover(first, last, flags.cast_unsigned()) {
             return 0;
         }
     }
@@ -97,7 +97,7 @@ unsafe extern "C" fn closefrom(first: c_int) {
     let number = first.max(0).cast_unsigned();
     range_ending(number, u32::MAX);
     protect::sweep(number, u32::MAX);
-    if let Some(true) = protect::cover(number, u32::MAX) {
+    if let Some(true) = protect::cover(number, u32::MAX, 0) {
         return;
     }
     // SAFETY: the caller's own argument.

@@ -181,7 +181,7 @@ unsafe extern "C" fn watched(
         let number = |argument: c_long| (argument.cast_unsigned() & 0xffff_ffff) as u32;
         range_ending(number(a), number(b));
         protect::sweep(number(a), number(b));
-        if let Some(true) = protect::cover(number(a), number(b)) {
+        if let Some(true) = protect::cover(number(a), number(b), number(c)) {
             return 0;
         }
     }

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use super::number::{self, Phase};
-use super::{EBADF, grave, kernel};
+use super::{EBADF, kernel, stone};
 use crate::{errno, owner, seat, sys};
 
 /// Whether a number is closed, in the eyes of the program, although the kernel has something there.
@@ -17,7 +17,7 @@ fn is_closed(fd: c_int) -> bool {
         number::phase(fd),
         Phase::Closing | Phase::Buried | Phase::PutOff
     );
-    (is_dead || grave::is_stone(fd)) && owner::is_here()
+    (is_dead || stone::is_it(fd)) && owner::is_here()
 }
 
 /// Whether a close of it was put off, so that the kernel would still work on it.

@@ -11,7 +11,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::{glob, grave, kernel, room};
+use super::{glob, kernel, room, stone};
 use crate::{errno, lock, owner, start, sys};
 
 /// Patterns of names, with `:` between them.
@@ -169,7 +169,7 @@ fn moved(low: c_int, is_cloexec: bool) -> c_int {
 /// Opens while all low numbers are taken.
 fn open_above(open: &dyn Fn() -> c_int) -> c_int {
     let mut taken = Taken([0; 16]);
-    let is_full = grave::with_stone(|stone| {
+    let is_full = stone::with(|stone| {
         while let Some(fd) = kernel::copy(stone, 3, true) {
             if is_high(fd) {
                 kernel::close(fd);
@@ -214,7 +214,7 @@ impl Taken {
             while is_taken(fd) {
                 fd += 1;
             }
-            if fd > first && !kernel::close_range(first, fd - 1) {
+            if fd > first && !kernel::close_range(first, fd - 1, 0) {
                 for one in first..fd {
                     kernel::close(one.cast_signed());
                 }

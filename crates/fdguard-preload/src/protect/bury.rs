@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use super::number::{self, Age, Phase};
-use super::{EBADF, answer, grave, kernel, stranger};
+use super::{EBADF, answer, grave, kernel, stone, stranger};
 use crate::record::{self, Ending, Prevented};
 use crate::{errno, owner, seat};
 
@@ -21,11 +21,11 @@ pub(crate) fn close(fd: c_int) -> Outcome {
         return Outcome::Unprotected;
     }
     kernel::let_cancel();
-    if grave::is_stone(fd) {
+    if stone::is_it(fd) {
         errno::store(EBADF);
         return Outcome::Done(-1);
     }
-    grave::erect_again();
+    stone::erect_again();
     answer::settle_suspect(Some(fd));
     let is_row = seat::is_row(fd);
     let Some(age) = number::claim(fd) else {

@@ -4,19 +4,16 @@
 //! second finds that there is nothing left to do.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::bundle::{self, Bundle};
 use super::number::{self, Age, Phase};
-use super::{kernel, room};
-use crate::real;
+use super::{kernel, room, stone};
+use crate::{real, start};
 
 const PLACES: u64 = 1024;
 /// A grave that somebody takes away at this moment is waited for so many turns.
 const PATIENCE: u32 = 1000;
-/// So many are freed together at most.
-const BUNDLE: u32 = 16;
-/// No tombstone.
-const NONE: c_int = -1;
 
 /// Number in the upper half, age in the lower; 0: none.
 static RING: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
@@ -25,91 +22,12 @@ static SINCE: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 /// Graves that were ever dug, and those that were taken out of the ring.
 static DUG: AtomicU64 = AtomicU64::new(0);
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// The descriptor that all tombstones are copies of.
-static STONE: AtomicI32 = AtomicI32::new(NONE);
-/// How many threads are about to copy it: its number must not be given to something else meanwhile.
-static COPYING: AtomicU32 = AtomicU32::new(0);
 /// How old a grave may become, in nanoseconds; 0: any age.
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
 /// Graves are given up at this age, when somebody closes something.
 pub(super) fn give_up_after(nanos: u64) {
     LONGEST.store(nanos, Ordering::Relaxed);
-}
-
-/// Whether this number is the tombstone that the others are made of: the program does not have it.
-pub(super) fn is_stone(fd: c_int) -> bool {
-    fd >= 0 && fd == STONE.load(Ordering::Relaxed)
-}
-
-pub(super) fn stone() -> c_int {
-    STONE.load(Ordering::Relaxed)
-}
-
-/// Makes the first tombstone, with a number that is out of the way.
-pub(super) fn erect() -> bool {
-    if stone() != NONE {
-        return true;
-    }
-    let Some(fd) = kernel::open_stone() else {
-        return false;
-    };
-    let high = c_int::try_from(room::aside())
-        .ok()
-        .and_then(|least| kernel::copy(fd, least, true));
-    if high.is_some() {
-        kernel::close(fd);
-    }
-    let found = high.unwrap_or(fd);
-    let is_first = STONE
-        .compare_exchange(NONE, found, Ordering::SeqCst, Ordering::Relaxed)
-        .is_ok();
-    if !is_first {
-        kernel::close(found);
-    }
-    true
-}
-
-/// Makes it again when it was given up for room.
-#[inline]
-pub(super) fn erect_again() {
-    if stone() == NONE {
-        erect();
-    }
-}
-
-/// The program wants the tombstone's own number: another one is found for it.
-pub(super) fn move_stone(fd: c_int) {
-    let other = kernel::copy(fd, fd.saturating_add(1), true);
-    let other = other.or_else(|| kernel::copy(fd, 3, true)).unwrap_or(NONE);
-    let is_done = STONE
-        .compare_exchange(fd, other, Ordering::SeqCst, Ordering::Relaxed)
-        .is_ok();
-    if is_done {
-        are_copies_done();
-    } else if other != NONE {
-        kernel::close(other);
-    }
-}
-
-/// Works with the tombstone, if there is one.
-pub(super) fn with_stone<T>(work: impl FnOnce(c_int) -> T) -> Option<T> {
-    COPYING.fetch_add(1, Ordering::SeqCst);
-    let stone = STONE.load(Ordering::SeqCst);
-    let result = (stone != NONE).then(|| work(stone));
-    COPYING.fetch_sub(1, Ordering::SeqCst);
-    result
-}
-
-/// Whether nobody copies the tombstone whose number was taken from [`STONE`].
-fn are_copies_done() -> bool {
-    for _ in 0..PATIENCE {
-        if COPYING.load(Ordering::SeqCst) == 0 {
-            return true;
-        }
-        kernel::give_way();
-    }
-    false
 }
 
 /// Puts a tombstone in the place of what is being closed. On failure it is as open as before.
@@ -131,7 +49,11 @@ pub(super) fn bury_late(fd: c_int, age: Age) -> bool {
 }
 
 fn replace(fd: c_int) -> bool {
-    with_stone(|stone| kernel::replace(stone, fd)).unwrap_or(false)
+    let is_done = stone::with(|stone| kernel::replace(stone, fd)).unwrap_or(false);
+    if !is_done {
+        stone::check();
+    }
+    is_done
 }
 
 /// Whether its place in the ring was given to others meanwhile.
@@ -144,7 +66,7 @@ fn is_past(age: Age, fd: c_int) -> bool {
 
 /// After the C library closed a number by itself: takes it back if nobody has it yet.
 pub(super) fn occupy(fd: c_int, age: Age) {
-    match with_stone(|stone| kernel::copy(stone, fd, true)).flatten() {
+    match stone::with(|stone| kernel::copy(stone, fd, true)).flatten() {
         Some(copy) if copy == fd => {
             if number::step(fd, age, Phase::Lent, Phase::Buried) {
                 dig(fd, age);
@@ -186,6 +108,15 @@ pub(super) fn dig(fd: c_int, age: Age) {
     if longest != 0 {
         give_up(now.saturating_sub(longest));
     }
+    tell_count();
+}
+
+/// Says how many numbers are kept, the tombstone's own with them.
+pub(super) fn tell_count() {
+    if let Some(mapping) = start::current() {
+        let stone = u32::from(stone::number() >= 0);
+        mapping.graves(count().saturating_add(stone));
+    }
 }
 
 /// How many there are.
@@ -201,6 +132,7 @@ pub(super) fn trim(most: u32) {
     loop {
         let more = count().saturating_sub(most);
         if more == 0 || !free_oldest(more) {
+            tell_count();
             return;
         }
     }
@@ -231,23 +163,14 @@ pub(super) fn clear() -> bool {
     if had_graves {
         return true;
     }
-    let stone = STONE.swap(NONE, Ordering::SeqCst);
-    if stone == NONE {
-        return false;
-    }
-    if are_copies_done() {
-        kernel::close(stone);
-        return true;
-    }
-    STONE.store(stone, Ordering::SeqCst);
-    false
+    stone::give_up()
 }
 
 /// Frees so many of the oldest, as far as they go into one bundle; false when there is none.
 fn free_oldest(wanted: u32) -> bool {
     let mut bundle = Bundle::new();
     let mut is_any = false;
-    for _ in 0..wanted.min(BUNDLE) {
+    for _ in 0..wanted.min(bundle::MOST) {
         let oldest = LEFT.load(Ordering::SeqCst);
         if oldest >= DUG.load(Ordering::SeqCst) {
             break;
@@ -270,66 +193,6 @@ fn release(entry: u64) {
         let mut bundle = Bundle::new();
         bundle.add(entry);
         bundle.free();
-    }
-}
-
-/// Graves that are freed together.
-struct Bundle {
-    graves: [(c_int, Age); BUNDLE as usize],
-    used: usize,
-}
-
-impl Bundle {
-    fn new() -> Self {
-        Self {
-            graves: [(NONE, 0); BUNDLE as usize],
-            used: 0,
-        }
-    }
-
-    /// Takes one, if it is still what the ring says.
-    fn add(&mut self, entry: u64) {
-        if entry == 0 {
-            return;
-        }
-        let fd = c_int::try_from(entry >> 32).unwrap_or(NONE);
-        let age = (entry & 0xffff_ffff) as Age;
-        if number::step(fd, age, Phase::PutOff, Phase::Released) {
-            // Its owner never came out.
-            kernel::close(fd);
-            number::step(fd, age, Phase::Released, Phase::Free);
-        } else if let Some(place) = self.graves.get_mut(self.used)
-            && number::step(fd, age, Phase::Buried, Phase::Released)
-        {
-            *place = (fd, age);
-            self.used += 1;
-        }
-    }
-
-    /// Closes them, neighbours together. Code that does without the C library may have closed one, and opened something else.
-    fn free(&self) {
-        let graves = self.graves.get(..self.used).unwrap_or(&[]);
-        let dead = kernel::dead(graves.iter().map(|(fd, _)| *fd));
-        let is_dead = |at: usize| dead >> at & 1 == 1;
-        let mut at = 0;
-        while let Some((first, _)) = graves.get(at) {
-            let mut last = *first;
-            let mut next = at + 1;
-            while is_dead(at)
-                && is_dead(next)
-                && graves.get(next).is_some_and(|(fd, _)| *fd == last + 1)
-            {
-                last += 1;
-                next += 1;
-            }
-            if is_dead(at) {
-                kernel::close_all(*first, last);
-            }
-            at = next;
-        }
-        for (fd, age) in graves {
-            number::step(*fd, *age, Phase::Released, Phase::Free);
-        }
     }
 }
 
@@ -362,7 +225,7 @@ pub(super) fn take_back(fd: c_int, (age, phase): Loan) {
 
 /// In a forked child: what other threads had begun is finished, they are not here.
 pub(super) fn settle() {
-    COPYING.store(0, Ordering::SeqCst);
+    stone::settle();
     for fd in 3..number::used() {
         let (phase, age) = number::state(fd);
         match phase {

@@ -73,15 +73,16 @@ pub(super) fn close(fd: c_int) {
 }
 
 /// Closes a range; whether the kernel did.
-pub(super) fn close_range(first: u32, last: u32) -> bool {
-    // SAFETY: the program asked for it.
-    let done = unsafe { call(CLOSE_RANGE, [first as usize, last as usize, 0, 0, 0, 0]) };
+pub(super) fn close_range(first: u32, last: u32, flags: u32) -> bool {
+    let (first, last, flags) = (first as usize, last as usize, flags as usize);
+    // SAFETY: the program asked for it, or they are tombstones.
+    let done = unsafe { call(CLOSE_RANGE, [first, last, flags, 0, 0, 0]) };
     done == 0
 }
 
 /// Closes these tombstones.
 pub(super) fn close_all(first: c_int, last: c_int) {
-    if first != last && close_range(first.unsigned_abs(), last.unsigned_abs()) {
+    if first != last && close_range(first.unsigned_abs(), last.unsigned_abs(), 0) {
         return;
     }
     for fd in first..=last {

@@ -5,12 +5,14 @@
 
 pub(crate) mod answer;
 pub(crate) mod band;
+mod bundle;
 pub(crate) mod bury;
 mod glob;
 mod grave;
 mod kernel;
 mod number;
 mod room;
+mod stone;
 pub(crate) mod stranger;
 mod taken;
 
@@ -66,9 +68,10 @@ pub(crate) fn begin() {
     let error = errno::load();
     band::begin();
     room::ask_limit();
-    if grave::erect() {
+    if stone::erect() {
         LEVEL.store(level, Ordering::Release);
         mapping.protect();
+        grave::tell_count();
     }
     errno::store(error);
 }
@@ -80,6 +83,7 @@ pub(crate) fn forked() {
         band::forked();
         if let Some(mapping) = start::current() {
             mapping.protect();
+            grave::tell_count();
         }
     }
 }

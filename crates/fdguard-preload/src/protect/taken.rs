@@ -3,8 +3,8 @@
 use core::ffi::c_int;
 
 use super::grave::{self, Loan};
-use super::kernel;
 use super::number;
+use super::{kernel, stone};
 use crate::owner;
 
 /// A number that is about to be given to something else.
@@ -18,8 +18,8 @@ pub(crate) struct Taken {
 pub(crate) fn take(fd: c_int) -> Taken {
     let mut taken = Taken { fd, loan: None };
     if super::is_on() && owner::is_here() {
-        if grave::is_stone(fd) {
-            grave::move_stone(fd);
+        if stone::is_it(fd) {
+            stone::make_way(fd);
         }
         taken.loan = grave::lend(fd);
     }
@@ -55,13 +55,13 @@ pub(crate) fn sweep(first: u32, last: u32) {
 }
 
 /// Closes a range for the program, but for the tombstone that all others are made of; nothing where that is not in it.
-pub(crate) fn cover(first: u32, last: u32) -> Option<bool> {
-    let stone = grave::stone();
+pub(crate) fn cover(first: u32, last: u32, flags: u32) -> Option<bool> {
+    let stone = stone::number();
     let number = u32::try_from(stone).ok()?;
     if !super::is_on() || !(first..=last).contains(&number) || !owner::is_here() {
         return None;
     }
-    let low = first >= number || kernel::close_range(first, number - 1);
-    let high = last <= number || kernel::close_range(number + 1, last);
+    let low = first >= number || kernel::close_range(first, number - 1, flags);
+    let high = last <= number || kernel::close_range(number + 1, last, flags);
     Some(low && high)
 }

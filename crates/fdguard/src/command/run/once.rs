@@ -60,11 +60,13 @@ fn protected(
     let status = wait(traced, asked, &mut |traced| {
         counts.take(traced)?;
         teller.tell(&traced.hazards(&mut symbols, false).0);
+        teller.tell_unprotected(traced.became());
         Ok(())
     })?;
     let (hazards, gaps) = traced.hazards(&mut symbols, true);
     teller.tell(&hazards);
     counts.take(traced)?;
+    teller.tell_unprotected(traced.became());
     teller.conclude(&counts.by_rule(), &gaps);
     Ok(status)
 }

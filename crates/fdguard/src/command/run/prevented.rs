@@ -1,11 +1,11 @@
 //! Tells on stderr what protection prevented.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 
 use fdguard_core::Gap;
 use fdguard_core::hazard::{Hazard, Party};
-use fdguard_trace::Report;
+use fdguard_trace::{Became, Report};
 
 use crate::report::diagnosis;
 use crate::report::trace::hazard;
@@ -16,6 +16,7 @@ use crate::terminal;
 pub(super) struct Teller {
     report: Report,
     told: BTreeMap<Key, u64>,
+    unprotected: BTreeSet<u32>,
 }
 
 /// What makes two reports one: the kind and the places in the code.
@@ -26,6 +27,21 @@ impl Teller {
         Self {
             report,
             told: BTreeMap::new(),
+            unprotected: BTreeSet::new(),
+        }
+    }
+
+    /// Tells of each process once that became a program without the library.
+    pub(super) fn tell_unprotected(&mut self, became: &BTreeMap<u32, Became>) {
+        for (pid, one) in became {
+            if self.unprotected.insert(*pid) {
+                let comm = terminal::sanitize_str(&one.comm);
+                let why = one.blind.why();
+                drop(writeln!(
+                    anstream::stderr(),
+                    "fdguard: not protected: {comm} (pid {pid}): {why}"
+                ));
+            }
         }
     }
 
