@@ -26,6 +26,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef O_PATH
@@ -207,6 +208,19 @@ static int evict(void)
     printf("grave %d, free after %d\n", first, turns);
     int again = null();
     printf("given out again %d\n", again == fd);
+    return 0;
+}
+
+/* A grave that is old enough is given up with the next close. */
+static int age(void)
+{
+    int fd = null();
+    close(fd);
+    int before = is_grave(fd);
+    struct timespec past = { 0, 20000000 };
+    nanosleep(&past, NULL);
+    close(null());
+    printf("grave %d, after its time %d\n", before, is_grave(fd));
     return 0;
 }
 
@@ -682,7 +696,7 @@ int main(int count, char **words)
         const char *name;
         int (*run)(void);
     } modes[] = {
-        { "stale", stale }, { "evict", evict }, { "limit", limit }, { "select", select_below }, { "list", list },
+        { "stale", stale }, { "evict", evict }, { "age", age }, { "limit", limit }, { "select", select_below }, { "list", list },
         { "family", family }, { "range", range }, { "replace", replace }, { "streams", streams },
         { "threads", threads }, { "stranger", stranger }, { "race", race }, { "sending", sending }, { "band", band },
         { "stale-write", stale_write }, { "sweep", sweep },

@@ -1,7 +1,10 @@
 //! `fdguard run --once --protect`: what is closed stays closed, and a program that does nothing wrong sees no difference.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal};
 
 use super::{Said, fdguard};
 
@@ -60,6 +63,56 @@ fn r41_a_number_is_kept_for_the_last_closes_and_then_given_out_again() {
     assert!(said.text().starts_with("grave 1, "), "{}", said.text());
     assert!((200..=300).contains(&turns), "{}", said.text());
     assert!(said.text().ends_with("given out again 1\n"));
+}
+
+#[test]
+fn r41_how_many_and_for_how_long_can_be_chosen() {
+    let with = |name: &str, value: &str, mode: &str| {
+        let mut command = fdguard();
+        command.args(["run", "--once", "--protect", "--"]);
+        command.arg(victim()).env(name, value);
+        said_by(command, mode)
+    };
+    let few = with("FDGUARD_PROTECT_KEEP", "8", "evict");
+    assert!(
+        few.text().starts_with("grave 1, free after 8\n"),
+        "{}",
+        few.text()
+    );
+    let short = with("FDGUARD_PROTECT_AGE", "10", "age");
+    assert_eq!(short.text(), "grave 1, after its time 0\n");
+    assert_eq!(protected("age").text(), "grave 1, after its time 1\n");
+}
+
+#[test]
+fn r41_a_signal_to_us_is_for_the_program() {
+    let mut command = fdguard();
+    command.args(["run", "--once", "--protect", "--"]);
+    command.args(["sh", "-c", "echo ready; exec sleep 600"]);
+    command.stdout(Stdio::piped());
+    let mut runner = command.spawn().unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(runner.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let pid = Pid::from_child(&runner);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(runner.wait().unwrap().code(), Some(128 + 15));
+}
+
+#[test]
+fn r41_a_child_that_loses_the_library_is_told() {
+    let mut command = fdguard();
+    command.args(["run", "--once", "--protect", "--", "sh", "-c"]);
+    command.arg("exec env -i sleep 3");
+    let said = Said::of(command.output().unwrap());
+    assert_eq!(said.code, 0);
+    assert!(
+        said.stderr
+            .starts_with("fdguard: not protected: sleep (pid "),
+        "{}",
+        said.stderr
+    );
 }
 
 #[test]
