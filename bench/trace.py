@@ -1,11 +1,14 @@
-"""What tracing costs a program, beside its peers: processor time of the program itself, in turns. Run through `bench/run trace`."""
+"""What tracing costs a program, beside its peers: processor time of the program itself, in turns. Run through `bench/run trace`;
+what protection costs, through `bench/run protect`."""
 import glob, os, re, resource, shutil, subprocess, sys, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = "target/bench"
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
-FDGUARD = ["target/release/fdguard", "trace", "-o", "/dev/null", "--"]
-CHECK = ["target/release/fdguard", "check", "-o", "/dev/null", "--"]
+BINARY = os.environ.get("FDGUARD", "target/release/fdguard")
+FDGUARD = [BINARY, "trace", "-o", "/dev/null", "--"]
+CHECK = [BINARY, "check", "-o", "/dev/null", "--"]
+PROTECT = [BINARY, "run", "--once", "--protect", "--"]
 # A check costs what a trace does, but for noise.
 SAME = 1.05
 # The first is what the others are a multiple of.
@@ -15,6 +18,7 @@ TOOLS = {
     BASE: ([], 1),
     "fdguard trace": (FDGUARD, 1),
     "fdguard check": (CHECK, 1),
+    "fdguard run --protect": (PROTECT, 1),
     "strace -f -e %desc": (["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=%desc"], 20),
     "strace -f --seccomp-bpf": (["strace", "-f", "-qq", "-o", "/dev/null", "--seccomp-bpf", "-e", "trace=openat,socket,accept4,close"], 20),
     "strace -f -k": (["strace", "-f", "-qq", "-k", "-o", "/dev/null", "-e", "trace=%desc"], 100),
@@ -196,11 +200,41 @@ def memory():
             server.child.communicate()
 
 
+def protect(sections):
+    """What protection costs, beside the program alone and under the tracer."""
+    tools = [BASE, "fdguard trace", "fdguard run --protect"]
+    ours = tools[-1]
+    if "c" in sections:
+        cost = turns("C: open and close", [f"{OUT}/loop"], 300_000, tools)
+        goal("C loop, protected", cost[ours] / cost[BASE], 1.5)
+    if "python" in sections:
+        cost = turns("Python: (open or socket) and close", [python(), f"{HERE}/trace/loop.py"], 100_000, tools)
+        goal("Python loop, protected", cost[ours] / cost[BASE], 1.35)
+    if shutil.which("wrk") is None:
+        print("SKIPPED: wrk is not installed", file=sys.stderr)
+        sections = []
+    if "web" in sections:
+        cost = served("asyncio web server, one connection and one file a request", [python(), f"{HERE}/trace/web.py"], tools)
+        goal("asyncio web server, protected", cost[ours] / cost[BASE], 1.25)
+    if "node" in sections and shutil.which("node"):
+        cost = served("Node web server, one connection a request", ["node", f"{HERE}/trace/web.js"], tools)
+        goal("Node web server, protected", cost[ours] / cost[BASE], 1.35)
+    return conclude()
+
+
+def conclude():
+    print(f"\n{len(missed)} goals missed" + "".join(f"\n  {text}" for text in missed))
+    return 1 if missed else 0
+
+
 def main(sections):
+    if sections[0] == "protect":
+        return protect(sections[1:] or ["c", "python", "web", "node"])
     fast = [BASE, "fdguard trace"]
-    there = [tool for tool in TOOLS if is_there(tool)]
-    for tool in TOOLS.keys() - there:
-        print(f"SKIPPED: {tool} is not installed", file=sys.stderr)
+    there = [tool for tool in TOOLS if is_there(tool) and tool != "fdguard run --protect"]
+    for tool in TOOLS:
+        if not is_there(tool):
+            print(f"SKIPPED: {tool} is not installed", file=sys.stderr)
     if "peers" not in sections:
         there = fast
     if "c" in sections:
@@ -230,8 +264,7 @@ def main(sections):
         goal("Node web server, files", cost["fdguard trace"] / cost[BASE], 1.25)
     if "memory" in sections:
         memory()
-    print(f"\n{len(missed)} goals missed" + "".join(f"\n  {text}" for text in missed))
-    return 1 if missed else 0
+    return conclude()
 
 
 if __name__ == "__main__":

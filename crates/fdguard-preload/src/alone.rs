@@ -31,6 +31,7 @@ unsafe extern "C" fn start(count: c_int, arguments: *const *const c_char) {
     crate::hook::find();
     crate::start::start();
     crate::start::look_around();
+    crate::protect::begin();
 }
 
 /// The loader calls it when the program ended by `exit`, after what the program wanted to do then.

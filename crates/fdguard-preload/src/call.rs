@@ -7,9 +7,10 @@ use core::ffi::c_int;
 
 use fdguard_wire::{EventRecord, How, Kind, Mapping, Touch};
 
-use crate::record;
+use crate::protect::{answer, stranger};
+use crate::record::{self, Prevented};
 use crate::seat::{self, Entered};
-use crate::{errno, real, stack, start, thread};
+use crate::{errno, protect, real, stack, start, thread};
 
 const EBADF: c_int = 9;
 const ENOTSOCK: c_int = 88;
@@ -27,6 +28,7 @@ pub(crate) struct Call {
 /// A call begins.
 #[inline]
 pub(crate) fn begin(fd: c_int, touch: Touch) -> Call {
+    answer::settle_suspect(None);
     let mut call = Call {
         fd,
         touch,
@@ -52,13 +54,16 @@ impl Call {
     #[inline]
     pub(crate) fn end_written(self, has_failed: bool, bytes: &[u8]) {
         let is_torn = self.entered.and_then(seat::leave).is_some();
+        if self.entered.is_some() {
+            stranger::came_out(self.fd);
+        }
         let (Ok(fd), Some(mapping)) = (u32::try_from(self.fd), start::current()) else {
             return;
         };
         if has_failed {
             let error = errno::load();
             if is_torn || error == EBADF || error == ENOTSOCK {
-                self.tell(fd, error, is_torn, &[]);
+                self.fail(fd, error, is_torn);
             }
             return;
         }
@@ -68,14 +73,44 @@ impl Call {
         }
     }
 
+    /// The descriptor was closed, in the eyes of the program: the call is not made.
+    #[cold]
+    pub(crate) fn refuse(self) {
+        errno::store(EBADF);
+        self.end(true);
+        errno::store(EBADF);
+    }
+
     #[cold]
     #[inline(never)]
+    fn fail(self, fd: u32, error: c_int, is_torn: bool) {
+        let is_prevented = error == EBADF && answer::is_gone(self.fd);
+        if !is_prevented {
+            self.tell(fd, error, is_torn, &[]);
+            return;
+        }
+        let is_probe = self.touch == Touch::Other;
+        if let Some(mapping) = start::current().filter(|_| !is_probe) {
+            mapping.prevented(Prevented::Use);
+        }
+        self.tell_as(Prevented::BIT, fd, error, is_torn, &[]);
+        if !is_probe {
+            answer::prevented();
+        }
+    }
+
     fn tell(self, fd: u32, error: c_int, is_torn: bool, bytes: &[u8]) {
+        self.tell_as(0, fd, error, is_torn, bytes);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_as(self, bits: u8, fd: u32, error: c_int, is_torn: bool, bytes: &[u8]) {
         record::with(|mapping| {
             let torn = if is_torn { Touch::TORN } else { 0 };
             let event = EventRecord {
                 kind: Kind::Use,
-                code: self.touch as u8 | torn,
+                code: self.touch as u8 | torn | bits,
                 errno: u16::try_from(error).unwrap_or(0),
                 tid: thread::tid(),
                 ns: real::now(),
@@ -107,6 +142,11 @@ impl Wait {
     /// It is over.
     pub(crate) fn end(self) {
         let torn = self.entered.and_then(seat::leave);
+        if let Some(entered) = self.entered.filter(|_| protect::is_on()) {
+            for fd in seat::noted(entered) {
+                stranger::came_out(c_int::try_from(fd).unwrap_or(-1));
+            }
+        }
         if let Some(fd) = torn {
             let call = Call {
                 fd: c_int::try_from(fd).unwrap_or(-1),

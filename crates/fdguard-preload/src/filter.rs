@@ -52,6 +52,25 @@ pub(crate) const BEGINNING: [Call; 9] = [
     (228, [0, 0, 0]),
 ];
 
+/// Made for protection: `dup3`, `fcntl` (four ways), `close`, `shutdown`, `openat`, `newfstatat`, `prlimit64`, `sched_yield`, `rt_sigaction`,
+/// `poll`, `close_range`.
+pub(crate) const PROTECTING: [Call; 14] = [
+    (292, [0; 3]),
+    (72, [0, 1, 0]),
+    (72, [0, 3, 0]),
+    (72, [0, 0, 512]),
+    (72, [0, 1030, 512]),
+    (3, [0; 3]),
+    (48, [0, 2, 0]),
+    (257, [0xffff_ff9c, 0, 0o12_000_000]),
+    (262, [0; 3]),
+    (302, [0, 7, 0]),
+    (24, [0; 3]),
+    (13, [13, 0, 0]),
+    (7, [0, 16, 0]),
+    (436, [3, 4, 0]),
+];
+
 /// Whether none of these calls ends the program.
 pub(crate) fn bears(filter: &[Instruction], calls: &[Call]) -> bool {
     calls.iter().all(|call| {

@@ -38,6 +38,7 @@ mod memory;
 mod modules;
 mod node;
 mod owner;
+mod protect;
 mod python;
 mod real;
 mod record;

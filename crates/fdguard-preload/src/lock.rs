@@ -77,6 +77,16 @@ pub(crate) fn closing(mapping: &Mapping, fd: u32) {
     }
 }
 
+/// Whether a lock was taken on this file through a descriptor that may still be open.
+pub(crate) fn is_locked(device: u64, inode: u64) -> bool {
+    let used = USED.load(Ordering::Relaxed).min(LOCKED);
+    ALL.iter().take(used).any(|place| {
+        place.which.load(Ordering::Acquire) != 0
+            && place.inode.load(Ordering::Relaxed) == inode
+            && place.device.load(Ordering::Relaxed) == device
+    })
+}
+
 fn is_known(fd: u32, turn: u32) -> bool {
     let used = USED.load(Ordering::Relaxed).min(LOCKED);
     let mut places = ALL.iter().take(used);

@@ -2,10 +2,11 @@
 
 use core::ffi::c_int;
 
-use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping};
+pub(crate) use fdguard_wire::Prevented;
+use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping, Touch};
 
 use crate::start::{self, GROUND};
-use crate::{closing, errno, lock, real, seat, stack, thread, told};
+use crate::{closing, errno, lock, protect, real, seat, stack, thread, told};
 
 const ENFILE: c_int = 23;
 const EMFILE: c_int = 24;
@@ -17,6 +18,7 @@ pub(crate) fn born(fd: c_int, how: How) -> c_int {
 
 /// The same, with what else the call tells about it: see [`Kind::Birth`].
 pub(crate) fn born_of(fd: c_int, how: How, more: u64) -> c_int {
+    protect::arrived(fd);
     match u32::try_from(fd) {
         Ok(number) => with(|mapping| open(mapping, number, (how, more), None)),
         Err(_) => refused(how),
@@ -38,13 +40,14 @@ pub(crate) fn born_from(fd: c_int, how: How, from: c_int) -> c_int {
 /// A descriptor came into being in the place of another one, which ended with that.
 pub(crate) fn reborn(fd: c_int, how: How, from: c_int) {
     if fd >= 0 {
-        end(fd, ending(fd), 0, End::Dup2);
+        end(fd, ending(fd), 0, End::Dup2 as u8);
         born_from(fd, how, from);
     }
 }
 
 /// The same for a call that may itself have opened it through another hook, which then knew more.
 pub(crate) fn born_within(fd: c_int, how: How, since: u64) {
+    protect::arrived(fd);
     match u32::try_from(fd) {
         Ok(number) => with(|mapping| open(mapping, number, (how, 0), Some(since))),
         Err(_) => refused(how),
@@ -109,6 +112,27 @@ pub(crate) struct Ending {
     /// Its place in the order of events; absent where the mapping is not this process's own.
     ticket: Option<u64>,
     ns: u64,
+    inside: Inside,
+}
+
+/// Who was inside a call on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inside {
+    pub(crate) is_any: bool,
+    /// One of them puts something into it.
+    pub(crate) is_writing: bool,
+}
+
+impl Ending {
+    /// Whether it was seen to be opened, and not to be closed: of several closers this is so for one.
+    pub(crate) fn was_known(&self) -> bool {
+        self.death.is_some()
+    }
+
+    /// Who was inside a call on it.
+    pub(crate) fn inside(&self) -> Inside {
+        self.inside
+    }
 }
 
 /// A descriptor is about to be closed. Written before the call: after it another thread may have the number.
@@ -117,6 +141,7 @@ pub(crate) fn ending(fd: c_int) -> Ending {
         death: None,
         ticket: None,
         ns: 0,
+        inside: Inside::default(),
     };
     if let Ok(number) = u32::try_from(fd)
         && let Some(mapping) = start::mapping()
@@ -126,10 +151,14 @@ pub(crate) fn ending(fd: c_int) -> Ending {
         ending.ns = real::now();
         ending.death = mapping.close(number, ending.ns);
         let generation = ending.death.map_or(0, |death| death.generation);
+        let found = &mut ending.inside;
+        let ns = ending.ns;
         seat::tear(number, generation, |tid, code| {
+            found.is_any = true;
+            found.is_writing |= matches!(Touch::of(code), Touch::Write | Touch::Send);
             let mut inside = event(Kind::Inside, number, code);
             inside.tid = tid;
-            inside.ns = ending.ns;
+            inside.ns = ns;
             tell(mapping, &inside);
         });
         ending.ticket = Some(mapping.ticket());
@@ -139,11 +168,23 @@ pub(crate) fn ending(fd: c_int) -> Ending {
 
 /// It was closed, or not: with `-1` as its result the error is remembered.
 pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
-    end(fd, ending, result, End::Close);
+    end(fd, ending, result, End::Close as u8);
+}
+
+/// The same, and what harm was prevented by it.
+pub(crate) fn ended_by(fd: c_int, ending: Ending, result: c_int, prevented: Option<Prevented>) {
+    let mut code = End::Close as u8;
+    if let Some(prevented) = prevented {
+        code |= Prevented::BIT;
+        if let Some(mapping) = start::current() {
+            mapping.prevented(prevented);
+        }
+    }
+    end(fd, ending, result, code);
 }
 
 #[inline(always)]
-fn end(fd: c_int, ending: Ending, result: c_int, how: End) {
+fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
     let (Ok(number), Some(ticket)) = (u32::try_from(fd), ending.ticket) else {
         return;
     };
@@ -154,7 +195,7 @@ fn end(fd: c_int, ending: Ending, result: c_int, how: End) {
     record(mapping, |mapping| {
         let record = EventRecord {
             kind: Kind::End,
-            code: how as u8,
+            code,
             errno: u16::try_from(error).unwrap_or(0),
             tid: thread::tid(),
             ns: ending.ns,

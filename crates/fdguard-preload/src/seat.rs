@@ -27,6 +27,8 @@ const SEVERAL: u32 = u32::MAX;
 const INSIDE: u64 = 1 << 63;
 /// Keys below this have their place in the thread itself: setting one allocates nothing.
 const SMALL_KEYS: c_uint = 32;
+/// So many steps from one number to the next are a row.
+const ROW: usize = 3;
 /// Numbers that a thread remembers having used, each at one place.
 const CLAIMS: usize = 64;
 
@@ -71,6 +73,12 @@ global_asm!(
 struct Own {
     /// The number of its seat and one; [`SEATLESS`] when there was none left.
     seat: AtomicUsize,
+    /// The number that it closed last, and how many neighbours before that, upward and downward.
+    closed: AtomicUsize,
+    up: AtomicUsize,
+    down: AtomicUsize,
+    /// A number that it closed a second time, and one.
+    suspect: AtomicUsize,
     claims: [AtomicU64; CLAIMS],
 }
 
@@ -233,9 +241,7 @@ pub(crate) fn tear(fd: u32, generation: u32, mut tell: impl FnMut(u32, u8)) {
         }
         let number = (word & 0xffff_ffff) as u32;
         let is_it = if number == SEVERAL {
-            seat.noted
-                .iter()
-                .any(|noted| noted.load(Ordering::Relaxed) == fd)
+            is_noted(seat, fd)
         } else {
             number == fd && seat.turn.load(Ordering::Relaxed).div_ceil(2) == generation
         };
@@ -245,6 +251,61 @@ pub(crate) fn tear(fd: u32, generation: u32, mut tell: impl FnMut(u32, u8)) {
             tell(tid, (word >> 32 & 0xff) as u8);
         }
     }
+}
+
+/// Whether any thread is inside a call on this number.
+pub(crate) fn is_inside(fd: u32) -> bool {
+    let taken = TAKEN.load(Ordering::Acquire).min(SEATS);
+    let mut calls = CALLS.iter().zip(&ROOM).take(taken);
+    calls.any(|(call, seat)| match call.load(Ordering::SeqCst) {
+        0 => false,
+        word if (word & 0xffff_ffff) as u32 == SEVERAL => is_noted(seat, fd),
+        word => (word & 0xffff_ffff) as u32 == fd,
+    })
+}
+
+fn is_noted(seat: &Seat, fd: u32) -> bool {
+    let mut noted = seat.noted.iter();
+    noted.any(|noted| noted.load(Ordering::Relaxed) == fd)
+}
+
+/// The numbers that a call was entered on, if there were several; they stay until the thread's next wait.
+pub(crate) fn noted(entered: Entered) -> impl Iterator<Item = u32> {
+    let seat = ROOM.get(entered.seat);
+    let noted = seat.into_iter().flat_map(|seat| &seat.noted);
+    noted
+        .map(|noted| noted.load(Ordering::Relaxed))
+        .filter(|fd| *fd != SEVERAL)
+}
+
+/// Notes that this thread closes a number; whether it closes one after the other, upward or downward.
+pub(crate) fn is_row(fd: c_int) -> bool {
+    let own = own();
+    let number = usize::try_from(fd).unwrap_or(0);
+    let before = own.closed.swap(number, Ordering::Relaxed);
+    let next = |length: &AtomicUsize, is_next: bool| {
+        let longer = length.load(Ordering::Relaxed).saturating_add(1);
+        let now = if is_next { longer } else { 0 };
+        length.store(now, Ordering::Relaxed);
+        now
+    };
+    let up = next(&own.up, number == before.wrapping_add(1));
+    let down = next(&own.down, number.wrapping_add(1) == before);
+    up.max(down) >= ROW
+}
+
+/// This thread closed a number a second time.
+pub(crate) fn suspect(fd: c_int) {
+    let number = usize::try_from(fd).unwrap_or(0);
+    own().suspect.store(number + 1, Ordering::Relaxed);
+}
+
+/// Which one that was, once.
+pub(crate) fn take_suspect() -> Option<c_int> {
+    let place = &own().suspect;
+    let number = place.load(Ordering::Relaxed).checked_sub(1)?;
+    place.store(0, Ordering::Relaxed);
+    c_int::try_from(number).ok()
 }
 
 /// Whether this thread used this turn of the number before; it did from now on.
@@ -258,7 +319,7 @@ pub(crate) fn claim(fd: u32, turn: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{claim, enter, enter_several, forget, leave, tear};
+    use super::{claim, enter, enter_several, forget, is_row, leave, tear};
     use fdguard_wire::Touch;
     use std::sync::mpsc::channel;
     use std::thread;
@@ -300,6 +361,18 @@ mod tests {
         assert_eq!(worker.join().unwrap(), [Touch::Poll as u8]);
         tear(3, 1, |_, _| panic!("our own call"));
         assert_eq!(leave(outer), Some(4));
+    }
+
+    #[test]
+    fn who_closes_one_number_after_the_other_closes_a_row() {
+        let rows = [10, 11, 12, 13, 14, 9, 8, 7, 6].map(is_row);
+        let expected = [false, false, false, true, true, false, false, false, true];
+        assert_eq!(rows, expected);
+        assert_eq!(
+            [20, 21, 20, 21, 20].map(is_row),
+            [false; 5],
+            "two ends, twice"
+        );
     }
 
     #[test]

@@ -12,7 +12,9 @@ use fdguard_wire::Mapping;
 
 use crate::ground::Ground;
 use crate::real::Real;
-use crate::{closing, errno, java, language, lock, modules, owner, seat, sys, thread, walkers};
+use crate::{
+    closing, errno, java, language, lock, modules, owner, protect, seat, sys, thread, walkers,
+};
 
 /// The folder for the mappings; nothing is recorded without it.
 const FOLDER: &CStr = c"FDGUARD_TRACE_DIR";
@@ -177,6 +179,7 @@ unsafe extern "C" fn forked() {
     let old = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
     SILENT.store(core::ptr::null_mut(), Ordering::Release);
     if IS_BARREN.load(Ordering::Relaxed) != 0 {
+        protect::forked();
         errno::store(error);
         return;
     }
@@ -188,6 +191,7 @@ unsafe extern "C" fn forked() {
         }
         sys::unmap(old);
     }
+    protect::forked();
     errno::store(error);
 }
 

@@ -48,7 +48,7 @@ const NO_SUCH_ACTION: usize = 0x7fff;
 
 /// # Safety
 /// What the kernel reads and writes through the arguments must be the caller's to give.
-unsafe fn call(number: usize, args: [usize; 6]) -> isize {
+pub(crate) unsafe fn call(number: usize, args: [usize; 6]) -> isize {
     let result;
     // SAFETY: the caller vouches for the arguments; the instruction changes rax, rcx and r11 only.
     unsafe {

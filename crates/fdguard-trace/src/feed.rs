@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use fdguard_core::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, What};
 use fdguard_core::{Class, FileId, ProcKey, TcpState};
-use fdguard_wire::{End, EventRecord, How, Kind, Touch};
+use fdguard_wire::{End, EventRecord, How, Kind, Prevented, Touch};
 
 /// Who was inside a call when its number was closed tells where it was when it comes out; so many nanoseconds are
 /// waited for that.
@@ -29,6 +29,7 @@ pub(crate) struct Feed {
     process: ProcKey,
     held: VecDeque<EventRecord>,
     classes: HashMap<u32, Class>,
+    is_prevented: bool,
 }
 
 impl Feed {
@@ -37,7 +38,13 @@ impl Feed {
             process,
             held: VecDeque::new(),
             classes: HashMap::new(),
+            is_prevented: false,
         }
+    }
+
+    /// Whether protection kept the last event that was given from doing harm.
+    pub(crate) fn is_prevented(&self) -> bool {
+        self.is_prevented
     }
 
     pub(crate) fn process(&self) -> ProcKey {
@@ -73,6 +80,8 @@ impl Feed {
             }
             self.held.pop_front();
             if let Some(what) = self.what(&record) {
+                let may_be = matches!(record.kind, Kind::End | Kind::Use);
+                self.is_prevented = may_be && record.code & Prevented::BIT != 0;
                 return Some(Event {
                     process: self.process,
                     thread: record.tid,
@@ -102,7 +111,7 @@ impl Feed {
                 if errno != Some(Errno::Ebadf) {
                     self.classes.remove(&fd);
                 }
-                let is_replaced = record.code == End::Dup2 as u8;
+                let is_replaced = record.code & !Prevented::BIT == End::Dup2 as u8;
                 let how = if is_replaced {
                     DeathHow::Dup2
                 } else {

@@ -1,30 +1,34 @@
 //! Starting the program.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
 
-use crate::folder::Folder;
-use crate::listener::Listener;
-use crate::observe::{self, Became, is_alive, outlived};
+use crate::injection::Injection;
+use crate::observe::{Became, is_alive, outlived};
+use crate::protect::Protection;
 use crate::table::Tables;
-use crate::{Blind, Error, Program, Symbols};
+use crate::{Blind, Error, Symbols};
 
 /// How to trace.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
     /// Keep the tables of processes that ended with something of their own open.
     pub keep_ended: bool,
     /// Give the program a group of its own, no input, and pipes for its output: see [`Traced::take_output`].
     pub as_server: bool,
+    /// Keep stale descriptors from reaching other files.
+    pub protect: Option<Protection>,
+    /// Start the program as it is: only its end is waited for.
+    pub is_bare: bool,
 }
 
 impl Options {
@@ -47,14 +51,28 @@ impl Options {
     }
 }
 
+impl Options {
+    /// To run a program without looking into it.
+    #[must_use]
+    pub fn without_library(self) -> Self {
+        Self {
+            is_bare: true,
+            ..self
+        }
+    }
+
+    /// To protect the program as well, if that is asked for.
+    #[must_use]
+    pub fn protecting(self, protect: Option<Protection>) -> Self {
+        Self { protect, ..self }
+    }
+}
+
 /// A program that was launched under the tracer.
 #[derive(Debug)]
 pub struct Traced {
     child: Child,
-    /// Ends before its folder goes.
-    listener: Option<Listener>,
-    folder: Option<Folder>,
-    blind: Option<Blind>,
+    injection: Injection,
     /// What its processes became that have no table for it.
     became: BTreeMap<u32, Became>,
     /// Tables of programs that became others.
@@ -63,40 +81,23 @@ pub struct Traced {
     told: BTreeSet<u32>,
     /// Which program each process without a table was when it was looked at.
     untold: BTreeMap<u32, PathBuf>,
-    options: Options,
 }
 
 impl Traced {
     /// Starts the program, the first word of `command`. Its input, output and terminal are ours.
     pub fn launch(command: &[OsString], options: Options) -> Result<Self, Error> {
-        let Some((name, arguments)) = command.split_first() else {
-            return Err(Error::NotFound {
-                program: String::new(),
-            });
-        };
-        let program = Program::find(name)?;
-        let folder = match program.blind {
-            None => Some(Folder::create().map_err(|source| Error::Folder { source })?),
-            Some(_) => None,
-        };
-        let listener = folder.as_ref().map(|folder| Listener::begin(folder.path()));
-        let listener = listener
-            .transpose()
-            .map_err(|source| Error::Folder { source })?;
+        let injection = Injection::prepare(command, options)?;
+        // It was looked at in `prepare`, and is there.
+        let (name, arguments) = command.split_first().ok_or_else(|| Error::NotFound {
+            program: String::new(),
+        })?;
         let mut start = Command::new(name);
         start.args(arguments);
-        if let Some(folder) = &folder {
-            start.env(observe::VARIABLE, folder.path());
-            start.env("LD_PRELOAD", preloads(&folder.library()));
-            if options.keep_ended {
-                start.env("FDGUARD_FAREWELL", "1");
-            }
-            let before = std::env::var_os("NODE_OPTIONS").unwrap_or_default();
-            if let Some(options) = node_options(&before, arguments, &folder.node_agent()) {
-                start.env("NODE_OPTIONS", options);
-            }
-        }
-        if options.as_server {
+        let before: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let mut after = before.clone();
+        injection.environment(&mut after);
+        start.envs(after.into_iter().filter(|one| !before.contains(one)));
+        if injection.options().as_server {
             start.process_group(0).stdin(Stdio::null());
             start.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
@@ -109,14 +110,11 @@ impl Traced {
         })?;
         Ok(Self {
             child,
-            listener,
-            folder,
-            blind: program.blind,
+            injection,
             became: BTreeMap::new(),
             outlived: BTreeSet::new(),
             told: BTreeSet::new(),
             untold: BTreeMap::new(),
-            options,
         })
     }
 
@@ -129,7 +127,13 @@ impl Traced {
     /// Why the library does not see into it.
     #[must_use]
     pub fn blind(&self) -> Option<Blind> {
-        self.blind
+        self.injection.blind()
+    }
+
+    /// How it is protected; absent where it is not, or cannot be.
+    #[must_use]
+    pub fn protection(&self) -> Option<&Protection> {
+        self.injection.protection()
     }
 
     /// What its processes became, as far as somebody looked; counts only for those without a table.
@@ -140,10 +144,7 @@ impl Traced {
 
     /// What its processes wrote down until now.
     pub fn tables(&self) -> Result<Tables, Error> {
-        let Some(folder) = &self.folder else {
-            return Ok(Tables::default());
-        };
-        let mut tables = Tables::read(folder.path())?;
+        let mut tables = self.injection.tables()?;
         tables.outlive(&self.outlived);
         Ok(tables)
     }
@@ -161,7 +162,7 @@ impl Traced {
             }
         }
         tables.outlive(&self.outlived);
-        let keep_ended = self.options.keep_ended;
+        let keep_ended = self.injection.options().keep_ended;
         tables.tidy(|table| {
             let holds = keep_ended && table.open.values().any(|one| one.forks == 0);
             holds || table.pid == own || is_alive(table.pid)
@@ -172,10 +173,7 @@ impl Traced {
     /// Misuse of descriptors that was found until now, and what could not be looked for. With `is_end` nobody is expected
     /// to write any more.
     pub fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
-        let listener = self.listener.as_ref();
-        listener
-            .map(|listener| listener.hazards(symbols, is_end))
-            .unwrap_or_default()
+        self.injection.hazards(symbols, is_end)
     }
 
     /// Looks at processes that have no table: a shell may be another program by the next look, and nobody can ask it after its end.
@@ -233,72 +231,5 @@ impl Traced {
             rustix::process::kill_process(pid, signal)?;
         }
         Ok(())
-    }
-}
-
-impl Drop for Traced {
-    fn drop(&mut self) {
-        self.listener = None;
-        let Some(folder) = self.folder.take() else {
-            return;
-        };
-        // Who lives on would say at each exec that its library is gone.
-        let is_used = Tables::read(folder.path())
-            .is_ok_and(|tables| tables.iter().any(|table| is_alive(table.pid)));
-        if is_used {
-            drop(folder.keep());
-        }
-    }
-}
-
-/// Ours first, then those that were asked for already.
-fn preloads(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {
-        list.push(OsStr::new(":"));
-        list.push(before);
-    }
-    list
-}
-
-/// Those that were set already, then ours. A Node that may not read our file would not start: none then.
-fn node_options(before: &OsStr, arguments: &[OsString], agent: &Path) -> Option<OsString> {
-    const LOCKED: [&str; 2] = ["--permission", "--experimental-permission"];
-    let text = before.to_string_lossy();
-    let is_locked = |word: &str| LOCKED.contains(&word);
-    let mut arguments = arguments.iter().filter_map(|word| word.to_str());
-    if text.split_whitespace().any(is_locked) || arguments.any(is_locked) {
-        return None;
-    }
-    let mut options = before.to_owned();
-    if !options.is_empty() {
-        options.push(" ");
-    }
-    options.push("--require=");
-    options.push(agent);
-    Some(options)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::{OsStr, OsString};
-    use std::path::Path;
-
-    use super::node_options;
-
-    #[test]
-    fn node_keeps_its_options_and_starts_where_it_may_read_little() {
-        let options = |before: &str, words: &[&str]| {
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            node_options(OsStr::new(before), &words, Path::new("/a.cjs"))
-        };
-        let text = |options: Option<OsString>| options.unwrap().into_string().unwrap();
-        assert_eq!(text(options("", &["x.js"])), "--require=/a.cjs");
-        assert_eq!(
-            text(options("--inspect", &[])),
-            "--inspect --require=/a.cjs"
-        );
-        assert_eq!(options("", &["--experimental-permission", "x.js"]), None);
-        assert_eq!(options("--inspect --permission", &[]), None);
     }
 }

@@ -3,6 +3,7 @@
 //! [`Traced::launch`] checks whether the injected library can see into the program, starts it with that library and a
 //! private folder, and [`Traced::tables`] reads what every process of it wrote there, while it runs and after its end.
 //! Meanwhile a thread reads their events and looks out for hazards ([`Traced::hazards`]).
+//! [`Injection`] is the same for programs that somebody else starts.
 //! [`Observed::find`] finds a trace that another fdguard runs, and reads the same without disturbing it.
 //! [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
 
@@ -11,10 +12,12 @@ mod error;
 mod feed;
 mod folder;
 mod go;
+mod injection;
 mod launch;
 mod listener;
 mod observe;
 mod program;
+mod protect;
 mod ring;
 mod site;
 mod symbol;
@@ -22,10 +25,12 @@ mod table;
 
 pub use error::Error;
 pub use folder::library;
+pub use injection::Injection;
 pub use launch::{Options, Traced};
 pub use listener::monotonic;
 pub use observe::{Became, Observed};
 pub use program::{Blind, GO, Program};
+pub use protect::{Protection, Report};
 pub use site::{Open, Site, Strand};
 pub use symbol::Symbols;
 pub use table::{Descriptor, Farewell, Table, Tables};

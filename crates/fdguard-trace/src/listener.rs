@@ -145,7 +145,11 @@ impl Heard {
             source.feed.take(drained.events);
             let mut number = |stack| self.stacks.number(*key, stack);
             while let Some(event) = source.feed.next(now, is_end || is_over, &mut number) {
-                self.lookout.take(&event);
+                if source.feed.is_prevented() {
+                    self.lookout.take_prevented(&event);
+                } else {
+                    self.lookout.take(&event);
+                }
             }
             if is_over {
                 self.lookout.take(&aside(&source.feed, now, What::Exit));

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use fdguard_wire::{Account, Frame, How, Image, Tongue, UNTOLD};
+use fdguard_wire::{Account, Frame, How, Image, Prevented, Tongue, UNTOLD};
 
 use crate::Error;
 
@@ -42,6 +42,12 @@ pub struct Table {
     pub lost_stacks: u64,
     /// Descriptors whose end nobody saw.
     pub unseen_ends: u64,
+    /// Whether it is protected.
+    pub is_protected: bool,
+    /// Descriptors that protection holds in it now, which the program does not know of.
+    pub graves: u64,
+    /// What that prevented, by the id of its hazard.
+    pub prevented: BTreeMap<&'static str, u64>,
     /// When it told of something last, by the monotonic clock; absent before it did.
     pub last: Option<u64>,
     stacks: HashMap<u32, Vec<Frame>>,
@@ -260,6 +266,9 @@ impl Table {
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
             unseen_ends: image.unseen_ends(),
+            is_protected: image.is_protected(),
+            graves: image.graves(),
+            prevented: prevented(image),
             last: None,
             stacks: HashMap::new(),
             modules: HashMap::new(),
@@ -319,6 +328,20 @@ impl Table {
         };
         frames.iter().map(spot).collect()
     }
+}
+
+/// What protection prevented; nothing that did not happen.
+fn prevented(image: &Image<'_>) -> BTreeMap<&'static str, u64> {
+    let kinds = [
+        ("use-after-close", Prevented::Use),
+        ("double-close", Prevented::DoubleClose),
+        ("stranger-close", Prevented::Stranger),
+    ];
+    let counted = kinds.map(|(rule, kind)| (rule, image.prevented(kind)));
+    counted
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .collect()
 }
 
 /// When the latest event was that is whole; the very last may be in the making.

@@ -91,6 +91,25 @@ const KINDS: &[Kind] = &[
     Kind::Retold,
 ];
 
+/// Harm that protection kept from happening; the bit [`Prevented::BIT`] of the code of an end or a use says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Prevented {
+    /// A use of a number that was closed.
+    Use = 0,
+    /// A second close.
+    DoubleClose,
+    /// A close of a socket that another thread was inside of: put off.
+    Stranger,
+}
+
+impl Prevented {
+    /// How many kinds there are.
+    pub const KINDS: usize = 3;
+    /// The bit of a code.
+    pub const BIT: u8 = 0x40;
+}
+
 /// What ended a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -150,7 +169,7 @@ impl Touch {
     /// The one of this code.
     #[must_use]
     pub fn of(code: u8) -> Self {
-        let known = TOUCHES.get(usize::from(code & !Self::TORN));
+        let known = TOUCHES.get(usize::from(code & !(Self::TORN | Prevented::BIT)));
         known.copied().unwrap_or(Self::Other)
     }
 }

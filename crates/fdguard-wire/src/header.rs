@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::event::Prevented;
+
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
 /// The version of the layout; a reader takes no other.
@@ -49,6 +51,12 @@ pub struct Header {
     pub cut_stacks: AtomicU64,
     /// Numbers below 1024 that were open before the first instruction of the program, a bit each.
     pub inherited: [AtomicU64; 16],
+    /// 1 when the process is protected.
+    pub protected: AtomicU64,
+    /// How many numbers that keeps now: the process has so many descriptors more than it knows of.
+    pub graves: AtomicU64,
+    /// What that prevented, by [`Prevented`].
+    pub prevented: [AtomicU64; Prevented::KINDS],
 }
 
 impl Header {
@@ -75,6 +83,9 @@ impl Header {
             foreign_calls: AtomicU64::new(0),
             cut_stacks: AtomicU64::new(0),
             inherited: [const { AtomicU64::new(0) }; 16],
+            protected: AtomicU64::new(0),
+            graves: AtomicU64::new(0),
+            prevented: [const { AtomicU64::new(0) }; Prevented::KINDS],
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use crate::event::{self, EventRecord};
+use crate::event::{self, EventRecord, Prevented};
 use crate::header::{Header, MAGIC, VERSION};
 use crate::mapping::{Mapping, low};
 use crate::module::{self, ModuleRecord};
@@ -118,6 +118,24 @@ impl<'a> Image<'a> {
     #[must_use]
     pub fn unseen_ends(&self) -> u64 {
         self.field(offset_of!(Header, unseen_ends))
+    }
+
+    /// Whether the process is protected.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.field(offset_of!(Header, protected)) != 0
+    }
+
+    /// How many numbers protection keeps in it now.
+    #[must_use]
+    pub fn graves(&self) -> u64 {
+        self.field(offset_of!(Header, graves))
+    }
+
+    /// What protection prevented in it, by kind.
+    #[must_use]
+    pub fn prevented(&self, what: Prevented) -> u64 {
+        self.field(offset_of!(Header, prevented) + what as usize * 8)
     }
 
     /// Calls by children that nobody told us of.

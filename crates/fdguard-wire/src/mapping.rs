@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::event::{Event, EventRecord};
+use crate::event::{Event, EventRecord, Prevented};
 use crate::frame::Frame;
 use crate::header::{Header, MAGIC, VERSION};
 use crate::module::Module;
@@ -166,6 +166,25 @@ impl Mapping {
     /// Something happened that could not be written down.
     pub fn lose_event(&self) {
         count(&self.header.lost_events);
+    }
+
+    /// The process is protected from now on.
+    pub fn protect(&self) {
+        self.header.protected.store(1, Ordering::Relaxed);
+    }
+
+    /// Protection keeps so many numbers now.
+    pub fn graves(&self, count: u32) {
+        self.header
+            .graves
+            .store(u64::from(count), Ordering::Relaxed);
+    }
+
+    /// Protection kept this from happening.
+    pub fn prevented(&self, what: Prevented) {
+        if let Some(counter) = self.header.prevented.get(what as usize) {
+            count(counter);
+        }
     }
 
     /// A call came from a process that the mapping does not belong to.

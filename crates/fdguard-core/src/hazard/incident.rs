@@ -24,6 +24,8 @@ pub(super) struct Incident {
     pub(super) message: String,
     /// It is about the end of this descriptor and to be told once, however often its owner notices.
     pub(super) once: Option<Generation>,
+    /// Protection kept it from doing harm.
+    pub(super) prevented: bool,
     /// A close that failed: it counts only if it is not one of a whole row of numbers.
     pub(super) may_be_sweep: bool,
     /// This line works on descriptors from where this one came from.
@@ -37,6 +39,7 @@ pub(super) struct Key {
     rule: &'static str,
     stacks: [Option<StackId>; 3],
     fault: Option<Fault>,
+    prevented: bool,
 }
 
 impl Incident {
@@ -54,6 +57,7 @@ impl Incident {
             holders: Vec::new(),
             message,
             once: None,
+            prevented: false,
             may_be_sweep: false,
             teaches: None,
         }
@@ -66,6 +70,7 @@ impl Incident {
             rule: rule.id,
             stacks: [self.opener, self.closer, self.user].map(stack),
             fault: self.fault,
+            prevented: self.prevented,
         }
     }
 
@@ -86,6 +91,7 @@ impl Incident {
             class: self.class.clone(),
             when: clock(self.at),
             count,
+            prevented: self.prevented,
             opener: party(self.opener),
             closer: party(self.closer),
             user: party(self.user),

@@ -45,6 +45,15 @@ impl Lookout {
 
     /// Takes the next event.
     pub fn take(&mut self, event: &Event) {
+        self.take_as(event, false);
+    }
+
+    /// Takes the next event, which protection kept from doing harm: what is found in it is told as prevented.
+    pub fn take_prevented(&mut self, event: &Event) {
+        self.take_as(event, true);
+    }
+
+    fn take_as(&mut self, event: &Event, prevented: bool) {
         let scene = Scene {
             event,
             ledger: &self.ledger,
@@ -55,7 +64,10 @@ impl Lookout {
         let is_blind = is_blind(&scene);
         let found = HAZARDS.iter().flat_map(|rule| {
             let incidents = (rule.check)(&scene);
-            incidents.into_iter().map(move |incident| (rule, incident))
+            incidents.into_iter().map(move |mut incident| {
+                incident.prevented = prevented;
+                (rule, incident)
+            })
         });
         let (waiting, certain): (Vec<_>, Vec<_>) =
             found.partition(|(_, incident)| incident.may_be_sweep);

@@ -83,6 +83,9 @@ pub struct Hazard {
     pub when: Timestamp,
     /// How often, with the same stacks.
     pub count: u64,
+    /// Whether protection kept it from doing harm.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prevented: bool,
     /// Who opened what was closed.
     pub opener: Option<Party>,
     /// Who closed it; of two closes the one at fault.

@@ -403,3 +403,32 @@ fn r40_what_was_lost_is_not_argued_from() {
     });
     assert_eq!(told(&unseen), []);
 }
+
+#[test]
+fn r41_what_was_prevented_is_told_apart_from_what_was_not() {
+    let trace = traced(|t| {
+        t.socket(1, "connect", 7);
+        t.close(2, "serve", 7);
+        t.bad_close(3, "reap", 7);
+        t.bad_close(3, "reap", 7);
+    });
+    let mut lookout = Lookout::new(Collected::ALL);
+    let (last, before) = trace.events.split_last().unwrap();
+    for event in before {
+        lookout.take(event);
+    }
+    lookout.take_prevented(last);
+    let found = lookout.hazards(&|stack| trace.resolve(stack), &|_| Timestamp::UNIX_EPOCH);
+    let told: Vec<_> = found.iter().map(|one| (one.prevented, one.count)).collect();
+    assert!(
+        told.contains(&(true, 1)) && told.contains(&(false, 1)),
+        "{told:?}"
+    );
+    let json = serde_json::to_string(&found).unwrap();
+    assert_eq!(json.matches("\"prevented\":true").count(), 1, "{json}");
+    assert_eq!(
+        json.matches("prevented").count(),
+        1,
+        "absent where it was not"
+    );
+}

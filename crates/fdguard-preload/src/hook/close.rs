@@ -6,6 +6,8 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use super::missing;
 use super::stream::{number_of_directory, number_of_stream};
+use crate::protect;
+use crate::protect::bury::{self, Outcome};
 use crate::real::Real;
 use crate::record::{ended, ending, range_ending};
 
@@ -20,6 +22,9 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
     let Some(real) = CLOSE.get() else {
         return missing();
     };
+    if let Outcome::Done(result) = bury::close(fd) {
+        return result;
+    }
     let ending = ending(fd);
     // SAFETY: the caller's own argument.
     let result = unsafe { real(fd) };
@@ -41,9 +46,14 @@ macro_rules! closes {
                 return missing();
             };
             let fd = $number(stream);
+            let buried = bury::stream(fd);
             let ending = ending(fd);
             // SAFETY: the caller's own argument.
             let result = unsafe { real(stream) };
+            buried.over();
+            if buried.was_closed() {
+                return bury::closed_before(fd, ending);
+            }
             ended(fd, ending, result);
             result
         }
@@ -66,6 +76,10 @@ unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
     };
     if first <= last && flags & CLOSE_RANGE_CLOEXEC == 0 {
         range_ending(first, last);
+        protect::sweep(first, last);
+        if let Some(true) = protect::cover(first, last, flags.cast_unsigned()) {
+            return 0;
+        }
     }
     // SAFETY: the caller's own arguments.
     unsafe { real(first, last, flags) }
@@ -80,7 +94,12 @@ unsafe extern "C" fn closefrom(first: c_int) {
     let Some(real) = CLOSEFROM.get() else {
         return;
     };
-    range_ending(first.max(0).cast_unsigned(), u32::MAX);
+    let number = first.max(0).cast_unsigned();
+    range_ending(number, u32::MAX);
+    protect::sweep(number, u32::MAX);
+    if let Some(true) = protect::cover(number, u32::MAX, 0) {
+        return;
+    }
     // SAFETY: the caller's own argument.
     unsafe { real(first) };
 }

@@ -6,8 +6,9 @@ use core::ffi::c_int;
 
 use fdguard_wire::How;
 
-use super::missing;
+use super::{again, missing};
 use crate::lock;
+use crate::protect::answer;
 use crate::real::Real;
 use crate::record::born_from;
 
@@ -43,8 +44,11 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int 
     let Some(real) = FCNTL.get() else {
         return missing();
     };
+    if answer::is_gone(fd) {
+        return answer::refuse();
+    }
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fd, command, argument) };
+    let result = again(|| unsafe { real(fd, command, argument) });
     // SAFETY: the same arguments, after the kernel took them.
     unsafe { controlled(fd, command, argument, result) };
     result
@@ -60,8 +64,11 @@ unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_in
     let Some(real) = FCNTL64.get() else {
         return missing();
     };
+    if answer::is_gone(fd) {
+        return answer::refuse();
+    }
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fd, command, argument) };
+    let result = again(|| unsafe { real(fd, command, argument) });
     // SAFETY: the same arguments, after the kernel took them.
     unsafe { controlled(fd, command, argument, result) };
     result

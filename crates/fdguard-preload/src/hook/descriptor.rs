@@ -6,7 +6,8 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use fdguard_wire::How;
 
-use super::missing;
+use super::{again, missing};
+use crate::protect::{self, answer};
 use crate::real::Real;
 use crate::record::{born, born_from, born_of, reborn, socket_born};
 
@@ -21,7 +22,7 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(domain, kind, protocol) };
+    let fd = again(|| unsafe { real(domain, kind, protocol) });
     socket_born(fd, How::Socket, domain, kind)
 }
 
@@ -34,8 +35,11 @@ unsafe extern "C" fn dup(fd: c_int) -> c_int {
     let Some(real) = DUP.get() else {
         return missing();
     };
+    if answer::is_gone(fd) {
+        return answer::refuse();
+    }
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fd) };
+    let result = again(|| unsafe { real(fd) });
     born_from(result, How::Dup, fd)
 }
 
@@ -50,7 +54,7 @@ unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(value, flags) };
+    let fd = again(|| unsafe { real(value, flags) });
     born(fd, How::Eventfd)
 }
 
@@ -65,7 +69,7 @@ unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(size) };
+    let fd = again(|| unsafe { real(size) });
     born(fd, How::Epoll)
 }
 
@@ -80,7 +84,7 @@ unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(flags) };
+    let fd = again(|| unsafe { real(flags) });
     born(fd, How::Epoll)
 }
 
@@ -95,7 +99,7 @@ unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(clock, flags) };
+    let fd = again(|| unsafe { real(clock, flags) });
     born(fd, How::Timerfd)
 }
 
@@ -109,7 +113,7 @@ unsafe extern "C" fn inotify_init() -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real() };
+    let fd = again(|| unsafe { real() });
     born(fd, How::Inotify)
 }
 
@@ -124,7 +128,7 @@ unsafe extern "C" fn inotify_init1(flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(flags) };
+    let fd = again(|| unsafe { real(flags) });
     born(fd, How::Inotify)
 }
 
@@ -139,7 +143,7 @@ unsafe extern "C" fn fanotify_init(flags: c_uint, events: c_uint) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(flags, events) };
+    let fd = again(|| unsafe { real(flags, events) });
     born(fd, How::Fanotify)
 }
 
@@ -154,7 +158,7 @@ unsafe extern "C" fn pidfd_open(pid: c_int, flags: c_uint) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(pid, flags) };
+    let fd = again(|| unsafe { real(pid, flags) });
     born(fd, How::Pidfd)
 }
 
@@ -169,7 +173,7 @@ unsafe extern "C" fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fd, mask, flags) };
+    let result = again(|| unsafe { real(fd, mask, flags) });
     // With a number it changes that one, and opens none.
     if fd == -1 {
         born(result, How::Signalfd);
@@ -186,10 +190,16 @@ unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
     let Some(real) = DUP2.get() else {
         return missing();
     };
+    if answer::is_gone(fd) {
+        return answer::refuse();
+    }
+    // On itself nothing happens.
+    let taken = (fd != to).then(|| protect::take(to));
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, to) };
-    // What the number was before ends with this birth. On itself nothing happens.
-    if fd != to {
+    if let Some(taken) = taken {
+        taken.over(result < 0);
+        // What the number was before ends with this birth.
         reborn(result, How::Dup2, fd);
     }
     result
@@ -205,10 +215,16 @@ unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     let Some(real) = DUP3.get() else {
         return missing();
     };
+    if answer::is_gone(fd) {
+        return answer::refuse();
+    }
+    // On itself nothing happens.
+    let taken = (fd != to).then(|| protect::take(to));
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, to, flags) };
-    // What the number was before ends with this birth. On itself nothing happens.
-    if fd != to {
+    if let Some(taken) = taken {
+        taken.over(result < 0);
+        // What the number was before ends with this birth.
         reborn(result, How::Dup2, fd);
     }
     result
@@ -224,7 +240,7 @@ unsafe extern "C" fn pipe(fds: *mut [c_int; 2]) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fds) };
+    let result = again(|| unsafe { real(fds) });
     // SAFETY: the kernel wrote two numbers there if it said so.
     unsafe { two_born(result, fds, How::Pipe, 0) };
     result
@@ -241,7 +257,7 @@ unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fds, flags) };
+    let result = again(|| unsafe { real(fds, flags) });
     // SAFETY: the kernel wrote two numbers there if it said so.
     unsafe { two_born(result, fds, How::Pipe, 0) };
     result
@@ -263,7 +279,7 @@ unsafe extern "C" fn socketpair(
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(domain, kind, protocol, fds) };
+    let result = again(|| unsafe { real(domain, kind, protocol, fds) });
     let more = u64::from(domain.cast_unsigned()) << 32 | u64::from(kind.cast_unsigned());
     // SAFETY: the kernel wrote two numbers there if it said so.
     unsafe { two_born(result, fds, How::Socketpair, more) };

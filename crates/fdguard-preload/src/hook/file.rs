@@ -6,9 +6,16 @@ use core::ffi::{c_char, c_int, c_uint};
 
 use fdguard_wire::How;
 
-use super::missing;
+use super::{again, missing};
+use crate::protect::answer;
+use crate::protect::band::place;
 use crate::real::Real;
 use crate::record::born;
+
+/// No folder: the path is as it is.
+const AT_FDCWD: c_int = -100;
+/// How `creat` opens.
+const O_WRONLY: c_int = 1;
 
 // SAFETY: the type of its manual page.
 static OPEN: Real<unsafe extern "C" fn(*const c_char, c_int, c_uint) -> c_int> =
@@ -21,7 +28,8 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(path, flags, mode) };
+    let open = || unsafe { real(path, flags, mode) };
+    let fd = place(AT_FDCWD, path, flags, || again(open));
     born(fd, How::Open)
 }
 
@@ -36,7 +44,8 @@ unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> 
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(path, flags, mode) };
+    let open = || unsafe { real(path, flags, mode) };
+    let fd = place(AT_FDCWD, path, flags, || again(open));
     born(fd, How::Open)
 }
 
@@ -55,8 +64,12 @@ unsafe extern "C" fn openat(
     let Some(real) = OPENAT.get() else {
         return missing();
     };
+    if answer::is_gone_at(folder, path) {
+        return answer::refuse();
+    }
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(folder, path, flags, mode) };
+    let open = || unsafe { real(folder, path, flags, mode) };
+    let fd = place(folder, path, flags, || again(open));
     born(fd, How::Open)
 }
 
@@ -75,8 +88,12 @@ unsafe extern "C" fn openat64(
     let Some(real) = OPENAT64.get() else {
         return missing();
     };
+    if answer::is_gone_at(folder, path) {
+        return answer::refuse();
+    }
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(folder, path, flags, mode) };
+    let open = || unsafe { real(folder, path, flags, mode) };
+    let fd = place(folder, path, flags, || again(open));
     born(fd, How::Open)
 }
 
@@ -91,7 +108,8 @@ unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(path, flags) };
+    let open = || unsafe { real(path, flags) };
+    let fd = place(AT_FDCWD, path, flags, || again(open));
     born(fd, How::Open)
 }
 
@@ -106,7 +124,8 @@ unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(path, flags) };
+    let open = || unsafe { real(path, flags) };
+    let fd = place(AT_FDCWD, path, flags, || again(open));
     born(fd, How::Open)
 }
 
@@ -120,8 +139,12 @@ unsafe extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int
     let Some(real) = FORTIFIED_OPENAT_2.get() else {
         return missing();
     };
+    if answer::is_gone_at(folder, path) {
+        return answer::refuse();
+    }
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(folder, path, flags) };
+    let open = || unsafe { real(folder, path, flags) };
+    let fd = place(folder, path, flags, || again(open));
     born(fd, How::Open)
 }
 
@@ -135,8 +158,12 @@ unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_i
     let Some(real) = FORTIFIED_OPENAT64_2.get() else {
         return missing();
     };
+    if answer::is_gone_at(folder, path) {
+        return answer::refuse();
+    }
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(folder, path, flags) };
+    let open = || unsafe { real(folder, path, flags) };
+    let fd = place(folder, path, flags, || again(open));
     born(fd, How::Open)
 }
 
@@ -151,7 +178,8 @@ unsafe extern "C" fn creat(path: *const c_char, mode: c_uint) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(path, mode) };
+    let open = || unsafe { real(path, mode) };
+    let fd = place(AT_FDCWD, path, O_WRONLY, || again(open));
     born(fd, How::Creat)
 }
 
@@ -166,7 +194,8 @@ unsafe extern "C" fn creat64(path: *const c_char, mode: c_uint) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(path, mode) };
+    let open = || unsafe { real(path, mode) };
+    let fd = place(AT_FDCWD, path, O_WRONLY, || again(open));
     born(fd, How::Creat)
 }
 
@@ -181,7 +210,7 @@ unsafe extern "C" fn shm_open(name: *const c_char, flags: c_int, mode: c_uint) -
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(name, flags, mode) };
+    let fd = again(|| unsafe { real(name, flags, mode) });
     born(fd, How::ShmOpen)
 }
 
@@ -201,7 +230,7 @@ unsafe extern "C" fn mq_open(
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(name, flags, mode, attributes) };
+    let fd = again(|| unsafe { real(name, flags, mode, attributes) });
     born(fd, How::MqOpen)
 }
 
@@ -216,7 +245,7 @@ unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(name, flags) };
+    let fd = again(|| unsafe { real(name, flags) });
     born(fd, How::MqOpen)
 }
 
@@ -231,6 +260,6 @@ unsafe extern "C" fn memfd_create(name: *const c_char, flags: c_uint) -> c_int {
         return missing();
     };
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(name, flags) };
+    let fd = again(|| unsafe { real(name, flags) });
     born(fd, How::Memfd)
 }

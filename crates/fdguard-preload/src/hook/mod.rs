@@ -3,6 +3,7 @@
 //! Between the two nothing is held: a signal handler may leave with `longjmp`, and a thread may be cancelled inside of the
 //! call (but a mark in the thread's seat). Functions with a variable number of arguments have the largest fixed number here, which x86-64 passes alike.
 
+mod answer;
 mod ask;
 mod close;
 mod control;
@@ -11,6 +12,7 @@ mod each;
 mod end;
 mod file;
 mod fork;
+mod limit;
 mod module;
 mod receive;
 mod restrain;
@@ -23,7 +25,7 @@ mod wait;
 
 use core::ffi::c_int;
 
-use each::on_descriptor;
+use each::{again, asks, on_descriptor};
 
 /// Looks up what must be known before the program begins.
 pub(crate) fn find() {

@@ -8,6 +8,7 @@ use fdguard_wire::{How, Touch};
 
 use super::missing;
 use crate::call;
+use crate::protect::answer;
 use crate::real::Real;
 use crate::record::born;
 
@@ -48,6 +49,10 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut Message, flags: c_int) -> 
         return missing() as isize;
     };
     let call = call::begin(fd, Touch::Recv);
+    if answer::is_put_off(fd) {
+        call.refuse();
+        return -1;
+    }
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, message, flags) };
     call.end(result < 0);

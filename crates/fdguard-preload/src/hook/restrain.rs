@@ -8,9 +8,9 @@
 use core::ffi::{c_int, c_long};
 
 use super::missing;
-use crate::filter::{self, BEGINNING, Instruction, MOST, RECORDING};
+use crate::filter::{self, BEGINNING, Instruction, MOST, PROTECTING, RECORDING};
 use crate::real::Real;
-use crate::{start, sys};
+use crate::{protect, start, sys};
 
 type Prctl = unsafe extern "C" fn(c_int, c_long, c_long, c_long, c_long) -> c_int;
 // SAFETY: the type of its manual page, with as many arguments as it can have.
@@ -79,12 +79,18 @@ pub(super) fn restrain(number: c_long, [a, b, c]: [c_long; 3]) -> Before {
         recording: false,
         beginning: false,
     };
+    let mut bears_protection = false;
     if is_filter
         && let Ok(address) = usize::try_from(c)
         && let Some(filter) = read(address)
     {
         allowed.recording = filter::bears(filter, &RECORDING);
         allowed.beginning = allowed.recording && filter::bears(filter, &BEGINNING);
+        bears_protection = allowed.recording && filter::bears(filter, &PROTECTING);
+    }
+    if !bears_protection {
+        // For good, also where the filter is then refused: what was given up cannot be had back.
+        protect::stop();
     }
     Before(Some(start::restrict(allowed)))
 }

@@ -6,7 +6,8 @@ use core::ffi::{c_char, c_int, c_void};
 
 use fdguard_wire::How;
 
-use super::missing;
+use super::{again, missing};
+use crate::protect::bury;
 use crate::real::Real;
 use crate::record::{born_within, ended, ending, now};
 
@@ -50,7 +51,7 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_v
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let stream = unsafe { real(path, mode) };
+    let stream = again(|| unsafe { real(path, mode) });
     born_within(number_of_stream(stream), How::Fopen, since);
     stream
 }
@@ -68,7 +69,7 @@ unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let stream = unsafe { real(path, mode) };
+    let stream = again(|| unsafe { real(path, mode) });
     born_within(number_of_stream(stream), How::Fopen, since);
     stream
 }
@@ -91,11 +92,17 @@ unsafe extern "C" fn freopen(
     };
     // The old one is closed first, even when no new one can be opened.
     let before = number_of_stream(stream);
+    let buried = bury::stream(before);
     let ending = ending(before);
     let since = now();
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(path, mode, stream) };
     ended(before, ending, 0);
+    if number_of_stream(result) == before {
+        buried.reused();
+    } else {
+        buried.over();
+    }
     born_within(number_of_stream(result), How::Freopen, since);
     result
 }
@@ -118,11 +125,17 @@ unsafe extern "C" fn freopen64(
     };
     // The old one is closed first, even when no new one can be opened.
     let before = number_of_stream(stream);
+    let buried = bury::stream(before);
     let ending = ending(before);
     let since = now();
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(path, mode, stream) };
     ended(before, ending, 0);
+    if number_of_stream(result) == before {
+        buried.reused();
+    } else {
+        buried.over();
+    }
     born_within(number_of_stream(result), How::Freopen, since);
     result
 }
@@ -139,7 +152,7 @@ unsafe extern "C" fn tmpfile() -> *mut c_void {
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let stream = unsafe { real() };
+    let stream = again(|| unsafe { real() });
     born_within(number_of_stream(stream), How::Tmpfile, since);
     stream
 }
@@ -156,7 +169,7 @@ unsafe extern "C" fn tmpfile64() -> *mut c_void {
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let stream = unsafe { real() };
+    let stream = again(|| unsafe { real() });
     born_within(number_of_stream(stream), How::Tmpfile, since);
     stream
 }
@@ -174,7 +187,7 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let stream = unsafe { real(command, mode) };
+    let stream = again(|| unsafe { real(command, mode) });
     born_within(number_of_stream(stream), How::Popen, since);
     stream
 }
@@ -192,7 +205,7 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let stream = unsafe { real(path) };
+    let stream = again(|| unsafe { real(path) });
     born_within(number_of_directory(stream), How::Opendir, since);
     stream
 }
@@ -212,7 +225,7 @@ macro_rules! makes_temporary {
             };
             let since = now();
             // SAFETY: the caller's own arguments.
-            let fd = unsafe { real($($argument),*) };
+            let fd = again(|| unsafe { real($($argument),*) });
             born_within(fd, How::Mkstemp, since);
             fd
         }

@@ -9,8 +9,10 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use fdguard_wire::How;
 
-use super::missing;
 use super::restrain::restrain;
+use super::{again, missing};
+use crate::protect::bury::{self, Outcome};
+use crate::protect::{self, answer};
 use crate::real::Real;
 use crate::record::{born, ended, ending, range_ending, reborn};
 
@@ -30,6 +32,9 @@ const CLOSE_RANGE: u16 = 436;
 const CLOSE_RANGE_CLOEXEC: c_long = 4;
 const PRCTL: u16 = 157;
 const SECCOMP: u16 = 317;
+
+/// Calls that a tombstone would answer: `fstat`, `dup`, `dup2`, `fcntl`, `fchdir`, `fstatfs`, `dup3`.
+const ASKERS: [u16; 7] = [5, 32, DUP2, 72, 81, 138, DUP3];
 
 /// Calls that give a new descriptor, by number.
 const OPENERS: &[(u16, How)] = &[
@@ -77,6 +82,12 @@ const fn seen() -> [u64; WORDS] {
     index = 0;
     while index < others.len() {
         let number = others[index] as usize;
+        bits[number / 64] |= 1 << (number % 64);
+        index += 1;
+    }
+    index = 0;
+    while index < ASKERS.len() {
+        let number = ASKERS[index] as usize;
         bits[number / 64] |= 1 << (number % 64);
         index += 1;
     }
@@ -144,7 +155,13 @@ unsafe extern "C" fn watched(
     };
     let fd = |argument: c_long| c_int::try_from(argument).unwrap_or(-1);
     let code = u16::try_from(number).unwrap_or(u16::MAX);
+    if ASKERS.contains(&code) && answer::is_gone(fd(a)) {
+        return answer::refuse().into();
+    }
     if code == CLOSE {
+        if let Outcome::Done(result) = bury::close(fd(a)) {
+            return result.into();
+        }
         let ending = ending(fd(a));
         // SAFETY: the caller's own arguments.
         let result = unsafe { real(number, a, b, c, d, e, f) };
@@ -163,10 +180,17 @@ unsafe extern "C" fn watched(
     if code == CLOSE_RANGE && c & CLOSE_RANGE_CLOEXEC == 0 {
         let number = |argument: c_long| (argument.cast_unsigned() & 0xffff_ffff) as u32;
         range_ending(number(a), number(b));
+        protect::sweep(number(a), number(b));
+        if let Some(true) = protect::cover(number(a), number(b), number(c)) {
+            return 0;
+        }
     }
+    let is_replaced = (code == DUP2 || code == DUP3) && a != b;
+    let taken = is_replaced.then(|| protect::take(fd(b)));
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(number, a, b, c, d, e, f) };
-    if (code == DUP2 || code == DUP3) && a != b {
+    let result = again(|| unsafe { real(number, a, b, c, d, e, f) });
+    if let Some(taken) = taken {
+        taken.over(result < 0);
         reborn(fd(result), How::Dup2, fd(a));
     }
     if let Some((_, how)) = OPENERS.iter().find(|(known, _)| *known == code) {

@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use fdguard_wire::How;
 
-use super::missing;
+use super::{again, missing};
 use crate::real::Real;
 use crate::record::{born_within, now};
 
@@ -22,7 +22,7 @@ unsafe extern "C" fn posix_openpt(flags: c_int) -> c_int {
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real(flags) };
+    let fd = again(|| unsafe { real(flags) });
     born_within(fd, How::Openpt, since);
     fd
 }
@@ -38,7 +38,7 @@ unsafe extern "C" fn getpt() -> c_int {
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let fd = unsafe { real() };
+    let fd = again(|| unsafe { real() });
     born_within(fd, How::Openpt, since);
     fd
 }
@@ -68,7 +68,7 @@ unsafe extern "C" fn openpty(
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(master, slave, name, modes, size) };
+    let result = again(|| unsafe { real(master, slave, name, modes, size) });
     if result == 0 {
         // SAFETY: the call succeeded, so the number is there.
         born_within(unsafe { master.read() }, How::Openpty, since);
@@ -96,7 +96,7 @@ unsafe extern "C" fn forkpty(
     };
     let since = now();
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(master, name, modes, size) };
+    let result = again(|| unsafe { real(master, name, modes, size) });
     // In the child it is closed already.
     if result > 0 {
         // SAFETY: the call succeeded, so the number is there.

@@ -6,8 +6,9 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use fdguard_wire::{How, Touch};
 
-use super::{missing, on_descriptor};
+use super::{again, missing, on_descriptor};
 use crate::call;
+use crate::protect::{self, answer};
 use crate::real::Real;
 use crate::record::{born_from, selected};
 use crate::seat::NOTED;
@@ -134,6 +135,29 @@ unsafe fn chosen(numbers: &mut Numbers, set: *const u64, count: c_int) {
     }
 }
 
+/// Whether one of a set is closed: the kernel takes a tombstone for something that is ready.
+///
+/// # Safety
+/// Nothing that can be read, or a set as `select` asks for.
+unsafe fn has_gone(set: *const u64, count: c_int) -> bool {
+    let count = usize::try_from(count.min(BITS)).unwrap_or(0);
+    if !is_there(set as usize, count.div_ceil(64) * 8) {
+        return false;
+    }
+    (0..count.div_ceil(64)).any(|word| {
+        // SAFETY: by the caller's word.
+        let mut bits = unsafe { set.wrapping_add(word).read() };
+        let mut has_gone = false;
+        while bits != 0 {
+            let number = word * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let fd = c_int::try_from(number).unwrap_or(-1);
+            has_gone |= number < count && answer::is_gone(fd);
+        }
+        has_gone
+    })
+}
+
 /// One that waits by sets.
 macro_rules! select {
     ($real:ident, $name:literal, fn $function:ident($($argument:ident: $type:ty),*)) => {
@@ -151,6 +175,14 @@ macro_rules! select {
                 selected(count.cast_unsigned());
             }
             let mut numbers = Numbers::none();
+            if protect::is_on() {
+                for set in [read, write, except] {
+                    // SAFETY: the caller's own sets, which the kernel is about to read.
+                    if unsafe { has_gone(set, count) } {
+                        return answer::refuse();
+                    }
+                }
+            }
             if crate::seat::is_threaded() {
                 for set in [read, write, except] {
                     // SAFETY: the caller's own sets, which the kernel is about to read.
@@ -206,8 +238,12 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint
         return missing();
     };
     let call = call::begin(fd, Touch::Accept);
+    if answer::is_put_off(fd) {
+        call.refuse();
+        return -1;
+    }
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fd, address, length) };
+    let result = again(|| unsafe { real(fd, address, length) });
     call.end(result < 0);
     born_from(result, How::Accept, fd)
 }
@@ -228,8 +264,12 @@ unsafe extern "C" fn accept4(
         return missing();
     };
     let call = call::begin(fd, Touch::Accept);
+    if answer::is_put_off(fd) {
+        call.refuse();
+        return -1;
+    }
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(fd, address, length, flags) };
+    let result = again(|| unsafe { real(fd, address, length, flags) });
     call.end(result < 0);
     born_from(result, How::Accept, fd)
 }

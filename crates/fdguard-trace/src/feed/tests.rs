@@ -1,8 +1,8 @@
 //! Made-up records.
 
-use fdguard_core::event::{Call, Event, StackId, What};
+use fdguard_core::event::{Call, DeathHow, Event, StackId, What};
 use fdguard_core::{Class, ProcKey, TcpState};
-use fdguard_wire::{EventRecord, How, Kind, Touch};
+use fdguard_wire::{EventRecord, How, Kind, Prevented, Touch};
 
 use super::{Feed, PATIENCE};
 
@@ -122,4 +122,25 @@ fn a_write_that_succeeds_is_what_the_other_thread_waited_for_before_it_closed() 
         2,
         "it is stuck"
     );
+}
+
+#[test]
+fn what_protection_kept_from_happening_is_the_same_event_with_a_bit_more() {
+    let mut feed = Feed::new(PROCESS);
+    let close = record(Kind::End, 1, 4, Prevented::BIT);
+    let read = record(Kind::Use, 1, 4, Touch::Read as u8 | Prevented::BIT);
+    // Another meaning of the same bit.
+    let birth = record(Kind::Birth, 1, 4, Prevented::BIT);
+    feed.take([close, read, birth]);
+    let mut next = || {
+        let event = feed.next(1000, false, &mut StackId).unwrap();
+        (event.what, feed.is_prevented())
+    };
+    let (what, is_prevented) = next();
+    let is_close = matches!(what, What::Death { how, .. } if how == DeathHow::Close);
+    assert!(is_close && is_prevented, "{what:?}");
+    let (what, is_prevented) = next();
+    let is_read = matches!(what, What::Use { call, .. } if call == Call::Read);
+    assert!(is_read && is_prevented, "{what:?}");
+    assert!(!next().1);
 }

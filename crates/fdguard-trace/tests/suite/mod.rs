@@ -3,6 +3,7 @@ mod harmless;
 mod library;
 mod native;
 mod origin;
+mod protected;
 mod python;
 mod restrained;
 mod run;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use fdguard_trace::{Options, Site, Symbols, Table, Tables, Traced};
+use fdguard_trace::{Options, Protection, Report, Site, Symbols, Table, Tables, Traced};
 
 /// The victim, optimised and without frame pointers, as programs are.
 pub(crate) fn victim() -> PathBuf {
@@ -104,17 +104,32 @@ pub(crate) fn traced(mode: &str, redirection: &str) -> Run {
 }
 
 pub(crate) fn traced_of(program: PathBuf, mode: &str, redirection: &str) -> Run {
-    traced_in(|file| shell(program, mode, redirection, file))
+    traced_in(Options::default(), |file| {
+        shell(program, mode, redirection, file)
+    })
+}
+
+/// The same under protection.
+pub(crate) fn protected_of(program: PathBuf, mode: &str, redirection: &str) -> Run {
+    traced_in(protection(), |file| shell(program, mode, redirection, file))
+}
+
+pub(crate) fn protected_words(words: &[OsString]) -> Run {
+    traced_in(protection(), |file| shell_of(words, file))
+}
+
+fn protection() -> Options {
+    Options::default().protecting(Some(Protection::new(Report::Once)))
 }
 
 pub(crate) fn traced_words(words: &[OsString]) -> Run {
-    traced_in(|file| shell_of(words, file))
+    traced_in(Options::default(), |file| shell_of(words, file))
 }
 
-fn traced_in(words: impl FnOnce(&Path) -> Vec<OsString>) -> Run {
+fn traced_in(options: Options, words: impl FnOnce(&Path) -> Vec<OsString>) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("said");
-    let mut traced = Traced::launch(&words(&file), Options::default()).unwrap();
+    let mut traced = Traced::launch(&words(&file), options).unwrap();
     assert_eq!(traced.blind(), None);
     let status = traced.wait().unwrap();
     Run {

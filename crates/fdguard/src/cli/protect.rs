@@ -1,6 +1,7 @@
 //! Flags of protection, for `run` and `trace`.
 
 use clap::{Args, ValueEnum};
+use fdguard_trace::{Protection, Report};
 
 /// How the program is protected against its own stale descriptors.
 #[derive(Clone, Debug, Default, Args)]
@@ -9,8 +10,22 @@ pub struct ProtectArgs {
     #[arg(long, value_enum, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "warn-once")]
     pub protect: Option<Level>,
     /// Keep files of this name out of reach of sockets' numbers, besides databases; may be repeated.
-    #[arg(long, value_name = "GLOB", requires = "protect")]
+    #[arg(long, value_name = "GLOB", requires = "protect", value_parser = parse_shield)]
     pub shield: Vec<String>,
+}
+
+impl ProtectArgs {
+    /// What the tracer is asked for; nothing where there is to be no protection.
+    #[must_use]
+    pub fn protection(&self) -> Option<Protection> {
+        let report = match self.protect? {
+            Level::Disabled => return None,
+            Level::WarnOnce => Report::Once,
+            Level::WarnAlways => Report::Always,
+            Level::Fatal => Report::Fatal,
+        };
+        Some(Protection::new(report).shielding(self.shield.clone()))
+    }
 }
 
 /// What happens when misuse was prevented; the names are those of fdsan.
@@ -24,4 +39,13 @@ pub enum Level {
     WarnAlways,
     /// The program ends by SIGABRT.
     Fatal,
+}
+
+/// The library is given all of them in one variable, with colons between.
+fn parse_shield(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("an empty pattern fits no file".to_owned()),
+        _ if text.contains(':') => Err("a pattern must not have a colon: put ? for it".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
 }

@@ -9,6 +9,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::SettingsArgs;
 use super::duration::parse_positive;
+use super::protect::ProtectArgs;
 
 /// Which line of code opened what is still open?
 #[derive(Clone, Debug, Args)]
@@ -50,6 +51,9 @@ pub struct TraceArgs {
     /// Show the sites that grow now: of a program whose input and output are not the terminal, or with --report.
     #[arg(long, conflicts_with_all = ["json", "follow"])]
     pub live: bool,
+    /// Protection; without it nothing is changed in the program.
+    #[command(flatten)]
+    pub protect: ProtectArgs,
     /// What this traced process holds right now, with its children: the program, a child, or the tracer.
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "pid", "named"])]
     pub report: Option<u32>,

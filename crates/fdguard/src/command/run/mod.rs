@@ -16,6 +16,7 @@ use crate::output;
 
 mod become_program;
 mod once;
+mod prevented;
 
 /// A mistake in the file: no restart can help (sysexits: EX_CONFIG).
 const CONFIGURATION: u8 = 78;

@@ -20,7 +20,7 @@ const ASKING: Duration = Duration::from_millis(100);
 
 /// The signals to end that came so far.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(in crate::command) struct Asked {
     interrupt: Bell,
     end: Bell,
     /// From now on a signal ends us at once.
@@ -30,7 +30,7 @@ pub(super) struct Asked {
 
 /// What a signal asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(in crate::command) enum Request {
     /// Ctrl-C: the program has it, too.
     Interrupt,
     /// Sent to us alone: for the program.
@@ -41,14 +41,14 @@ pub(super) enum Request {
 
 /// What ended the waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(in crate::command) enum Woken {
     Ended(ExitStatus),
     Asked(Request),
     Time,
 }
 
 impl Asked {
-    pub(super) fn listen() -> std::io::Result<Self> {
+    pub(in crate::command) fn listen() -> std::io::Result<Self> {
         let obeys = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&obeys))?;
@@ -62,7 +62,7 @@ impl Asked {
     }
 
     /// What was asked since the last time.
-    pub(super) fn take(&mut self) -> Option<Request> {
+    pub(in crate::command) fn take(&mut self) -> Option<Request> {
         let request = match (self.interrupt.rang(), self.end.rang()) {
             (_, true) => Request::End,
             (true, false) => Request::Interrupt,
@@ -77,12 +77,16 @@ impl Asked {
     }
 
     /// Signals mean what they always mean: whoever does not read our report must not hold us.
-    pub(super) fn obey(&self) {
+    pub(in crate::command) fn obey(&self) {
         self.obeys.store(true, Ordering::Relaxed);
     }
 
     /// Waits for the end of the program, or until it is asked for something, until `until` at most.
-    pub(super) fn wait(&mut self, traced: &mut Traced, until: Instant) -> std::io::Result<Woken> {
+    pub(in crate::command) fn wait(
+        &mut self,
+        traced: &mut Traced,
+        until: Instant,
+    ) -> std::io::Result<Woken> {
         let handle = traced.handle();
         loop {
             if let Some(status) = traced.ended()? {

@@ -1,6 +1,6 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
-mod asked;
+pub(super) mod asked;
 mod figures;
 mod follow;
 pub(super) mod joined;
@@ -55,18 +55,21 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<u8> {
         return report::run(args, pid);
     }
     let outcome = trace(args);
-    outcome.or_else(|error| {
-        let code = match error.downcast_ref::<Error>() {
-            Some(Error::NotFound { .. }) => NOT_FOUND,
-            Some(Error::NotRunnable { .. }) => NOT_RUNNABLE,
-            _ => FAILED,
-        };
-        let is_usage = error
-            .downcast_ref::<exit::Hinted>()
-            .is_some_and(|hinted| hinted.code == exit::USAGE);
-        let said = exit::report(&error);
-        Ok(if is_usage { said } else { code })
-    })
+    outcome.or_else(|error| Ok(code_of(&error)))
+}
+
+/// Says what went wrong; the exit code, as `env` has it.
+pub(super) fn code_of(error: &anyhow::Error) -> u8 {
+    let code = match error.downcast_ref::<Error>() {
+        Some(Error::NotFound { .. }) => NOT_FOUND,
+        Some(Error::NotRunnable { .. }) => NOT_RUNNABLE,
+        _ => FAILED,
+    };
+    let is_usage = error
+        .downcast_ref::<exit::Hinted>()
+        .is_some_and(|hinted| hinted.code == exit::USAGE);
+    let said = exit::report(error);
+    if is_usage { said } else { code }
 }
 
 fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
@@ -86,7 +89,13 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
         _ => open(args)?,
     };
     let mut asked = Asked::listen()?;
-    let mut traced = Traced::launch(&args.command, Options::default())?;
+    let protection = args.protect.protection();
+    let is_protected = protection.is_some();
+    let options = Options::default().protecting(protection);
+    let mut traced = Traced::launch(&args.command, options)?;
+    if let Some(blind) = traced.blind().filter(|_| is_protected) {
+        running::say(&format!("not protected: {}", blind.why()));
+    }
     let audience: &mut dyn Audience = match &mut follower {
         Some(follower) => follower,
         None if args.live => &mut Viewer,
@@ -162,7 +171,7 @@ fn exit_code(args: &TraceArgs, watched: &Watched<'_>, found: &Diagnosis) -> u8 {
 }
 
 /// As a shell would say it; whom we left had not ended by Ctrl-C.
-fn own_code(status: Option<ExitStatus>) -> u8 {
+pub(super) fn own_code(status: Option<ExitStatus>) -> u8 {
     let signalled =
         |signal: i32| SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or_default());
     match status.map(|status| (status.code(), status.signal())) {

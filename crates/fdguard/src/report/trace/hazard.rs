@@ -100,8 +100,9 @@ pub fn write(
     let (colour, word) = style::severity(hazard.severity);
     writeln!(
         out,
-        "{colour}{word}{colour:#} {HEADING}{}{HEADING:#}  {}",
+        "{colour}{word}{colour:#} {HEADING}{}{HEADING:#}  {}{}",
         sanitize_str(&hazard.rule),
+        if hazard.prevented { "prevented: " } else { "" },
         subject(hazard, comm),
     )?;
     let message = sanitize_str(&hazard.message);

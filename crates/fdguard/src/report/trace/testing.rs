@@ -132,6 +132,7 @@ pub(crate) fn hazard() -> Hazard {
         class: Some(Class::Pipe),
         when: Timestamp::UNIX_EPOCH,
         count: 3,
+        prevented: false,
         opener: Some(party(12, &[python("begin", 23)])),
         closer: Some(party(
             123,

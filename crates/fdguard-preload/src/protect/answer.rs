@@ -1,0 +1,68 @@
+//! Calls that a tombstone would answer although the descriptor is closed: they fail as they would without it.
+
+use core::ffi::c_int;
+
+use super::number::{self, Phase};
+use super::{EBADF, kernel, stone};
+use crate::{errno, owner, seat, sys};
+
+/// Whether a number is closed, in the eyes of the program, although the kernel has something there.
+#[inline]
+pub(crate) fn is_gone(fd: c_int) -> bool {
+    super::is_on() && is_closed(fd)
+}
+
+fn is_closed(fd: c_int) -> bool {
+    let is_dead = matches!(
+        number::phase(fd),
+        Phase::Closing | Phase::Buried | Phase::PutOff
+    );
+    (is_dead || stone::is_it(fd)) && owner::is_here()
+}
+
+/// Whether a close of it was put off, so that the kernel would still work on it.
+#[inline]
+pub(crate) fn is_put_off(fd: c_int) -> bool {
+    super::is_on() && number::phase(fd) == Phase::PutOff && owner::is_here()
+}
+
+/// The same for the folder that a path begins at; of a path that begins at the root it does not matter.
+pub(crate) fn is_gone_at(folder: c_int, path: *const core::ffi::c_char) -> bool {
+    is_gone(folder) && !begins_at_root(path as usize)
+}
+
+fn begins_at_root(path: usize) -> bool {
+    path != 0 && sys::is_readable(path) && crate::protect::band::first_byte(path) == b'/'
+}
+
+/// The answer.
+pub(crate) fn refuse() -> c_int {
+    errno::store(EBADF);
+    -1
+}
+
+/// Something was prevented, and told: a program that is to end for it ends.
+pub(crate) fn prevented() {
+    if super::is_fatal() {
+        kernel::abort();
+    }
+}
+
+/// A second close was told. It may be the first of a row, which is no mistake: the thread's next call shows.
+pub(super) fn suspect(fd: c_int) {
+    if super::is_fatal() {
+        seat::suspect(fd);
+    }
+}
+
+/// The thread goes on, with a close of this number or with something else.
+pub(crate) fn settle_suspect(closes: Option<c_int>) {
+    if super::is_fatal()
+        && let Some(before) = seat::take_suspect()
+    {
+        let is_next = closes.is_some_and(|fd| fd.abs_diff(before) == 1);
+        if !is_next {
+            kernel::abort();
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The system calls that protection makes, past the C library. Errors are negative, as the kernel gives them.
+
+#![expect(unsafe_code, reason = "the system call instruction")]
+
+use core::ffi::{CStr, c_int};
+
+use crate::real::Real;
+use crate::sys::call;
+
+const CLOSE: usize = 3;
+const POLL: usize = 7;
+const RT_SIGACTION: usize = 13;
+const SCHED_YIELD: usize = 24;
+const SHUTDOWN: usize = 48;
+const FCNTL: usize = 72;
+const OPENAT: usize = 257;
+const NEWFSTATAT: usize = 262;
+const DUP3: usize = 292;
+const PRLIMIT64: usize = 302;
+const CLOSE_RANGE: usize = 436;
+
+const O_PATH: usize = 0o10_000_000;
+const O_CLOEXEC: usize = 0o2_000_000;
+const F_GETFD: usize = 1;
+const F_GETFL: usize = 3;
+const F_DUPFD: usize = 0;
+const F_DUPFD_CLOEXEC: usize = 1030;
+const SHUT_RDWR: usize = 2;
+const SIGPIPE: usize = 13;
+const RLIMIT_NOFILE: usize = 7;
+/// No folder: paths are as they are.
+const AT_FDCWD: c_int = -100;
+
+const ENOTCONN: isize = -107;
+
+fn number(fd: c_int) -> usize {
+    usize::try_from(fd).unwrap_or(usize::MAX)
+}
+
+/// That of "no folder" is negative.
+fn folder_word(folder: c_int) -> usize {
+    (folder as isize).cast_unsigned()
+}
+
+/// Opens what tombstones are made of: a device that has no content, by its path alone, so that it can neither be read nor written.
+pub(super) fn open_stone() -> Option<c_int> {
+    let path = c"/dev/null".as_ptr() as usize;
+    let folder = folder_word(AT_FDCWD);
+    // SAFETY: the path is a C string that lives for ever.
+    let fd = unsafe { call(OPENAT, [folder, path, O_PATH | O_CLOEXEC, 0, 0, 0]) };
+    c_int::try_from(fd).ok().filter(|fd| *fd >= 0)
+}
+
+/// Puts `from` in the place of whatever has the number `to`, in one step.
+pub(super) fn replace(from: c_int, to: c_int) -> bool {
+    // SAFETY: callers own `from`, and close `to` by this.
+    let done = unsafe { call(DUP3, [number(from), number(to), O_CLOEXEC, 0, 0, 0]) };
+    done >= 0
+}
+
+/// Another number for a descriptor, from `least` on.
+pub(super) fn copy(fd: c_int, least: c_int, is_cloexec: bool) -> Option<c_int> {
+    let how = if is_cloexec { F_DUPFD_CLOEXEC } else { F_DUPFD };
+    // SAFETY: makes a number that nobody has yet.
+    let copy = unsafe { call(FCNTL, [number(fd), how, number(least), 0, 0, 0]) };
+    c_int::try_from(copy).ok().filter(|copy| *copy >= 0)
+}
+
+/// Really closes a number.
+pub(super) fn close(fd: c_int) {
+    // SAFETY: callers pass a tombstone, or what its owner gave to them to close.
+    let _ = unsafe { call(CLOSE, [number(fd), 0, 0, 0, 0, 0]) };
+}
+
+/// Closes a range; whether the kernel did.
+pub(super) fn close_range(first: u32, last: u32, flags: u32) -> bool {
+    let (first, last, flags) = (first as usize, last as usize, flags as usize);
+    // SAFETY: the program asked for it, or they are tombstones.
+    let done = unsafe { call(CLOSE_RANGE, [first, last, flags, 0, 0, 0]) };
+    done == 0
+}
+
+/// Closes these tombstones.
+pub(super) fn close_all(first: c_int, last: c_int) {
+    if first != last && close_range(first.unsigned_abs(), last.unsigned_abs(), 0) {
+        return;
+    }
+    for fd in first..=last {
+        close(fd);
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Polled {
+    fd: c_int,
+    events: i16,
+    answers: i16,
+}
+
+/// Which of these numbers, 16 at most, are tombstones or nothing: nobody can wait for either. A bit each.
+pub(super) fn dead(fds: impl Iterator<Item = c_int>) -> u32 {
+    const MOST: usize = 16;
+    const POLLNVAL: i16 = 32;
+    let mut list = [Polled {
+        fd: -1,
+        events: 0,
+        answers: 0,
+    }; MOST];
+    let mut used = 0;
+    for (place, fd) in list.iter_mut().zip(fds) {
+        place.fd = fd;
+        used += 1;
+    }
+    if used == 0 {
+        return 0;
+    }
+    // SAFETY: the kernel reads and writes as many entries as there are, and does not wait.
+    let done = unsafe { call(POLL, [list.as_mut_ptr() as usize, used, 0, 0, 0, 0]) };
+    let mut bits = 0;
+    for (at, one) in list.iter().enumerate().take(used) {
+        // With a very low limit the kernel takes no such list.
+        let is_dead = match done {
+            0.. => one.answers & POLLNVAL != 0,
+            _ => is_stone(one.fd),
+        };
+        bits |= u32::from(is_dead) << at;
+    }
+    bits
+}
+
+/// Whether something has this number.
+pub(super) fn is_open(fd: c_int) -> bool {
+    // SAFETY: only asks.
+    unsafe { call(FCNTL, [number(fd), F_GETFD, 0, 0, 0, 0]) >= 0 }
+}
+
+/// Whether what has this number can be neither read nor written: a tombstone, as far as anybody can tell.
+pub(super) fn is_stone(fd: c_int) -> bool {
+    // SAFETY: only asks.
+    let flags = unsafe { call(FCNTL, [number(fd), F_GETFL, 0, 0, 0, 0]) };
+    flags >= 0 && flags.unsigned_abs() & O_PATH != 0
+}
+
+/// Ends a connection in both directions and wakes who waits for it; false when it is no socket.
+pub(super) fn shut(fd: c_int) -> bool {
+    // SAFETY: the program closes it.
+    let done = unsafe { call(SHUTDOWN, [number(fd), SHUT_RDWR, 0, 0, 0, 0]) };
+    // One that has no other end yet wakes its readers all the same.
+    done == 0 || done == ENOTCONN
+}
+
+/// Whether a write to a connection that was ended ends the program.
+pub(super) fn is_pipe_signal_deadly() -> bool {
+    const MASK_BYTES: usize = 8;
+    // `struct sigaction` of the kernel: handler, flags, restorer, mask.
+    let mut action = [1_usize; 4];
+    let place = action.as_mut_ptr() as usize;
+    // SAFETY: nothing is set, and the kernel writes four words.
+    let done = unsafe { call(RT_SIGACTION, [SIGPIPE, 0, place, MASK_BYTES, 0, 0]) };
+    done != 0 || action[0] == 0
+}
+
+/// Numbers must stay below this.
+pub(super) fn soft_limit() -> u32 {
+    let mut limits = [0_u64; 2];
+    let place = limits.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes two words, and there are two.
+    let done = unsafe { call(PRLIMIT64, [0, RLIMIT_NOFILE, 0, place, 0, 0]) };
+    let soft = if done == 0 { limits[0] } else { 0 };
+    u32::try_from(soft).unwrap_or(u32::MAX)
+}
+
+/// Device and inode of what a path names; nothing when there is no such file. The kernel reads the path.
+pub(super) fn file_at(folder: c_int, path: usize) -> Option<(u64, u64)> {
+    let mut stat = [0_u64; 18];
+    let place = stat.as_mut_ptr() as usize;
+    // SAFETY: the kernel checks the path itself and writes 144 bytes, and there are as many.
+    let done = unsafe { call(NEWFSTATAT, [folder_word(folder), path, place, 0, 0, 0]) };
+    (done == 0).then_some((stat[0], stat[1]))
+}
+
+/// Lets others run.
+pub(super) fn give_way() {
+    // SAFETY: takes nothing and touches no memory.
+    let _ = unsafe { call(SCHED_YIELD, [0; 6]) };
+}
+
+// SAFETY: the type of its manual page.
+static TESTCANCEL: Real<unsafe extern "C" fn()> = unsafe { Real::new(c"pthread_testcancel") };
+// SAFETY: the type of its manual page.
+static ABORT: Real<unsafe extern "C" fn() -> !> = unsafe { Real::new(c"abort") };
+// SAFETY: the type of its manual page.
+static GETENV: Real<unsafe extern "C" fn(*const core::ffi::c_char) -> *const core::ffi::c_char> =
+    unsafe { Real::new(c"getenv") };
+
+/// `close` is a place where a thread may be cancelled; what we do in its stead is none.
+pub(super) fn let_cancel() {
+    if let Some(test) = TESTCANCEL.get() {
+        // SAFETY: nothing of ours is held; the C library's own `close` leaves the same way.
+        unsafe { test() };
+    }
+}
+
+/// Ends the program as `abort` does.
+pub(super) fn abort() -> ! {
+    match ABORT.get() {
+        // SAFETY: may be called at any time.
+        Some(abort) => unsafe { abort() },
+        None => crate::sys::abort(),
+    }
+}
+
+/// A variable of the environment, copied: the program may change it later. Empty when it is not set.
+pub(super) fn variable<'b>(name: &CStr, room: &'b mut [u8]) -> &'b [u8] {
+    let Some(getenv) = GETENV.get() else {
+        return &[];
+    };
+    // SAFETY: the name is a C string, and the program does not run yet.
+    let value = unsafe { getenv(name.as_ptr()) };
+    if value.is_null() {
+        return &[];
+    }
+    // SAFETY: `getenv` gives a C string.
+    let value = unsafe { CStr::from_ptr(value) };
+    let bytes = value.to_bytes();
+    for (place, byte) in room.iter_mut().zip(bytes) {
+        *place = *byte;
+    }
+    room.get(..bytes.len()).unwrap_or(&[])
+}

@@ -1,0 +1,157 @@
+//! Protection: no stale number reaches another file. Only where the tracer asks for it (`FDGUARD_PROTECT`): it costs the program descriptors.
+//!
+//! A closed number is kept by a tombstone for a while (`grave.rs`), a close under somebody's call waits for that one (`stranger.rs`),
+//! databases live where no socket's number comes (`band.rs`). Decisions 034 and 035.
+
+pub(crate) mod answer;
+pub(crate) mod band;
+mod bundle;
+pub(crate) mod bury;
+mod glob;
+mod grave;
+mod kernel;
+mod number;
+mod room;
+mod stone;
+pub(crate) mod stranger;
+mod taken;
+
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{errno, owner, start};
+
+pub(crate) use taken::{cover, sweep, take};
+
+const EBADF: c_int = 9;
+const EMFILE: c_int = 24;
+
+/// How it is done: `warn-once`, `warn-always` or `fatal`; anything else is none.
+const LEVEL_NAME: &CStr = c"FDGUARD_PROTECT";
+/// How many closed numbers are kept.
+const KEEP_NAME: &CStr = c"FDGUARD_PROTECT_KEEP";
+/// For how many milliseconds at most.
+const AGE_NAME: &CStr = c"FDGUARD_PROTECT_AGE";
+
+const OFF: u32 = 0;
+const WARN: u32 = 1;
+const FATAL: u32 = 2;
+static LEVEL: AtomicU32 = AtomicU32::new(OFF);
+
+/// Whether the program is protected.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    LEVEL.load(Ordering::Relaxed) != OFF
+}
+
+fn is_fatal() -> bool {
+    LEVEL.load(Ordering::Relaxed) == FATAL
+}
+
+/// Begins, before the program does, if it is asked for.
+pub(crate) fn begin() {
+    let mut room = [0; 32];
+    let level = match kernel::variable(LEVEL_NAME, &mut room) {
+        b"warn-once" | b"warn-always" => WARN,
+        b"fatal" => FATAL,
+        _ => return,
+    };
+    let Some(mapping) = start::current() else {
+        return;
+    };
+    if let Some(keep) = decimal(kernel::variable(KEEP_NAME, &mut room)) {
+        room::keep(keep);
+    }
+    if let Some(age) = decimal(kernel::variable(AGE_NAME, &mut room)) {
+        grave::give_up_after(u64::from(age) * 1_000_000);
+    }
+    let error = errno::load();
+    band::begin();
+    room::ask_limit();
+    if stone::erect() {
+        LEVEL.store(level, Ordering::Release);
+        mapping.protect();
+        grave::tell_count();
+    }
+    errno::store(error);
+}
+
+/// In a forked child, which has its parent's graves; the mapping is its own.
+pub(crate) fn forked() {
+    if is_on() {
+        grave::settle();
+        band::forked();
+        if let Some(mapping) = start::current() {
+            mapping.protect();
+            grave::tell_count();
+        }
+    }
+}
+
+/// No more: the program is about to forbid the calls that it takes.
+pub(crate) fn stop() {
+    if is_on() && owner::is_here() {
+        let error = errno::load();
+        grave::trim(0);
+        LEVEL.store(OFF, Ordering::Release);
+        grave::clear();
+        errno::store(error);
+    }
+}
+
+/// The program's limits may have changed.
+pub(crate) fn limit_changed() {
+    if is_on() && owner::is_here() {
+        room::ask_limit();
+        // What was kept in a larger room.
+        grave::trim(room::allowed(0, 0));
+    }
+}
+
+/// After a call that gave no number: whether there may be room for one now.
+pub(crate) fn makes_room() -> bool {
+    let is_ours = is_on() && errno::load() == EMFILE && owner::is_here();
+    is_ours && grave::clear()
+}
+
+/// A number was given out by the kernel.
+#[inline]
+pub(crate) fn arrived(fd: c_int) {
+    if fd >= 0 && is_on() {
+        settle(fd);
+    }
+}
+
+fn settle(fd: c_int) {
+    number::forget(fd);
+    let graves = grave::count();
+    if graves > 0 {
+        let allowed = room::allowed(fd, graves);
+        if graves > allowed && owner::is_here() {
+            grave::trim(allowed);
+        }
+    }
+}
+
+fn decimal(text: &[u8]) -> Option<u32> {
+    let mut value = 0_u32;
+    for byte in text {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        value = value.checked_mul(10)?.checked_add(u32::from(digit))?;
+    }
+    (!text.is_empty()).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decimal;
+
+    #[test]
+    fn a_number_is_digits_alone() {
+        assert_eq!(decimal(b"256"), Some(256));
+        assert_eq!(
+            [&b""[..], b"-1", b"4294967296", b"9x"].map(decimal),
+            [None; 4]
+        );
+    }
+}

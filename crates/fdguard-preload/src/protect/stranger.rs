@@ -1,0 +1,63 @@
+//! A close by one thread while another is inside a call on the same socket: the connection is ended now, which wakes the other, and
+//! the number is given up when that one comes out.
+
+use core::ffi::c_int;
+use core::sync::atomic::{Ordering, fence};
+
+use super::number::{self, Age, Phase};
+use super::{grave, kernel};
+use crate::record::Ending;
+use crate::seat;
+
+/// Puts the close off, if somebody is inside and can be woken.
+pub(super) fn put_off(fd: c_int, age: Age, ending: &Ending) -> bool {
+    let inside = ending.inside();
+    if !inside.is_any {
+        return false;
+    }
+    // A writer would be woken by a signal that ends the program: it goes on, as it always did, and only the number is kept.
+    if inside.is_writing && kernel::is_pipe_signal_deadly() {
+        return false;
+    }
+    if !kernel::shut(fd) {
+        return false;
+    }
+    let is_mine = number::step(fd, age, Phase::Closing, Phase::PutOff);
+    if is_mine {
+        // Should its owner never come out, it is closed with the oldest graves.
+        grave::dig(fd, age);
+    }
+    is_mine
+}
+
+/// The owner may have come out while the close was put off.
+pub(super) fn look_again(fd: c_int) {
+    fence(Ordering::SeqCst);
+    if !seat::is_inside(fd.unsigned_abs()) {
+        finish(fd);
+    }
+}
+
+/// A thread came out of a call on this number.
+#[inline]
+pub(crate) fn came_out(fd: c_int) {
+    if super::is_on() {
+        fence(Ordering::SeqCst);
+        if number::phase(fd) == Phase::PutOff && crate::owner::is_here() {
+            finish(fd);
+        }
+    }
+}
+
+/// Does the close that was put off; once, whoever comes first.
+#[cold]
+fn finish(fd: c_int) {
+    let (phase, age) = number::state(fd);
+    if phase != Phase::PutOff || !number::step(fd, age, phase, Phase::Closing) {
+        return;
+    }
+    if !grave::bury_late(fd, age) {
+        kernel::close(fd);
+        number::step(fd, age, Phase::Closing, Phase::Free);
+    }
+}

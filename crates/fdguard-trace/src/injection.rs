@@ -1,0 +1,208 @@
+//! What a program is started with so that the library is in it, and what is learned of it then. Whoever starts programs by other means
+//! than [`crate::Traced`] uses this.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use fdguard_core::Gap;
+use fdguard_core::hazard::Hazard;
+
+use crate::folder::Folder;
+use crate::launch::Options;
+use crate::listener::Listener;
+use crate::observe::{self, is_alive};
+use crate::protect::Protection;
+use crate::table::Tables;
+use crate::{Blind, Error, Program, Site, Symbols};
+
+/// The library and its folder, made ready for one program. It listens to every process that is started with its
+/// environment, one after the other as well as at the same time, until it is dropped.
+#[derive(Debug)]
+pub struct Injection {
+    /// Ends before its folder goes.
+    listener: Option<Listener>,
+    folder: Option<Folder>,
+    blind: Option<Blind>,
+    /// The program's arguments, without its name.
+    arguments: Vec<OsString>,
+    options: Options,
+}
+
+impl Injection {
+    /// Makes everything ready for the program that is the first word of `command`. One that the library cannot see into is told
+    /// by [`Injection::blind`], and starts as it would without us.
+    pub fn prepare(command: &[OsString], options: Options) -> Result<Self, Error> {
+        let Some((name, arguments)) = command.split_first() else {
+            return Err(Error::NotFound {
+                program: String::new(),
+            });
+        };
+        let program = Program::find(name)?;
+        let folder = match program.blind {
+            None if !options.is_bare => {
+                Some(Folder::create().map_err(|source| Error::Folder { source })?)
+            }
+            _ => None,
+        };
+        let listener = folder.as_ref().map(|folder| Listener::begin(folder.path()));
+        let listener = listener
+            .transpose()
+            .map_err(|source| Error::Folder { source })?;
+        Ok(Self {
+            listener,
+            folder,
+            blind: program.blind,
+            arguments: arguments.to_vec(),
+            options,
+        })
+    }
+
+    /// Why the library does not see into it.
+    #[must_use]
+    pub fn blind(&self) -> Option<Blind> {
+        self.blind
+    }
+
+    /// Changes the environment that the program would have into the one that it is to be started with.
+    pub fn environment(&self, variables: &mut Vec<(OsString, OsString)>) {
+        let Some(folder) = &self.folder else {
+            return;
+        };
+        let before = |variables: &[(OsString, OsString)], name: &str| {
+            let mut all = variables.iter();
+            let found = all.find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone()).unwrap_or_default()
+        };
+        set(variables, observe::VARIABLE, folder.path().into());
+        let others = before(variables, "LD_PRELOAD");
+        set(
+            variables,
+            "LD_PRELOAD",
+            preloads(&folder.library(), &others),
+        );
+        if self.options.keep_ended {
+            set(variables, "FDGUARD_FAREWELL", "1".into());
+        }
+        if let Some(protection) = &self.options.protect {
+            for (name, value) in protection.variables() {
+                set(variables, name, value);
+            }
+        }
+        let options = before(variables, "NODE_OPTIONS");
+        if let Some(options) = node_options(&options, &self.arguments, &folder.node_agent()) {
+            set(variables, "NODE_OPTIONS", options);
+        }
+    }
+
+    /// How the program is protected; absent where it is not, or cannot be.
+    #[must_use]
+    pub fn protection(&self) -> Option<&Protection> {
+        let protection = self.options.protect.as_ref();
+        protection.filter(|_| self.folder.is_some())
+    }
+
+    /// Misuse of descriptors that was found until now, and what could not be looked for. With `is_end` nobody is expected
+    /// to write any more.
+    pub fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
+        let listener = self.listener.as_ref();
+        listener
+            .map(|listener| listener.hazards(symbols, is_end))
+            .unwrap_or_default()
+    }
+
+    /// What the processes wrote down until now.
+    pub fn tables(&self) -> Result<Tables, Error> {
+        match &self.folder {
+            Some(folder) => Tables::read(folder.path()),
+            None => Ok(Tables::default()),
+        }
+    }
+
+    /// Which lines opened what a process holds, the one with the most first; empty for a process that wrote nothing down.
+    pub fn sites(&self, pid: u32, symbols: &mut Symbols) -> Result<Vec<Site>, Error> {
+        let tables = self.tables()?;
+        let Some(table) = tables.of(pid) else {
+            return Ok(Vec::new());
+        };
+        let open: Vec<u32> = table.open.keys().copied().collect();
+        Ok(Site::rank(&tables, table, open, symbols))
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+}
+
+impl Drop for Injection {
+    fn drop(&mut self) {
+        self.listener = None;
+        let Some(folder) = self.folder.take() else {
+            return;
+        };
+        // Who lives on would say at each exec that its library is gone.
+        let is_used = Tables::read(folder.path())
+            .is_ok_and(|tables| tables.iter().any(|table| is_alive(table.pid)));
+        if is_used {
+            drop(folder.keep());
+        }
+    }
+}
+
+fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: OsString) {
+    match variables.iter_mut().find(|(known, _)| known == name) {
+        Some((_, known)) => *known = value,
+        None => variables.push((name.into(), value)),
+    }
+}
+
+/// Ours first, then those that were asked for already.
+fn preloads(library: &Path, before: &OsStr) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if !before.is_empty() {
+        list.push(OsStr::new(":"));
+        list.push(before);
+    }
+    list
+}
+
+/// Those that were set already, then ours. A Node that may not read our file would not start: none then.
+fn node_options(before: &OsStr, arguments: &[OsString], agent: &Path) -> Option<OsString> {
+    const LOCKED: [&str; 2] = ["--permission", "--experimental-permission"];
+    let text = before.to_string_lossy();
+    let is_locked = |word: &str| LOCKED.contains(&word);
+    let mut arguments = arguments.iter().filter_map(|word| word.to_str());
+    if text.split_whitespace().any(is_locked) || arguments.any(is_locked) {
+        return None;
+    }
+    let mut options = before.to_owned();
+    if !options.is_empty() {
+        options.push(" ");
+    }
+    options.push("--require=");
+    options.push(agent);
+    Some(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{OsStr, OsString};
+    use std::path::Path;
+
+    use super::node_options;
+
+    #[test]
+    fn node_keeps_its_options_and_starts_where_it_may_read_little() {
+        let options = |before: &str, words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            node_options(OsStr::new(before), &words, Path::new("/a.cjs"))
+        };
+        let text = |options: Option<OsString>| options.unwrap().into_string().unwrap();
+        assert_eq!(text(options("", &["x.js"])), "--require=/a.cjs");
+        assert_eq!(
+            text(options("--inspect", &[])),
+            "--inspect --require=/a.cjs"
+        );
+        assert_eq!(options("", &["--experimental-permission", "x.js"]), None);
+        assert_eq!(options("--inspect --permission", &[]), None);
+    }
+}

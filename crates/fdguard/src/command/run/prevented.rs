@@ -1,0 +1,160 @@
+//! Tells on stderr what protection prevented.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+
+use fdguard_core::Gap;
+use fdguard_core::hazard::{Hazard, Party};
+use fdguard_trace::{Became, Report};
+
+use crate::report::diagnosis;
+use crate::report::trace::hazard;
+use crate::terminal;
+
+/// Remembers what was told already.
+#[derive(Debug)]
+pub(super) struct Teller {
+    report: Report,
+    told: BTreeMap<Key, u64>,
+    unprotected: BTreeSet<u32>,
+}
+
+/// What makes two reports one: the kind and the places in the code.
+type Key = (u32, String, [String; 3]);
+
+impl Teller {
+    pub(super) fn new(report: Report) -> Self {
+        Self {
+            report,
+            told: BTreeMap::new(),
+            unprotected: BTreeSet::new(),
+        }
+    }
+
+    /// Tells of each process once that became a program without the library.
+    pub(super) fn tell_unprotected(&mut self, became: &BTreeMap<u32, Became>) {
+        for (pid, one) in became {
+            if self.unprotected.insert(*pid) {
+                let comm = terminal::sanitize_str(&one.comm);
+                let why = one.blind.why();
+                drop(writeln!(
+                    anstream::stderr(),
+                    "fdguard: not protected: {comm} (pid {pid}): {why}"
+                ));
+            }
+        }
+    }
+
+    /// Tells what is new.
+    pub(super) fn tell(&mut self, hazards: &[Hazard]) {
+        let text = self.text(hazards, diagnosis::columns(terminal::width()));
+        // Nobody is left to tell when stderr is gone.
+        drop(anstream::stderr().write_all(&text));
+    }
+
+    fn text(&mut self, hazards: &[Hazard], width: usize) -> Vec<u8> {
+        let mut now: BTreeMap<Key, (&Hazard, u64)> = BTreeMap::new();
+        for one in hazards.iter().filter(|one| one.prevented) {
+            now.entry(key(one)).or_insert((one, 0)).1 += one.count;
+        }
+        let mut out = Vec::new();
+        for (key, (one, count)) in now {
+            let before = self.told.insert(key, count).unwrap_or(0);
+            if before == 0 {
+                // Writing to memory does not fail.
+                drop(hazard::write(&mut out, one, None, width));
+            }
+            if self.report == Report::Always && count > before.max(1) {
+                let more = count - before.max(1);
+                drop(writeln!(
+                    out,
+                    "fdguard: {} prevented {more} more times, {count} in all: {}",
+                    one.rule, one.message
+                ));
+            }
+        }
+        out
+    }
+
+    /// One line at the end.
+    pub(super) fn conclude(&self, counts: &BTreeMap<&'static str, u64>, gaps: &[Gap]) {
+        let mut out = Vec::new();
+        let all: u64 = counts.values().sum();
+        if all > 0 {
+            let parts: Vec<String> = counts
+                .iter()
+                .map(|(rule, count)| format!("{count} {rule}"))
+                .collect();
+            let times = if all == 1 { "time" } else { "times" };
+            drop(writeln!(
+                out,
+                "fdguard: prevented {all} {times}: {}",
+                parts.join(", ")
+            ));
+            for gap in gaps.iter().filter(|gap| gap.what.contains("hazards")) {
+                drop(writeln!(
+                    out,
+                    "fdguard: not told: {}: {}",
+                    gap.what, gap.why
+                ));
+            }
+        }
+        drop(anstream::stderr().write_all(&out));
+    }
+}
+
+fn key(hazard: &Hazard) -> Key {
+    let place = |party: &Option<Party>| {
+        let culprit = party.as_ref().and_then(|party| party.culprit.as_ref());
+        culprit.map_or_else(String::new, |culprit| format!("{culprit:?}"))
+    };
+    let places = [&hazard.opener, &hazard.closer, &hazard.user].map(place);
+    (hazard.pid, hazard.rule.clone(), places)
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::hazard::Hazard;
+    use fdguard_trace::Report;
+
+    use super::Teller;
+    use crate::report::trace::testing::hazard;
+
+    fn said(teller: &mut Teller, hazards: &[Hazard]) -> String {
+        let bytes = anstream::adapter::strip_bytes(&teller.text(hazards, 100)).into_vec();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn prevented(count: u64) -> Hazard {
+        Hazard {
+            prevented: true,
+            count,
+            ..hazard()
+        }
+    }
+
+    #[test]
+    fn once_is_once_a_place_and_what_was_not_prevented_is_not_told() {
+        let mut teller = Teller::new(Report::Once);
+        assert_eq!(said(&mut teller, &[hazard()]), "");
+        let first = said(&mut teller, &[prevented(3)]);
+        assert!(
+            first.starts_with("critical double-close  prevented: fd 9"),
+            "{first}"
+        );
+        assert_eq!(said(&mut teller, &[prevented(5)]), "");
+    }
+
+    #[test]
+    fn always_counts_every_time() {
+        let mut teller = Teller::new(Report::Always);
+        let first = said(&mut teller, &[prevented(1)]);
+        assert!(!first.contains("more times"), "{first}");
+        let more = said(&mut teller, &[prevented(4)]);
+        assert!(
+            more.starts_with("fdguard: double-close prevented 3 more times, 4 in all: "),
+            "{more}"
+        );
+        assert_eq!(said(&mut teller, &[prevented(4)]), "");
+    }
+}
