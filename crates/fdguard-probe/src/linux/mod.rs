@@ -19,6 +19,7 @@ mod draft;
 mod epoll;
 mod files;
 mod gaps;
+pub mod holders;
 mod kernel;
 mod known;
 mod mounts;

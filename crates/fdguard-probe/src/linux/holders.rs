@@ -1,0 +1,312 @@
+//! Who holds certain files: one walk over the tables and mappings of all processes.
+//!
+//! A file is recognised by its inode, so that hard links, other mount namespaces and renamed files count; and by the path that it
+//! was opened by, so that files which were deleted or replaced there since are found, too.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use fdguard_core::detail::Lock;
+use fdguard_core::{Fd, Gap, Mode, Pid, Text};
+use rustix::fs::AtFlags;
+use rustix::path::DecInt;
+
+use super::{Probe, files, gaps};
+use crate::Error;
+use crate::parse::fdinfo::Fdinfo;
+use crate::parse::link::Link;
+use crate::parse::locks::{self, HeldLock};
+use crate::parse::maps;
+use crate::parse::stat::Stat;
+
+/// A file to look for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// Its path, absolute and without links.
+    pub path: Vec<u8>,
+    /// Device and inode of what is there now; absent when nothing is there.
+    pub id: Option<(u64, u64)>,
+}
+
+/// One way in which a process holds a file that was sought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The process.
+    pub pid: Pid,
+    /// When it started, in clock ticks after boot: with the pid its identity.
+    pub start_ticks: u64,
+    /// Its command.
+    pub comm: Text,
+    /// Which of the sought files, by its place in the list.
+    pub which: usize,
+    /// How.
+    pub by: By,
+    /// Whether it is the file that is at the path now; otherwise it was deleted or replaced.
+    pub current: bool,
+    /// Device and inode of what is held, where that could be asked.
+    pub id: Option<(u64, u64)>,
+    /// Locks that were taken through this descriptor.
+    pub locks: Vec<Lock>,
+}
+
+/// How a file is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By a descriptor.
+    Descriptor {
+        /// Its number.
+        fd: Fd,
+        /// How it may be used.
+        mode: Option<Mode>,
+    },
+    /// By a mapping whose writes go into the file.
+    Mapping,
+    /// By an io_uring that has it registered.
+    Ring {
+        /// The number of the ring.
+        fd: Fd,
+    },
+}
+
+impl By {
+    /// Whether one can write by it; absent where that is not known.
+    #[must_use]
+    pub fn writes(self) -> Option<bool> {
+        match self {
+            Self::Descriptor { mode, .. } => mode.map(Mode::writes),
+            Self::Mapping => Some(true),
+            Self::Ring { .. } => None,
+        }
+    }
+}
+
+/// What a walk found.
+#[derive(Clone, Debug, Default)]
+pub struct Holders {
+    /// Everything that is held, by process.
+    pub held: Vec<Held>,
+    /// Processes that may not be read.
+    pub unread: Vec<Pid>,
+    /// What could not be seen.
+    pub gaps: Vec<Gap>,
+}
+
+impl Probe {
+    /// Who holds these files. Our own process is left out.
+    pub fn holders(&self, sought: &[Sought]) -> Result<Holders, Error> {
+        let own = std::process::id();
+        let mut found = Holders::default();
+        for pid in self.pids()?.into_iter().filter(|pid| *pid != own) {
+            // Who is gone holds nothing.
+            let Ok(base) = self.open_process(pid) else {
+                continue;
+            };
+            found.look(pid, base.as_fd(), sought);
+        }
+        found.gaps.extend(unread_gap(&found.unread));
+        found.gaps.extend(self.hides.then(gaps::hidden_gap));
+        Ok(found)
+    }
+
+    /// Every lock and lease of the system, as far as the kernel shows them in our pid namespace.
+    pub fn locks(&self) -> Result<Vec<HeldLock>, Error> {
+        let bytes = files::read_pieces(&self.proc, c"locks")
+            .map_err(|error| Error::io("/proc/locks", error))?;
+        Ok(locks::locks(&bytes))
+    }
+
+    /// The command of a process and when it started; none when it is gone.
+    #[must_use]
+    pub fn name_of(&self, pid: Pid) -> Option<(Text, u64)> {
+        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
+        Stat::parse(&bytes).map(|stat| (Text::from(stat.comm), stat.start_ticks))
+    }
+}
+
+impl Holders {
+    fn look(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[Sought]) {
+        let Ok(bytes) = files::read(base, c"stat") else {
+            return;
+        };
+        let Some(stat) =
+            Stat::parse(&bytes).filter(|stat| !stat.is_zombie() && !stat.kernel_thread)
+        else {
+            return;
+        };
+        let mut one = One {
+            pid,
+            start_ticks: stat.start_ticks,
+            comm: Text::from(stat.comm),
+            base,
+            sought,
+            held: Vec::new(),
+        };
+        let read = one.descriptors().and_then(|()| one.mappings());
+        match read {
+            Err(error) if files::is_denied(error) => self.unread.push(pid),
+            _ => {}
+        }
+        self.held.append(&mut one.held);
+    }
+}
+
+/// One process on the walk.
+struct One<'a> {
+    pid: Pid,
+    start_ticks: u64,
+    comm: Text,
+    base: BorrowedFd<'a>,
+    sought: &'a [Sought],
+    held: Vec<Held>,
+}
+
+impl One<'_> {
+    fn descriptors(&mut self) -> rustix::io::Result<()> {
+        let dir = files::open_dir_at(self.base, c"fd")?;
+        let mut buffer = vec![0; 4096 + 16];
+        for fd in files::numbers(dir.as_fd())? {
+            match rustix::fs::readlinkat_raw(&dir, DecInt::new(fd), &mut buffer[..]) {
+                Ok(length) => self.descriptor(fd, dir.as_fd(), &buffer[..length]),
+                Err(error) if files::is_denied(error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn descriptor(&mut self, fd: Fd, dir: BorrowedFd<'_>, link: &[u8]) {
+        let path = match Link::parse(link) {
+            Link::Path { path, .. } => path,
+            Link::Anonymous(b"[io_uring]") => return self.ring(fd),
+            _ => return,
+        };
+        let info = files::read(self.base, format!("fdinfo/{fd}")).unwrap_or_default();
+        let info = Fdinfo::parse(&info);
+        // The inode of fdinfo asks no file system, which may be one that does not answer. Kernels before 5.14 do not tell it.
+        let may_be = |sought: &Sought| {
+            sought.path == path
+                || sought.path == link
+                || sought
+                    .id
+                    .is_some_and(|(_, ino)| info.ino.is_none_or(|told| told == ino))
+        };
+        if !self.sought.iter().any(may_be) {
+            return;
+        }
+        let stat = rustix::fs::statat(dir, DecInt::new(fd), AtFlags::empty()).ok();
+        let id = stat.map(|stat| (stat.st_dev, stat.st_ino));
+        let by = By::Descriptor {
+            fd,
+            mode: info.mode(),
+        };
+        if let Some((which, current)) = self.recognise(path, id) {
+            self.take(which, by, current, id, info.locks());
+        }
+    }
+
+    /// Which of the sought files this is: by inode the one that is there now, by path one that was.
+    fn recognise(&self, path: &[u8], id: Option<(u64, u64)>) -> Option<(usize, bool)> {
+        let now = self
+            .sought
+            .iter()
+            .position(|sought| sought.id.is_some() && sought.id == id);
+        let then = || self.sought.iter().position(|sought| sought.path == path);
+        now.map(|which| (which, true))
+            .or_else(|| Some((then()?, false)))
+    }
+
+    /// Files that are registered in an io_uring are in no table; its fdinfo names them.
+    fn ring(&mut self, fd: Fd) {
+        let Ok(bytes) = files::read(self.base, format!("fdinfo/{fd}")) else {
+            return;
+        };
+        for which in 0..self.sought.len() {
+            let path = &self.sought[which].path;
+            let names = |line: &[u8]| {
+                line.strip_suffix(&path[..])
+                    .is_some_and(|before| before.ends_with(b" "))
+            };
+            if bytes
+                .split(|byte| *byte == b'\n')
+                .any(|line| names(line.trim_ascii_end()))
+            {
+                self.take(
+                    which,
+                    By::Ring { fd },
+                    true,
+                    self.sought[which].id,
+                    Vec::new(),
+                );
+            }
+        }
+    }
+
+    fn mappings(&mut self) -> rustix::io::Result<()> {
+        let bytes = files::read_pieces(self.base, c"maps")?;
+        let mut seen = Vec::new();
+        for mapping in maps::mappings(&bytes).filter(|mapping| mapping.writes_through) {
+            let Link::Path { path, marked } = Link::parse(mapping.path) else {
+                continue;
+            };
+            let path = maps::unescaped(path);
+            let is_this = |sought: &Sought| {
+                let same_ino = sought.id.is_some_and(|(_, ino)| ino == mapping.ino);
+                let same_device = sought
+                    .id
+                    .is_some_and(|(dev, _)| device_text(dev).as_bytes() == mapping.device);
+                (same_ino && (same_device || sought.path == path))
+                    || (sought.path == path && marked)
+            };
+            let Some(which) = self.sought.iter().position(is_this) else {
+                continue;
+            };
+            if !seen.contains(&which) {
+                seen.push(which);
+                let current = !marked;
+                self.take(which, By::Mapping, current, None, Vec::new());
+            }
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        which: usize,
+        by: By,
+        current: bool,
+        id: Option<(u64, u64)>,
+        locks: Vec<Lock>,
+    ) {
+        self.held.push(Held {
+            pid: self.pid,
+            start_ticks: self.start_ticks,
+            comm: self.comm.clone(),
+            which,
+            by,
+            current,
+            id,
+            locks,
+        });
+    }
+}
+
+/// As the kernel writes it in maps.
+fn device_text(dev: u64) -> String {
+    format!(
+        "{:02x}:{:02x}",
+        rustix::fs::major(dev),
+        rustix::fs::minor(dev)
+    )
+}
+
+fn unread_gap(unread: &[Pid]) -> Option<Gap> {
+    let first = unread.first()?;
+    let who = match unread.len() {
+        1 => format!("process {first}"),
+        n => format!("{n} processes (the first is {first})"),
+    };
+    Some(Gap::new(
+        format!("whether {who} hold the file"),
+        "permission denied: of another user, or protected",
+        "run as root (sudo fdguard …), or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+    ))
+}
