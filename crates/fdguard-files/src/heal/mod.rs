@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fdguard_core::Text;
 use fdguard_probe::Probe;
 use serde::Serialize;
 
@@ -54,7 +55,16 @@ pub struct Healed {
     /// Why, or by what.
     pub message: String,
     /// Where the backup is; absent when none was made.
+    #[serde(serialize_with = "as_text")]
     pub backup: Option<PathBuf>,
+}
+
+/// A path as the contract has it: a string, or bytes where it is none.
+fn as_text<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = path
+        .as_ref()
+        .map(|path| Text::from(path.as_os_str().as_encoded_bytes()));
+    text.serialize(serializer)
 }
 
 impl Healed {

@@ -138,10 +138,16 @@ fn r42_records_of_every_kind_and_at_every_place_are_found() {
 
 #[test]
 fn r42_a_record_anywhere_in_the_header_is_noticed() {
+    let made = Made::new("delete");
+    let whole = made.bytes();
     for at in 0..96 {
-        let made = Made::new("delete");
+        fs::write(&made.path, &whole).unwrap();
         made.write(at, &alert());
-        let found = made.inspect();
+        let options = Options {
+            check: None,
+            ..Options::default()
+        };
+        let found = inspect(&Probe::new().unwrap(), &made.path, options).unwrap();
         assert_eq!(found.verdict, Verdict::Damaged, "at {at}");
         assert!(
             found
@@ -329,7 +335,7 @@ fn r45_what_cannot_be_read_is_no_damage() {
 }
 
 #[test]
-fn an_index_that_lacks_a_row_is_found_by_the_full_check_alone() {
+fn an_index_that_lacks_a_row_is_found_by_sqlite_s_own_check() {
     let made = Made::new("delete");
     // A row comes while the schema does not know the index.
     let steps = [
@@ -342,17 +348,23 @@ fn an_index_that_lacks_a_row_is_found_by_the_full_check_alone() {
         connection.execute_batch(step).unwrap();
         connection.close().unwrap();
     }
-    assert_eq!(made.inspect().verdict, Verdict::Healthy);
     let options = Options {
-        check: Some(fdguard_files::check::Depth::Full),
+        check: None,
         ..Options::default()
     };
-    let found = inspect(&Probe::new().unwrap(), &made.path, options).unwrap();
-    assert_eq!(found.verdict, Verdict::Damaged);
+    let unchecked = inspect(&Probe::new().unwrap(), &made.path, options).unwrap();
+    assert_eq!(unchecked.verdict, Verdict::Healthy);
     assert!(
-        found
-            .findings
-            .iter()
-            .any(|one| one.rule == "integrity" && one.severity == Severity::Critical)
+        unchecked.summary.contains("was not done"),
+        "{}",
+        unchecked.summary
     );
+    let found = made.inspect();
+    assert_eq!(found.verdict, Verdict::Damaged);
+    let told = &found.findings[0];
+    assert_eq!(
+        (told.rule, told.severity),
+        ("integrity", Severity::Critical)
+    );
+    assert!(told.message.contains("index i"), "{}", told.message);
 }

@@ -201,9 +201,7 @@ fn r45_ten_backups_are_kept_and_the_same_content_once() {
         made.write(5, &bytes);
         for _ in 0..2 {
             let damaged = made.bytes();
-            let backup =
-                fdguard_files::heal::backup::make(&made.path, &made.beside(".fdguard-backups"))
-                    .unwrap();
+            let backup = heal::backup::make(&made.path, &made.beside(".fdguard-backups")).unwrap();
             assert_eq!(fs::read(backup.join("database")).unwrap(), damaged);
             last = Some(backup);
         }

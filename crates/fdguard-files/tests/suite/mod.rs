@@ -118,7 +118,10 @@ pub(crate) fn look(path: &Path) -> Inspection {
 
 /// Everything that a reader gets out of a database; `None` when SQLite refuses.
 pub(crate) fn dump(path: &Path) -> Option<Vec<(i64, String)>> {
-    let connection = Connection::open(path).ok()?;
+    rows(&Connection::open(path).ok()?)
+}
+
+pub(crate) fn rows(connection: &Connection) -> Option<Vec<(i64, String)>> {
     let mut statement = connection.prepare("SELECT a, b FROM t ORDER BY a").ok()?;
     let rows = statement
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))

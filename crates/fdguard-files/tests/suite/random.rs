@@ -1,12 +1,16 @@
 //! Ten thousand damages by chance: SQLite is the oracle.
 
 use std::fs;
+use std::path::Path;
 
+use fdguard_core::lint::Severity;
+use fdguard_files::check::{Depth, check};
 use fdguard_files::heal::{Outcome, Plan};
-use fdguard_files::{Verdict, heal, inspect};
+use fdguard_files::{Options, Verdict, heal, inspect, read};
 use fdguard_probe::Probe;
+use rusqlite::{Connection, OpenFlags};
 
-use super::{Made, alert, dump, integrity, record};
+use super::{Made, alert, dump, integrity, record, rows};
 
 /// A generator whose seed is in the message of a failure.
 struct Chance(u64);
@@ -63,16 +67,15 @@ fn damage(bytes: &mut Vec<u8>, chance: &mut Chance) {
 }
 
 /// What SQLite makes of these bytes: whether its check says ok, and the rows.
-fn oracle(bytes: &[u8], path: &std::path::Path) -> (bool, Option<Vec<(i64, String)>>) {
+fn oracle(bytes: &[u8], path: &Path) -> (bool, Option<Vec<(i64, String)>>) {
     fs::write(path, bytes).unwrap();
-    let said = rusqlite::Connection::open(path).and_then(|connection| {
-        connection.query_row("PRAGMA quick_check", [], |row| row.get::<_, String>(0))
-    });
-    let answer = (said.is_ok_and(|said| said == "ok"), dump(path));
-    for suffix in ["-wal", "-shm", "-journal"] {
-        drop(fs::remove_file(format!("{}{suffix}", path.display())));
-    }
-    answer
+    let uri = format!("file:{}?immutable=1", path.display());
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let Ok(connection) = Connection::open_with_flags(uri, flags) else {
+        return (false, None);
+    };
+    let said = connection.query_row("PRAGMA quick_check", [], |row| row.get::<_, String>(0));
+    (said.is_ok_and(|said| said == "ok"), rows(&connection))
 }
 
 /// The header must be noticed wherever its damage makes SQLite refuse, complain or read something else; only the change counter,
@@ -95,31 +98,30 @@ fn r42_ten_thousand_damages_are_survived_and_no_damaged_header_is_healthy() {
         let mut bytes = whole[base].clone();
         damage(&mut bytes, &mut chance);
         fs::write(&path, &bytes).unwrap();
-        // All that is pure for each of them; processes and SQLite's check for one in ten, or where it matters.
-        let file = fdguard_files::read::open(&path).unwrap();
-        let found = fdguard_files::read::image(&path, &file).unwrap().judge();
-        let is_noticed = found
-            .iter()
-            .any(|one| one.severity >= fdguard_core::lint::Severity::Warning);
+        let file = read::open(&path).unwrap();
+        let found = read::image(&path, &file).unwrap().judge();
+        let is_noticed = found.iter().any(|one| one.severity >= Severity::Warning);
         damaged += usize::from(is_noticed);
         let is_in_header = bytes.len() < 100 || bytes[..100] != whole[base][..100];
-        if is_noticed && round % 10 > 0 {
-            continue;
-        }
-        let seen = inspect(&probe, &path, fdguard_files::Options::default()).unwrap();
-        let is_fine = matches!(seen.verdict, Verdict::Healthy | Verdict::Clean);
+        // Who holds it is asked of one in a hundred: that costs the most, and does not depend on the bytes.
+        let is_fine = if round % 100 == 0 {
+            let verdict = inspect(&probe, &path, Options::default()).unwrap().verdict;
+            assert!(!is_noticed || verdict != Verdict::Healthy, "round {round}");
+            matches!(verdict, Verdict::Healthy | Verdict::Clean)
+        } else {
+            !is_noticed
+                && check(&path, Depth::Quick, true)
+                    .unwrap()
+                    .is_ok_and(|said| said.ok)
+        };
         if !is_fine || bytes.is_empty() {
             continue;
         }
         let judged = oracle(&bytes, &other);
-        assert!(judged.0, "round {round}: called {:?}", seen.summary);
+        assert!(judged.0, "round {round}: called healthy");
         // Elsewhere a byte of a row may be another one, and nobody can know.
         if is_in_header {
-            assert_eq!(
-                judged, good[base],
-                "round {round}: called {:?}",
-                seen.summary
-            );
+            assert_eq!(judged, good[base], "round {round}: called healthy");
         }
     }
     assert!(
@@ -136,7 +138,7 @@ fn r45_healing_never_makes_it_worse() {
     let good = dump(&base.path).unwrap();
     let mut chance = Chance(0xbad_c0ffee);
     let mut healed = 0;
-    for round in 0..200 {
+    for round in 0..120 {
         let made = Made {
             path: base.folder.path().join(format!("{round}.db")),
             folder: tempfile::tempdir().unwrap(),
@@ -174,7 +176,7 @@ fn r45_healing_never_makes_it_worse() {
         }
         fs::remove_file(&made.path).unwrap();
     }
-    assert!(healed > 20, "{healed} of 200 were healed");
+    assert!(healed > 12, "{healed} of 120 were healed");
     let left: Vec<_> = fs::read_dir(base.folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())

@@ -7,6 +7,7 @@ mod diff;
 mod doctor;
 mod duration;
 mod explain;
+mod inspect;
 mod protect;
 mod ready;
 mod run;
@@ -20,6 +21,7 @@ pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
 pub use explain::ExplainArgs;
+pub use inspect::{Check, InspectArgs};
 pub use protect::{Level, ProtectArgs};
 pub use ready::Ready;
 pub use run::RunArgs;
@@ -70,6 +72,8 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Keep this service alive: a foreground supervisor with a descriptor budget.
     Run(Box<RunArgs>),
+    /// Is this file damaged, by what, and who holds it?
+    Inspect(InspectArgs),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
     /// Print the completion script for a shell.

@@ -9,6 +9,7 @@ mod check;
 mod diff;
 mod doctor;
 mod explain;
+mod inspect;
 mod pick;
 mod run;
 mod settings;
@@ -29,6 +30,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Trace(args) => trace::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Completions { shell } => completions(shell),
