@@ -142,8 +142,9 @@ pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspectio
     let beside = [holding::Role::Wal, holding::Role::Shm];
     let has_side_files = beside.iter().any(|role| role.path(&real).exists());
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    let holders = Holding::look(probe, &real)?;
-    let writers = Writers::of(lease::ask(&file), &holders);
+    let lease = lease::ask(&file);
+    let holders = Holding::look(probe, &real, lease != Answer::NoWriter)?;
+    let writers = Writers::of(lease, &holders);
     let mut inspection = Inspection {
         path: Text::from(path.as_os_str().as_encoded_bytes()),
         real,
@@ -221,7 +222,7 @@ impl Inspection {
         while self.writers.may_exist() && looks < LOOKS && found.iter().any(matters) {
             std::thread::sleep(APART);
             image = read::image(&self.real, &read::open(&self.real)?)?;
-            self.holders = Holding::look(probe, &self.real)?;
+            self.holders = Holding::look(probe, &self.real, true)?;
             let again = self.judged(&image);
             found = confirmed(&found, again);
             looks += 1;

@@ -108,7 +108,7 @@ fn holder(path: &Path) -> String {
         path: whole.into_os_string().into_encoded_bytes(),
         id: Some((meta.dev(), meta.ino())),
     };
-    let Ok(found) = probe.holders(std::slice::from_ref(&sought)) else {
+    let Ok(found) = probe.holders(std::slice::from_ref(&sought), false) else {
         return unknown;
     };
     let locks = |held: &&fdguard_probe::linux::holders::Held| {

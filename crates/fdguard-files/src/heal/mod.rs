@@ -217,7 +217,11 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>,
             Err(_) => {}
         }
     }
-    let holding = Holding::look(probe, real)?;
+    let holding = Holding::look(
+        probe,
+        real,
+        !leases.iter().any(|(role, _)| *role == Role::Main),
+    )?;
     let holders: Vec<String> = holding
         .processes
         .iter()

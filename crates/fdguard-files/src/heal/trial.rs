@@ -107,10 +107,11 @@ fn attempt(
 
 /// Opens a copy, brings its log in, and lets SQLite check all of it.
 fn sound(copy: &Path) -> Result<(), String> {
+    // Before there is a connection: opening and closing the file beside one would lose its locks.
+    let cells = first_page_cells(copy);
     let said = |error: rusqlite::Error| error.to_string();
     let connection =
         Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(said)?;
-    let cells = first_page_cells(copy);
     let found = complaints(&connection, Depth::Full).map_err(said)?;
     if let Some(first) = found.first() {
         return Err(first.clone());

@@ -169,13 +169,14 @@ impl Process {
 }
 
 impl Holding {
-    /// Looks who holds a file and what lies beside it. `database` is the whole path, without links.
-    pub fn look(probe: &Probe, database: &Path) -> Result<Self, Error> {
+    /// Looks who holds a file and what lies beside it. `database` is the whole path, without links. With `mappings` also who can
+    /// write by memory alone.
+    pub fn look(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
         let sought: Vec<Sought> = Role::ALL
             .iter()
             .map(|role| sought(&role.path(database)))
             .collect();
-        let found = probe.holders(&sought)?;
+        let found = probe.holders(&sought, mappings)?;
         let locks = probe.locks();
         let mut gaps = found.gaps.clone();
         if locks.is_err() {

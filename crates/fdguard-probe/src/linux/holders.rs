@@ -91,8 +91,9 @@ pub struct Holders {
 }
 
 impl Probe {
-    /// Who holds these files. Our own process is left out.
-    pub fn holders(&self, sought: &[Sought]) -> Result<Holders, Error> {
+    /// Who holds these files. Our own process is left out. Mappings are looked at when asked for: that is the costly part, and
+    /// the kernel's own count (a lease) may have said already that there are no writers.
+    pub fn holders(&self, sought: &[Sought], mappings: bool) -> Result<Holders, Error> {
         let own = std::process::id();
         let mut found = Holders::default();
         for pid in self.pids()?.into_iter().filter(|pid| *pid != own) {
@@ -100,7 +101,7 @@ impl Probe {
             let Ok(base) = self.open_process(pid) else {
                 continue;
             };
-            found.look(pid, base.as_fd(), sought);
+            found.look(pid, base.as_fd(), sought, mappings);
         }
         found.gaps.extend(unread_gap(&found.unread));
         found.gaps.extend(self.hides.then(gaps::hidden_gap));
@@ -123,7 +124,7 @@ impl Probe {
 }
 
 impl Holders {
-    fn look(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[Sought]) {
+    fn look(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[Sought], mappings: bool) {
         let Ok(bytes) = files::read(base, c"stat") else {
             return;
         };
@@ -140,7 +141,9 @@ impl Holders {
             sought,
             held: Vec::new(),
         };
-        let read = one.descriptors().and_then(|()| one.mappings());
+        let read = one
+            .descriptors()
+            .and_then(|()| if mappings { one.mappings() } else { Ok(()) });
         match read {
             Err(error) if files::is_denied(error) => self.unread.push(pid),
             _ => {}

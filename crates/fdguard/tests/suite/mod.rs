@@ -25,6 +25,8 @@ mod explain;
 mod failure;
 mod help;
 mod human;
+mod inspect;
+mod inspect_watch;
 mod json;
 mod leakbench;
 mod nobody;

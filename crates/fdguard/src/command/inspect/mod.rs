@@ -73,7 +73,7 @@ impl Document {
         self.gaps.push(Gap::new(what, why, remedy));
     }
 
-    /// Damage stays true whatever else could not be looked at.
+    /// "Could not look" wins, as everywhere: the others are printed all the same.
     fn exit_code(&self) -> u8 {
         let found = |file: &Inspected| match &file.healed {
             Some(healed) => matches!(healed.outcome, Outcome::Refused | Outcome::WouldHeal),
@@ -84,10 +84,10 @@ impl Document {
                 .as_ref()
                 .is_some_and(|healed| healed.outcome == Outcome::Unsure)
         };
-        if self.files.iter().any(found) {
-            exit::FINDINGS
-        } else if !self.gaps.is_empty() || self.files.iter().any(is_unsure) {
+        if !self.gaps.is_empty() || self.files.iter().any(is_unsure) {
             exit::COULD_NOT_LOOK
+        } else if self.files.iter().any(found) {
+            exit::FINDINGS
         } else {
             exit::CLEAN
         }

@@ -39,6 +39,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
         bad: 0,
         gone: 0,
     };
+    teller.begin(&watch)?;
     let began = Instant::now();
     let end = args.length.map(|length| began + length);
     loop {
@@ -111,6 +112,14 @@ struct Line<'a> {
 }
 
 #[derive(Debug, Serialize)]
+struct First {
+    schema: &'static str,
+    at: Timestamp,
+    event: &'static str,
+    databases: usize,
+}
+
+#[derive(Debug, Serialize)]
 struct Last {
     schema: &'static str,
     at: Timestamp,
@@ -138,7 +147,7 @@ impl Teller {
         self.gone += u64::from(matches!(word, "deleted" | "replaced"));
         let asks = matches!(word, "bad" | "deleted" | "replaced");
         let holders = if asks {
-            Holding::look(probe, &event.path)?
+            Holding::look(probe, &event.path, true)?
         } else {
             Holding::default()
         };
@@ -170,6 +179,22 @@ impl Teller {
         Ok(self.out.flush()?)
     }
 
+    fn begin(&mut self, watch: &Watch) -> anyhow::Result<()> {
+        let first = First {
+            schema: SCHEMA,
+            at: Timestamp::now(),
+            event: "begin",
+            databases: watch.databases(),
+        };
+        if self.json {
+            serde_json::to_writer(&mut self.out, &first)?;
+            self.out.write_all(b"\n")?;
+        } else {
+            writeln!(self.out, "watching {}", databases(first.databases))?;
+        }
+        Ok(self.out.flush()?)
+    }
+
     fn end(&mut self, watch: &Watch, took: Duration) -> anyhow::Result<()> {
         let last = Last {
             schema: SCHEMA,
@@ -187,11 +212,23 @@ impl Teller {
         } else {
             writeln!(
                 self.out,
-                "watched {} databases for {:.0} s, {} looks: {} went bad, {} were deleted or replaced",
-                last.databases, last.seconds, last.looks, last.went_bad, last.deleted_or_replaced
+                "watched {} for {:.0} s, {} looks: {} went bad, {} deleted or replaced",
+                databases(last.databases),
+                last.seconds,
+                last.looks,
+                last.went_bad,
+                last.deleted_or_replaced
             )?;
         }
         Ok(self.out.flush()?)
+    }
+}
+
+fn databases(count: usize) -> String {
+    if count == 1 {
+        "1 database".to_owned()
+    } else {
+        format!("{count} databases")
     }
 }
 
