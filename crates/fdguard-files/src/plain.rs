@@ -44,7 +44,7 @@ pub fn at_start(first: &[u8]) -> Vec<Finding> {
         let text = format!(
             "{record} lies over bytes {at}..{}: {}",
             at + record.total() - 1,
-            record.operation(at)
+            record.operation(Some(at))
         );
         Finding::critical("tls-record", Some(at), text).long(Some(record.total()))
     })
@@ -141,7 +141,7 @@ impl Scanner {
         let text = format!(
             "{record} lies {place} line {}: {}; who reads line by line fails there, the lines around it are whole",
             self.line,
-            record.operation(self.at)
+            record.operation(None)
         );
         self.tell(Finding::critical("tls-record", Some(self.at), text).long(Some(record.total())));
     }

@@ -88,23 +88,22 @@ impl Record {
         }
     }
 
-    /// What the program was doing when this landed at this offset of a file.
+    /// What the program was doing when this landed in a file. Where a stale number was used from the file's start on, the offset
+    /// tells more: give it then alone.
     #[must_use]
-    pub fn operation(&self, offset: u64) -> &'static str {
-        match (self.is_alert(), offset % 29, offset) {
-            (true, _, 0) => {
+    pub fn operation(&self, from_start: Option<u64>) -> &'static str {
+        match (self.is_alert(), from_start) {
+            (true, Some(0)) => {
                 "the TLS library said goodbye (close_notify) on a number that had become this file"
             }
-            (true, 5, _) => {
+            (true, Some(at)) if at % 29 == 5 => {
                 "the TLS library read five bytes of this file as if they had come from its connection, found no record in them and answered with an alert"
             }
-            (true, ..) => {
-                "the TLS library sent an alert through a number that had become this file"
-            }
-            (false, ..) if self.kind == Kind::Data => {
+            (true, _) => "the TLS library sent an alert through a number that had become this file",
+            (false, _) if self.kind == Kind::Data => {
                 "the program sent data over a connection whose number had become this file"
             }
-            (false, ..) => {
+            (false, _) => {
                 "the TLS library was in a handshake on a number that had become this file"
             }
         }

@@ -87,6 +87,14 @@ pub(crate) fn next(inspection: &Inspection) -> Vec<String> {
             .map(|process| process.pid.to_string())
             .collect();
         if !holders.is_empty() {
+            if inspection
+                .sqlite
+                .as_ref()
+                .is_some_and(|sqlite| sqlite.heals_by_checkpoint)
+            {
+                let text = "page 1 is sound in the log: a checkpoint by who holds it (`PRAGMA wal_checkpoint(TRUNCATE)`), or its proper end, heals the header";
+                steps.push(text.to_owned());
+            }
             steps.push(format!("stop who holds it: {}", holders.join(", ")));
         }
         steps.push(format!(

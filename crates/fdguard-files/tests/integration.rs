@@ -3,7 +3,6 @@
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     reason = "helpers of tests, outside of the test functions"
 )]
 

@@ -197,7 +197,7 @@ fn over(at: u64, record: &crate::tls::Record) -> Finding {
     let last = at + record.total() - 1;
     let text = format!(
         "{record} lies over bytes {at}..{last} of the header: {}",
-        record.operation(at)
+        record.operation(Some(at))
     );
     Finding::critical("tls-record", Some(at), text).long(Some(record.total()))
 }

@@ -328,7 +328,7 @@ fn r45_what_cannot_be_read_is_no_damage() {
     assert!(matches!(device, Err(Error::NotAFile { .. })), "{device:?}");
     if !testkit::is_root() {
         let made = Made::new("delete");
-        fs::set_permissions(&made.path, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&made.path, fs::Permissions::from_mode(0o0)).unwrap();
         let denied = inspect(&probe, &made.path, Options::default());
         assert!(matches!(denied, Err(Error::Io { .. })), "{denied:?}");
     }

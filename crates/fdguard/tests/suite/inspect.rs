@@ -241,7 +241,7 @@ fn who_may_not_see_all_processes_is_told_so() {
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     let said = nobody.run(&["inspect", "--heal", path.to_str().unwrap()]);
     assert_eq!(said.code, 3, "{}{}", said.text(), said.stderr);
-    fs::set_permissions(&path, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o0)).unwrap();
     let said = nobody.run(&["inspect", path.to_str().unwrap()]);
     assert_eq!((said.code, said.text()), (3, ""));
 }

@@ -111,9 +111,18 @@ fn log_line(wal: &Wal) -> String {
     match wal.committed_frames {
         0 => format!("log: {} bytes, no transactions in it", wal.size),
         frames => format!(
-            "log: {} bytes, {frames} frames of finished transactions, {page}",
-            wal.size
+            "log: {} bytes, {} of finished transactions, {page}",
+            wal.size,
+            frames_text(frames)
         ),
+    }
+}
+
+fn frames_text(count: u64) -> String {
+    if count == 1 {
+        "1 frame".to_owned()
+    } else {
+        format!("{count} frames")
     }
 }
 
@@ -122,8 +131,9 @@ fn index_line(shm: &Shm) -> String {
         return format!("index: {} bytes, not in use or being written", shm.size);
     }
     format!(
-        "index: {} frames in the log, {} of them moved into the database",
-        shm.frames, shm.moved
+        "index: {} in the log, {} of them moved into the database",
+        frames_text(u64::from(shm.frames)),
+        shm.moved
     )
 }
 

@@ -58,7 +58,7 @@ fn one(page: &mut Page<'_>, file: &Inspected) -> anyhow::Result<()> {
     for fact in facts::facts(seen) {
         page.line(&format!("  {fact}"))?;
     }
-    findings(page, &seen.findings)?;
+    findings(page, seen)?;
     holders(page, seen)?;
     if !seen.gaps.is_empty() {
         page.heading("not seen")?;
@@ -107,20 +107,44 @@ fn said(healed: &Healed) -> String {
     }
 }
 
-fn findings(page: &mut Page<'_>, found: &[Finding]) -> anyhow::Result<()> {
-    if found.is_empty() {
+/// Each in a line, except for the one that is the verdict already, and for fields that it has overwritten.
+fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
+    let is_verdict = |one: &&Finding| seen.summary.ends_with(&one.message);
+    let first = seen.findings.iter().find(is_verdict);
+    let follows =
+        |one: &Finding| first.is_some_and(|first| one.rule != first.rule && lies_in(one, first));
+    let others = seen
+        .findings
+        .iter()
+        .filter(|one| first.is_none_or(|first| !std::ptr::eq(*one, first)));
+    let (follow, others): (Vec<&Finding>, Vec<&Finding>) = others.partition(|one| follows(one));
+    if follow.is_empty() && others.is_empty() {
         return Ok(());
     }
     page.heading("findings")?;
-    for finding in found {
+    if !follow.is_empty() {
+        let rules: Vec<&str> = follow.iter().map(|one| one.rule).collect();
+        page.line(&format!("  overwritten by it: {}", rules.join(", ")))?;
+    }
+    for finding in others {
         let word = match finding.severity {
             Severity::Critical => "critical",
             Severity::Warning => "warning",
-            _ => "info",
+            Severity::Info => "info",
         };
         page.line(&format!("  {word} [{}]: {}", finding.rule, finding.message))?;
     }
     Ok(())
+}
+
+/// Whether a field was overwritten by foreign bytes.
+fn lies_in(field: &Finding, foreign: &Finding) -> bool {
+    let (Some(at), Some(from), Some(length)) = (field.offset, foreign.offset, foreign.length)
+    else {
+        return false;
+    };
+    // The magic begins before what has overwritten a part of it.
+    field.rule == "magic" && from < 16 || (from..from + length).contains(&at)
 }
 
 fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
