@@ -306,6 +306,7 @@ impl Inspection {
         } else {
             self.findings = plain::at_start(first);
         }
+        self.findings.extend(side_file(&self.real));
         let gone = holding::judge::judge(&self.holders, None);
         self.findings.extend(
             gone.into_iter()
@@ -325,6 +326,23 @@ impl Inspection {
     pub fn is_finding(&self) -> bool {
         self.findings.iter().any(matters)
     }
+}
+
+/// Whether it belongs to a database, with which it has to be looked at.
+fn side_file(path: &Path) -> Option<Finding> {
+    let name = path.to_str()?;
+    let roles = [
+        (holding::Role::Wal, "log"),
+        (holding::Role::Shm, "index"),
+        (holding::Role::Journal, "journal"),
+    ];
+    let (database, what) = roles
+        .iter()
+        .find_map(|(role, what)| Some((name.strip_suffix(role.suffix())?, *what)))?;
+    Path::new(database).is_file().then(|| {
+        let text = format!("this is the {what} of {database}: inspect that, and this with it");
+        Finding::info("side-file", None, text)
+    })
 }
 
 pub(crate) fn matters(finding: &Finding) -> bool {

@@ -19,6 +19,7 @@ use crate::finding::Finding;
 use crate::holding::Role;
 use crate::inspection::matters;
 use crate::read::{self, Stamp};
+use crate::sqlite::judge::is_database as is_database_by;
 use crate::sqlite::wal::{HEAD, WalHeader};
 
 /// A database is looked at this often at most.
@@ -95,7 +96,7 @@ impl Watch {
                 watch.add_folder(&real, true)?;
                 watch.add_databases(&real)?;
             } else {
-                read::open(&real)?;
+                check_database(&real)?;
                 watch.add_folder(real.parent().unwrap_or(Path::new("/")), false)?;
                 watch.add(&real);
             }
@@ -280,6 +281,21 @@ fn is_database(path: &Path) -> bool {
         .ok()
         .and_then(|file| read::piece(&file, 0, 16).ok())
         .is_some_and(|first| read::has_magic(&first))
+}
+
+/// Refuses what is no database, and was none: everything about it would look bad.
+fn check_database(path: &Path) -> Result<(), Error> {
+    let first = read::piece(&read::open(path)?, 0, 4096)
+        .map_err(|error| Error::io(path, "cannot be read", error))?;
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let has_log = Role::Wal.path(path).exists();
+    if first.is_empty() || is_database_by(&first, name, has_log) {
+        return Ok(());
+    }
+    Err(Error::NotAFile {
+        path: path.to_owned(),
+        what: "no SQLite database: only those can be watched",
+    })
 }
 
 /// The database that a side file belongs to.

@@ -95,3 +95,60 @@ fn attributes(original: &Path, copy: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, OpenOptions};
+    use std::io::Write as _;
+
+    use super::swap;
+    use crate::holding::Role;
+    use crate::lease::Kept;
+
+    #[test]
+    fn who_comes_to_write_meanwhile_gets_the_file_that_is_at_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let [database, healed] = ["state.db", "healed"].map(|name| folder.path().join(name));
+        fs::write(&database, "old").unwrap();
+        fs::write(&healed, "new").unwrap();
+        let kept = Kept::take(File::open(&database).unwrap()).unwrap();
+        let path = database.clone();
+        let newcomer = std::thread::spawn(move || {
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(b" and more").unwrap();
+        });
+        while kept.is_whole() {
+            std::thread::yield_now();
+        }
+        let leases = [(Role::Main, kept)];
+        let said = swap(&database, &healed, folder.path(), &leases).unwrap();
+        assert_eq!(said, Err("somebody came to write it meanwhile".to_owned()));
+        drop(leases);
+        newcomer.join().unwrap();
+        assert_eq!(fs::read_to_string(&database).unwrap(), "old and more");
+    }
+
+    #[test]
+    fn old_side_files_go_with_the_old_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        fs::create_dir(&work).unwrap();
+        let database = folder.path().join("state.db");
+        let healed = work.join("database");
+        fs::write(&database, "old").unwrap();
+        fs::write(&healed, "new").unwrap();
+        fs::write(Role::Wal.path(&database), "log").unwrap();
+        let leases: Vec<_> = [Role::Main, Role::Wal]
+            .into_iter()
+            .map(|role| {
+                (
+                    role,
+                    Kept::take(File::open(role.path(&database)).unwrap()).unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(swap(&database, &healed, &work, &leases).unwrap(), Ok(()));
+        assert_eq!(fs::read_to_string(&database).unwrap(), "new");
+        assert!(!Role::Wal.path(&database).exists());
+    }
+}

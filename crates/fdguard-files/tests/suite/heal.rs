@@ -222,3 +222,39 @@ fn r45_a_name_that_others_share_is_refused() {
     assert_eq!(said.outcome, Outcome::Refused);
     assert!(said.message.contains("2 names"), "{}", said.message);
 }
+
+#[test]
+fn r45_one_repair_at_a_time() {
+    let made = Made::new("delete");
+    made.write(5, &alert());
+    let said: Vec<Healed> = std::thread::scope(|scope| {
+        let both = [(); 2].map(|()| scope.spawn(|| healed(&made.path)));
+        both.map(|one| one.join().unwrap()).into()
+    });
+    let count = |outcome| said.iter().filter(|one| one.outcome == outcome).count();
+    assert_eq!(
+        (count(Outcome::Healed), count(Outcome::NothingToDo)),
+        (1, 1),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn odd_names_are_names() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let made = Made::new("delete");
+    let name = std::ffi::OsStr::from_bytes(b"a b%20?mode=rw#x\xff.db");
+    let path = made.folder.path().join(name);
+    fs::rename(&made.path, &path).unwrap();
+    let found = super::look(&path);
+    assert_eq!(found.verdict, Verdict::Healthy);
+    assert!(
+        found
+            .sqlite
+            .unwrap()
+            .check
+            .is_some_and(|check| check.ok && !check.copied)
+    );
+    super::write_at(&path, 5, &alert());
+    assert_eq!(healed(&path).outcome, Outcome::Healed);
+}

@@ -15,6 +15,7 @@ mod heal;
 mod holders;
 mod lock;
 mod plain;
+mod pure;
 mod random;
 mod watch;
 

@@ -148,3 +148,54 @@ fn r44_a_mapping_without_a_descriptor_is_a_writer() {
     drop(child.stdin.take());
     child.wait().unwrap();
 }
+
+#[test]
+fn a_side_file_points_to_its_database() {
+    let made = super::Made::with_log(true);
+    let found = look(&made.beside("-wal"));
+    assert_eq!(
+        (found.verdict, found.findings[0].rule),
+        (Verdict::Clean, "side-file")
+    );
+}
+
+/// A ring with the file registered, and no descriptor of it.
+const RING: &str = "import ctypes,os,sys
+libc=ctypes.CDLL(None,use_errno=True)
+ring=libc.syscall(425,8,(ctypes.c_ubyte*120)())
+fd=os.open(sys.argv[1],os.O_WRONLY)
+rc=libc.syscall(427,ring,2,(ctypes.c_int*1)(fd),1) if ring>=0 else -1
+os.close(fd)
+print('ready' if rc==0 else 'refused',flush=True)
+sys.stdin.read()";
+
+#[test]
+fn r44_a_file_in_an_io_uring_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.log");
+    fs::write(&path, "one line\n".repeat(10)).unwrap();
+    let mut child = Command::new("python3")
+        .args(["-c", RING])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    if line == "ready\n" {
+        let found = look(&path);
+        assert_eq!(
+            (found.writers.lease, found.writers.seen),
+            (Answer::Writer, 0)
+        );
+        let note = found.writers.note.unwrap();
+        assert!(note.contains("io_uring"), "{note}");
+    } else {
+        testkit::skip("io_uring is not allowed here");
+    }
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}

@@ -111,3 +111,12 @@ fn a_thousand_writes_cost_no_descriptor_and_raise_no_alarm() {
         watch.looks()
     );
 }
+
+#[test]
+fn what_is_no_database_is_not_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    fs::write(&path, "{}\n").unwrap();
+    let refused = Watch::begin(&[path]).unwrap_err().to_string();
+    assert!(refused.contains("only those can be watched"), "{refused}");
+}
