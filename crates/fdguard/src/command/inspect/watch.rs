@@ -131,6 +131,9 @@ struct Last {
     seconds: f64,
 }
 
+/// As many as are told to people.
+const MOST_HAZARDS: usize = 4;
+
 const SCHEMA: &str = "fdguard.inspection-event/1";
 
 impl Teller {
@@ -172,7 +175,11 @@ impl Teller {
         } else {
             let line = line(at, word, &event.path, findings, &holders);
             writeln!(self.out, "{}", sanitize_str(&line))?;
-            for one in &hazards {
+            // What wrote explains it; without that, what might have.
+            let wrote = |one: &&Hazard| one.rule == "recycled-write";
+            let has_writer = hazards.iter().any(|one| wrote(&one));
+            let told = hazards.iter().filter(|one| !has_writer || wrote(one));
+            for one in told.take(MOST_HAZARDS) {
                 writeln!(self.out, "  {}", sanitize_str(&hazard_line(one)))?;
             }
         }
