@@ -195,8 +195,13 @@ impl Image {
 
 fn over(at: u64, record: &crate::tls::Record) -> Finding {
     let last = at + record.total() - 1;
+    let place = if last < header::LENGTH as u64 {
+        "of the header"
+    } else {
+        "of the file, the header among them"
+    };
     let text = format!(
-        "{record} lies over bytes {at}..{last} of the header: {}",
+        "{record} lies over bytes {at}..{last} {place}: {}",
         record.operation(Some(at))
     );
     Finding::critical("tls-record", Some(at), text).long(Some(record.total()))

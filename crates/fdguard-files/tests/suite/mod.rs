@@ -17,6 +17,7 @@ mod lock;
 mod plain;
 mod pure;
 mod random;
+mod tls;
 mod watch;
 
 /// The alert that OpenSSL answers with when it reads a database for a connection.
