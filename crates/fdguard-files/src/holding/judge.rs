@@ -17,6 +17,10 @@ pub fn judge(holding: &Holding, shm: Option<&Shm>) -> Vec<Finding> {
     let mut found = Vec::new();
     for process in &holding.processes {
         found.extend(gone(process));
+        if let Some(parent) = parent_of(process, holding) {
+            found.push(inherited(process, parent));
+            continue;
+        }
         if holding.has_locks {
             found.extend(lost_locks(process));
         }
@@ -49,6 +53,30 @@ fn gone(process: &Process) -> Option<Finding> {
         process.name()
     );
     Some(Finding::critical("deleted-file", None, text).about(vec![process.pid]))
+}
+
+/// The holder that a process has its descriptors from: forked, they have the same numbers. Locks are not handed down.
+fn parent_of<'a>(process: &Process, holding: &'a Holding) -> Option<&'a Process> {
+    let parent = holding
+        .processes
+        .iter()
+        .find(|other| Some(other.pid) == process.ppid)?;
+    let has_same = |role: Role| {
+        let (ours, theirs) = (&process.grip(role).fds, &parent.grip(role).fds);
+        ours.iter().all(|fd| theirs.contains(fd))
+    };
+    let is_all = has_same(Role::Main) && has_same(Role::Wal) && has_same(Role::Shm);
+    (is_all && !process.locks.any && !process.locks.everybody && !process.wal.fds.is_empty())
+        .then_some(parent)
+}
+
+fn inherited(process: &Process, parent: &Process) -> Finding {
+    let text = format!(
+        "{} was forked by {} and has its connections without its locks: harmless until it uses one of them",
+        process.name(),
+        parent.name()
+    );
+    Finding::info("inherited", None, text).about(vec![process.pid])
 }
 
 /// A live connection whose locks are gone: somebody in that process opened and closed the file besides SQLite.

@@ -70,6 +70,8 @@ pub struct Holding {
 pub struct Process {
     /// Its number.
     pub pid: u32,
+    /// Its parent; unknown where it may not be read.
+    pub ppid: Option<u32>,
     /// When it started, in clock ticks after boot.
     pub start_ticks: u64,
     /// Its command.
@@ -192,11 +194,31 @@ impl Holding {
             processes: processes(&found),
             gaps,
         };
+        let locks = locks.unwrap_or_default();
+        holding.add_lockers(probe, &sought, &locks);
         for process in &mut holding.processes {
             process.count();
-            process.locks = locks_of(process.pid, &sought, locks.as_deref().unwrap_or_default());
+            process.locks = locks_of(process.pid, &sought, &locks);
         }
         Ok(holding)
+    }
+
+    /// Everybody may read who has locks, also those whose tables may not be read.
+    fn add_lockers(&mut self, probe: &Probe, sought: &[Sought], locks: &[HeldLock]) {
+        let own = std::process::id();
+        for lock in locks
+            .iter()
+            .filter(|lock| !lock.waits && is_on(lock, sought))
+        {
+            let Some(pid) = lock.pid.filter(|pid| *pid != own) else {
+                continue;
+            };
+            let is_known = self.processes.iter().any(|process| process.pid == pid);
+            if let Some(identity) = probe.name_of(pid).filter(|_| !is_known) {
+                self.processes.push(Process::new(pid, identity));
+            }
+        }
+        self.processes.sort_by_key(|process| process.pid);
     }
 
     /// Whether anybody holds any of the files, those that are gone apart.
@@ -205,7 +227,7 @@ impl Holding {
             Role::ALL.iter().any(|role| {
                 let grip = process.grip(*role);
                 !grip.fds.is_empty() || grip.mapped || !grip.rings.is_empty()
-            })
+            }) || process.locks.any
         };
         self.processes.iter().filter(holds)
     }
@@ -231,17 +253,10 @@ fn processes(found: &Holders) -> Vec<Process> {
     let mut list: Vec<Process> = Vec::new();
     for held in &found.held {
         if list.last().is_none_or(|last| last.pid != held.pid) {
+            let identity = (held.comm.clone(), held.start_ticks);
             list.push(Process {
-                pid: held.pid,
-                start_ticks: held.start_ticks,
-                comm: held.comm.clone(),
-                main: Grip::default(),
-                wal: Grip::default(),
-                shm: Grip::default(),
-                journal: Grip::default(),
-                connections: 0,
-                parked: 0,
-                locks: Locks::default(),
+                ppid: Some(held.ppid),
+                ..Process::new(held.pid, identity)
             });
         }
         if let Some(process) = list.last_mut() {
@@ -252,6 +267,22 @@ fn processes(found: &Holders) -> Vec<Process> {
 }
 
 impl Process {
+    fn new(pid: u32, (comm, start_ticks): (Text, u64)) -> Self {
+        Self {
+            pid,
+            ppid: None,
+            start_ticks,
+            comm,
+            main: Grip::default(),
+            wal: Grip::default(),
+            shm: Grip::default(),
+            journal: Grip::default(),
+            connections: 0,
+            parked: 0,
+            locks: Locks::default(),
+        }
+    }
+
     fn count(&mut self) {
         self.connections = self.wal.fds.len() + self.wal.gone.len();
         if self.connections > 0 {
@@ -259,6 +290,13 @@ impl Process {
             self.parked = of_database.saturating_sub(self.connections);
         }
     }
+}
+
+/// Whether a lock is on one of these files: by device, too, for an inode number alone may be another file's.
+fn is_on(lock: &HeldLock, sought: &[Sought]) -> bool {
+    let device = |dev: u64| (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let is_this = |(dev, ino): (u64, u64)| ino == lock.ino && device(dev) == lock.device;
+    sought.iter().any(|sought| sought.id.is_some_and(is_this))
 }
 
 fn locks_of(pid: u32, sought: &[Sought], locks: &[HeldLock]) -> Locks {

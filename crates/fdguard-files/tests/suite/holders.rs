@@ -92,6 +92,20 @@ fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
 }
 
 #[test]
+fn r43_a_forked_child_without_locks_has_not_lost_them() {
+    let made = Made::new("wal");
+    let mut victim = holder(&made.path);
+    victim.tell("rp, wp = os.pipe()");
+    let child = victim.tell("r = os.fork(); (r == 0) and (os.read(rp, 1), os._exit(0))");
+    let found = made.inspect();
+    assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+    let told = has(&found, "inherited").unwrap();
+    assert_eq!(told.pids, [u32::try_from(child.as_u64().unwrap()).unwrap()]);
+    victim.tell("os.write(wp, b'x'); os.waitpid(r, 0); r = 0");
+    victim.finish();
+}
+
+#[test]
 fn r44_a_replaced_database_names_who_goes_on_with_the_old_one() {
     let made = Made::new("wal");
     let victim = holder(&made.path);

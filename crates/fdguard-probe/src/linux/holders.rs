@@ -32,6 +32,8 @@ pub struct Sought {
 pub struct Held {
     /// The process.
     pub pid: Pid,
+    /// Its parent, who may have handed it down.
+    pub ppid: Pid,
     /// When it started, in clock ticks after boot: with the pid its identity.
     pub start_ticks: u64,
     /// Its command.
@@ -135,6 +137,7 @@ impl Holders {
         };
         let mut one = One {
             pid,
+            ppid: stat.ppid,
             start_ticks: stat.start_ticks,
             comm: Text::from(stat.comm),
             base,
@@ -155,6 +158,7 @@ impl Holders {
 /// One process on the walk.
 struct One<'a> {
     pid: Pid,
+    ppid: Pid,
     start_ticks: u64,
     comm: Text,
     base: BorrowedFd<'a>,
@@ -281,6 +285,7 @@ impl One<'_> {
     ) {
         self.held.push(Held {
             pid: self.pid,
+            ppid: self.ppid,
             start_ticks: self.start_ticks,
             comm: self.comm.clone(),
             which,

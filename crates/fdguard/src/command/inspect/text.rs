@@ -198,6 +198,9 @@ fn held(process: &Process) -> String {
             .into_iter()
             .filter_map(|(name, grip)| grip_text(name, grip)),
     );
+    if parts.is_empty() {
+        parts.push("locks; its descriptors may not be read".to_owned());
+    }
     format!("{}: {}", process.name(), parts.join("; "))
 }
 
