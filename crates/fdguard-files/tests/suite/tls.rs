@@ -58,6 +58,40 @@ fn certificate(folder: &Path) -> bool {
     made.is_ok_and(|made| made.status.success())
 }
 
+/// Version, what the owner does, what is found, whether it can be healed.
+const CASES: [(&str, &str, &str, bool); 5] = [
+    (
+        "TLSv1_3",
+        "recv",
+        "a TLS 1.3 alert (24 bytes) lies over bytes 5..28 of the header",
+        true,
+    ),
+    (
+        "TLSv1_3",
+        "close",
+        "a TLS 1.3 alert (24 bytes) lies over bytes 0..23 of the header",
+        true,
+    ),
+    (
+        "TLSv1_3",
+        "send",
+        "a TLS 1.2 or 1.3 record with data (322 bytes) lies over bytes 0..321",
+        false,
+    ),
+    (
+        "TLSv1_2",
+        "recv",
+        "a TLS 1.2 alert (31 bytes) lies over bytes 5..35 of the header",
+        true,
+    ),
+    (
+        "TLSv1_2",
+        "close",
+        "a TLS 1.2 alert (31 bytes) lies over bytes 0..30 of the header",
+        true,
+    ),
+];
+
 #[test]
 fn r42_what_openssl_writes_is_named_and_healed() {
     let folder = tempfile::tempdir().unwrap();
@@ -65,39 +99,7 @@ fn r42_what_openssl_writes_is_named_and_healed() {
         testkit::skip("no openssl to make a certificate with");
         return;
     }
-    let cases = [
-        (
-            "TLSv1_3",
-            "recv",
-            "a TLS 1.3 alert (24 bytes) lies over bytes 5..28 of the header",
-            true,
-        ),
-        (
-            "TLSv1_3",
-            "close",
-            "a TLS 1.3 alert (24 bytes) lies over bytes 0..23 of the header",
-            true,
-        ),
-        (
-            "TLSv1_3",
-            "send",
-            "a TLS 1.2 or 1.3 record with data (322 bytes) lies over bytes 0..321",
-            false,
-        ),
-        (
-            "TLSv1_2",
-            "recv",
-            "a TLS 1.2 alert (31 bytes) lies over bytes 5..35 of the header",
-            true,
-        ),
-        (
-            "TLSv1_2",
-            "close",
-            "a TLS 1.2 alert (31 bytes) lies over bytes 0..30 of the header",
-            true,
-        ),
-    ];
-    for (version, how, text, heals) in cases {
+    for (version, how, text, heals) in CASES {
         let path = folder.path().join(format!("{version}-{how}.db"));
         let status = Command::new("python3")
             .args(["-c", STALE, version])
