@@ -156,8 +156,7 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
     if seen.kind != Kind::Sqlite {
         return Ok(Some(Healed::refused("it is no SQLite database")));
     }
-    let holders = seen.holders.processes.len();
-    if !matches!(seen.verdict, Verdict::Damaged | Verdict::Endangered) && holders == 0 {
+    if !matches!(seen.verdict, Verdict::Damaged | Verdict::Endangered) {
         return Ok(Some(Healed {
             outcome: Outcome::NothingToDo,
             message: seen.summary.clone(),

@@ -156,6 +156,7 @@ fn r45_a_sound_database_is_left_alone() {
 fn r45_a_database_with_live_holders_is_never_healed() {
     let made = Made::new("wal");
     let victim = holder(&made.path);
+    assert_eq!(healed(&made.path).outcome, Outcome::NothingToDo);
     made.write(5, &alert());
     let damaged = made.bytes();
     let said = healed(&made.path);

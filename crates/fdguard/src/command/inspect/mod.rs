@@ -76,8 +76,10 @@ impl Document {
     /// "Could not look" wins, as everywhere: the others are printed all the same.
     fn exit_code(&self) -> u8 {
         let found = |file: &Inspected| match &file.healed {
-            Some(healed) => matches!(healed.outcome, Outcome::Refused | Outcome::WouldHeal),
-            None => file.inspection.is_finding(),
+            Some(healed) if healed.outcome != Outcome::NothingToDo => {
+                matches!(healed.outcome, Outcome::Refused | Outcome::WouldHeal)
+            }
+            _ => file.inspection.is_finding(),
         };
         let is_unsure = |file: &Inspected| {
             file.healed
