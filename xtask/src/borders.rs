@@ -52,7 +52,15 @@ const RULES: Rules = Rules {
         ("anstyle", &["fdguard"]),
         ("ratatui", &["fdguard"]),
         ("crossterm", &["fdguard"]),
-        ("libc", &["testkit", "fdguard-probe", "fdguard-process"]),
+        (
+            "libc",
+            &[
+                "testkit",
+                "fdguard-files",
+                "fdguard-probe",
+                "fdguard-process",
+            ],
+        ),
         ("tokio", &[]),
         ("axum", &[]),
     ],
@@ -73,6 +81,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-wire/src/lib.rs",
     ],
     may_be_unsafe: &[
+        "crates/fdguard-files/src/sys.rs",
         "crates/fdguard-preload/src/alone.rs",
         "crates/fdguard-preload/src/errno.rs",
         "crates/fdguard-preload/src/farewell.rs",

@@ -1,1 +1,29 @@
 //! Files that must not be lost: what damaged a database, who holds it, and how it is healed.
+//!
+//! [`inspect`] looks at a file from outside: it is opened for reading, no lock is taken, and nothing is changed. What the bytes mean
+//! is judged by the pure parts ([`sqlite`], [`tls`], [`foreign`], [`plain`]), who holds it by [`holding`] and [`lease`].
+//! [`heal()`] works on a copy, and swaps it in when SQLite finds nothing wrong with it. [`Watch`] tells when a database goes bad.
+
+pub mod check;
+mod error;
+mod finding;
+pub mod foreign;
+pub mod heal;
+pub mod holding;
+mod inspection;
+pub mod lease;
+pub mod lock;
+pub mod plain;
+pub mod read;
+pub mod sqlite;
+mod sys;
+pub mod tls;
+pub mod watch;
+mod words;
+
+pub use error::Error;
+pub use finding::Finding;
+pub use heal::{Healed, heal};
+pub use inspection::{Inspection, Kind, Options, Sqlite, Verdict, Writers, inspect};
+pub use lock::Lock;
+pub use watch::Watch;

@@ -81,6 +81,13 @@ impl Drop for Listener {
     }
 }
 
+/// What the rings of this folder prove right now, read once from their oldest event on.
+pub(crate) fn recent(folder: &Path, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
+    let mut heard = Heard::new(folder);
+    heard.look(true);
+    heard.hazards(symbols)
+}
+
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,10 +6,13 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::folder;
+use fdguard_core::Gap;
+use fdguard_core::hazard::Hazard;
+
 use crate::program::Program;
+use crate::symbol::Symbols;
 use crate::table::{Table, Tables};
-use crate::{Blind, Error};
+use crate::{Blind, Error, folder, listener};
 
 /// The variable that tells the library where to write.
 pub(crate) const VARIABLE: &str = "FDGUARD_TRACE_DIR";
@@ -68,6 +71,13 @@ impl Observed {
         let mut tables = Tables::read(&self.folder)?;
         tables.outlive(&outlived(&tables));
         Ok(tables)
+    }
+
+    /// The hazards that its processes' last events prove: as many as their rings still hold. Whoever launched the trace has
+    /// heard all of them; this is for who comes later.
+    #[must_use]
+    pub fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
+        listener::recent(&self.folder, symbols)
     }
 
     /// The processes of the trace that run, the one that it is about first. Children that lost their parent are among

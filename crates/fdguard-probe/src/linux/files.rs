@@ -55,6 +55,21 @@ pub(super) fn read(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
+/// Reads a text that the kernel gives in pieces, as it does those of many lines (`maps`, `locks`): only nothing is the end.
+pub(super) fn read_pieces(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
+    let file = open_file_at(base, path)?;
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 1 << 14];
+    loop {
+        match rustix::io::read(&file, &mut piece[..]) {
+            Ok(0) => return Ok(bytes),
+            Ok(length) => bytes.extend_from_slice(&piece[..length]),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// A link's text.
 pub(super) fn read_link(base: impl AsFd, path: impl Arg) -> Result<Vec<u8>> {
     rustix::fs::readlinkat(base, path, Vec::new()).map(std::ffi::CString::into_bytes)

@@ -1,151 +1,320 @@
-//! Who holds a socket, and who that is: from an address back to processes.
+//! Who holds certain files: one walk over the tables and mappings of all processes.
+//!
+//! A file is recognised by its inode, so that hard links, other mount namespaces and renamed files count; and by the path that it
+//! was opened by, so that files which were deleted or replaced there since are found, too.
 
-use std::collections::BTreeMap;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
-use fdguard_core::Pid;
-use fdguard_core::snapshot::Process;
-use rustix::io::Errno;
+use fdguard_core::detail::Lock;
+use fdguard_core::{Fd, Gap, Mode, Pid, Text};
+use rustix::fs::AtFlags;
+use rustix::path::DecInt;
 
-use super::peers::Interest;
-use super::socket::SocketTable;
-use super::{Probe, files};
+use super::{Probe, files, gaps};
 use crate::Error;
-use crate::parse::net::{self, InetKind, Row};
+use crate::parse::fdinfo::Fdinfo;
+use crate::parse::link::Link;
+use crate::parse::locks::{self, HeldLock};
+use crate::parse::maps;
+use crate::parse::stat::Stat;
 
-/// Which processes hold which sockets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holders {
-    /// By the inode of the socket, each list ascending and without repetition. What nobody was seen to hold is not in it.
-    pub by_socket: BTreeMap<u64, Vec<Pid>>,
-    /// Processes that could not be looked into: absence proves nothing while there are any.
-    pub unread: u64,
+/// A file to look for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// Its path, absolute and without links.
+    pub path: Vec<u8>,
+    /// Device and inode of what is there now; absent when nothing is there.
+    pub id: Option<(u64, u64)>,
 }
 
-/// A process, read through one directory: all of it is the same process.
-#[derive(Clone, Debug)]
-pub struct Identified {
-    /// Who it is.
-    pub process: Process,
-    /// The variable that was asked for, as its environment had it at its start; absent where it is not set.
-    pub variable: Option<Vec<u8>>,
-    /// Whether its environment could be read.
-    pub environment_read: bool,
-    /// Whether its numbers of processes mean the same as ours; absent where that cannot be seen.
-    pub same_pid_namespace: Option<bool>,
+/// One way in which a process holds a file that was sought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The process.
+    pub pid: Pid,
+    /// Its parent, who may have handed it down.
+    pub ppid: Pid,
+    /// When it started, in clock ticks after boot: with the pid its identity.
+    pub start_ticks: u64,
+    /// Its command.
+    pub comm: Text,
+    /// Which of the sought files, by its place in the list.
+    pub which: usize,
+    /// How.
+    pub by: By,
+    /// Whether it is the file that is at the path now; otherwise it was deleted or replaced.
+    pub current: bool,
+    /// Device and inode of what is held, where that could be asked.
+    pub id: Option<(u64, u64)>,
+    /// Locks that were taken through this descriptor.
+    pub locks: Vec<Lock>,
+}
+
+/// How a file is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By a descriptor.
+    Descriptor {
+        /// Its number.
+        fd: Fd,
+        /// How it may be used.
+        mode: Option<Mode>,
+    },
+    /// By a mapping whose writes go into the file.
+    Mapping,
+    /// By an io_uring that has it registered.
+    Ring {
+        /// The number of the ring.
+        fd: Fd,
+    },
+}
+
+impl By {
+    /// Whether one can write by it; absent where that is not known.
+    #[must_use]
+    pub fn writes(self) -> Option<bool> {
+        match self {
+            Self::Descriptor { mode, .. } => mode.map(Mode::writes),
+            Self::Mapping => Some(true),
+            Self::Ring { .. } => None,
+        }
+    }
+}
+
+/// What a walk found.
+#[derive(Clone, Debug, Default)]
+pub struct Holders {
+    /// Everything that is held, by process.
+    pub held: Vec<Held>,
+    /// Processes that may not be read.
+    pub unread: Vec<Pid>,
+    /// What could not be seen.
+    pub gaps: Vec<Gap>,
 }
 
 impl Probe {
-    /// Every TCP, UDP and unix socket of our own network namespace: by netlink, else by the text tables.
-    pub fn sockets(&self) -> Result<Vec<Row>, Error> {
-        match SocketTable::by_netlink(None) {
-            Ok(table) => Ok(table.into_rows().collect()),
-            Err(_) => self.sockets_by_text(),
+    /// Who holds these files. Our own process is left out. Mappings are looked at when asked for: that is the costly part, and
+    /// the kernel's own count (a lease) may have said already that there are no writers.
+    pub fn holders(&self, sought: &[Sought], mappings: bool) -> Result<Holders, Error> {
+        let own = std::process::id();
+        let mut found = Holders::default();
+        for pid in self.pids()?.into_iter().filter(|pid| *pid != own) {
+            // Who is gone holds nothing.
+            let Ok(base) = self.open_process(pid) else {
+                continue;
+            };
+            found.look(pid, base.as_fd(), sought, mappings);
         }
+        found.gaps.extend(unread_gap(&found.unread));
+        found.gaps.extend(self.hides.then(gaps::hidden_gap));
+        Ok(found)
     }
 
-    fn sockets_by_text(&self) -> Result<Vec<Row>, Error> {
-        let mut rows = Vec::new();
-        let read = |name: &str| files::read(&self.proc, format!("self/net/{name}"));
-        let tcp = read("tcp").map_err(|error| Error::io("the table of sockets", error))?;
-        rows.extend(net::inet(InetKind::Tcp, &tcp));
-        for (name, kind) in [
-            ("tcp6", InetKind::Tcp),
-            ("udp", InetKind::Udp),
-            ("udp6", InetKind::Udp),
-        ] {
-            // A machine without IPv6 has no such table.
-            let bytes = read(name).unwrap_or_default();
-            rows.extend(net::inet(kind, &bytes));
-        }
-        rows.extend(net::unix(&read("unix").unwrap_or_default()));
-        Ok(rows)
+    /// Every lock and lease of the system, as far as the kernel shows them in our pid namespace.
+    pub fn locks(&self) -> Result<Vec<HeldLock>, Error> {
+        let bytes = files::read_pieces(&self.proc, c"locks")
+            .map_err(|error| Error::io("/proc/locks", error))?;
+        Ok(locks::locks(&bytes))
     }
 
-    /// Who holds these sockets: one walk over the links of all processes, our own too.
-    pub fn holders(&self, inodes: &[u64]) -> Result<Holders, Error> {
-        let mut pids = self.pids()?;
-        pids.retain(|pid| self.holds_something(*pid));
-        let holdings = self.walk(&pids, &Interest::in_sockets(inodes), 1);
-        let mut by_socket = BTreeMap::new();
-        for ino in inodes {
-            let mut held: Vec<Pid> = holdings.of_socket(*ino).iter().map(|it| it.pid).collect();
-            held.sort_unstable();
-            held.dedup();
-            if !held.is_empty() {
-                by_socket.insert(*ino, held);
+    /// The command of a process and when it started; none when it is gone.
+    #[must_use]
+    pub fn name_of(&self, pid: Pid) -> Option<(Text, u64)> {
+        let bytes = files::read(&self.proc, format!("{pid}/stat")).ok()?;
+        Stat::parse(&bytes).map(|stat| (Text::from(stat.comm), stat.start_ticks))
+    }
+}
+
+impl Holders {
+    fn look(&mut self, pid: Pid, base: BorrowedFd<'_>, sought: &[Sought], mappings: bool) {
+        let Ok(bytes) = files::read(base, c"stat") else {
+            return;
+        };
+        let Some(stat) =
+            Stat::parse(&bytes).filter(|stat| !stat.is_zombie() && !stat.kernel_thread)
+        else {
+            return;
+        };
+        let mut one = One {
+            pid,
+            ppid: stat.ppid,
+            start_ticks: stat.start_ticks,
+            comm: Text::from(stat.comm),
+            base,
+            sought,
+            held: Vec::new(),
+        };
+        let read = one
+            .descriptors()
+            .and_then(|()| if mappings { one.mappings() } else { Ok(()) });
+        match read {
+            Err(error) if files::is_denied(error) => self.unread.push(pid),
+            _ => {}
+        }
+        self.held.append(&mut one.held);
+    }
+}
+
+/// One process on the walk.
+struct One<'a> {
+    pid: Pid,
+    ppid: Pid,
+    start_ticks: u64,
+    comm: Text,
+    base: BorrowedFd<'a>,
+    sought: &'a [Sought],
+    held: Vec<Held>,
+}
+
+impl One<'_> {
+    fn descriptors(&mut self) -> rustix::io::Result<()> {
+        let dir = files::open_dir_at(self.base, c"fd")?;
+        let mut buffer = vec![0; 4096 + 16];
+        for fd in files::numbers(dir.as_fd())? {
+            match rustix::fs::readlinkat_raw(&dir, DecInt::new(fd), &mut buffer[..]) {
+                Ok(length) => self.descriptor(fd, dir.as_fd(), &buffer[..length]),
+                Err(error) if files::is_denied(error) => return Err(error),
+                Err(_) => {}
             }
         }
-        let unread = holdings.unread + u64::from(self.hides);
-        Ok(Holders { by_socket, unread })
+        Ok(())
     }
 
-    /// Who a process is, and what a variable of its environment says.
-    pub fn who_is(&self, pid: Pid, variable: &str) -> Result<Identified, Error> {
-        let base = self.open_process(pid)?;
-        let process = self.basics(pid, base.as_fd())?.process;
-        let environment = files::read(&base, c"environ");
-        let namespace = |base, path| files::read_link(base, path).ok();
-        let theirs = namespace(base.as_fd(), c"ns/pid");
-        let ours = namespace(self.proc.as_fd(), c"self/ns/pid");
-        let identified = Identified {
-            process,
-            environment_read: environment.is_ok(),
-            variable: environment.ok().and_then(|it| value_of(&it, variable)),
-            same_pid_namespace: theirs.zip(ours).map(|(theirs, ours)| theirs == ours),
+    fn descriptor(&mut self, fd: Fd, dir: BorrowedFd<'_>, link: &[u8]) {
+        let path = match Link::parse(link) {
+            Link::Path { path, .. } => path,
+            Link::Anonymous(b"[io_uring]") => return self.ring(fd),
+            _ => return,
         };
-        // It may have ended meanwhile; then what could not be read is no statement about it.
-        match files::read(&base, c"stat") {
-            Err(Errno::SRCH | Errno::NOENT) => Err(Error::Vanished(pid)),
-            _ => Ok(identified),
+        let info = files::read(self.base, format!("fdinfo/{fd}")).unwrap_or_default();
+        let info = Fdinfo::parse(&info);
+        // The inode of fdinfo asks no file system, which may be one that does not answer. Kernels before 5.14 do not tell it.
+        let may_be = |sought: &Sought| {
+            sought.path == path
+                || sought.path == link
+                || sought
+                    .id
+                    .is_some_and(|(_, ino)| info.ino.is_none_or(|told| told == ino))
+        };
+        if !self.sought.iter().any(may_be) {
+            return;
+        }
+        let stat = rustix::fs::statat(dir, DecInt::new(fd), AtFlags::empty()).ok();
+        let id = stat.map(|stat| (stat.st_dev, stat.st_ino));
+        let by = By::Descriptor {
+            fd,
+            mode: info.mode(),
+        };
+        if let Some((which, current)) = self.recognise(path, id) {
+            self.take(which, by, current, id, info.locks());
         }
     }
-}
 
-fn value_of(environment: &[u8], name: &str) -> Option<Vec<u8>> {
-    let mut all = environment.split(|byte| *byte == 0);
-    all.find_map(|pair| {
-        let rest = pair.strip_prefix(name.as_bytes())?;
-        rest.strip_prefix(b"=").map(<[u8]>::to_vec)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::value_of;
-    use crate::Probe;
-    use crate::parse::net::SocketRecord;
-
-    #[test]
-    fn the_value_of_a_whole_name() {
-        let environment = b"AB=1\0A=2=3\0EMPTY=\0";
-        assert_eq!(value_of(environment, "A").as_deref(), Some(&b"2=3"[..]));
-        assert_eq!(value_of(environment, "EMPTY").as_deref(), Some(&b""[..]));
-        assert_eq!(value_of(environment, "B"), None);
+    /// Which of the sought files this is: by inode the one that is there now, by path one that was.
+    fn recognise(&self, path: &[u8], id: Option<(u64, u64)>) -> Option<(usize, bool)> {
+        let now = self
+            .sought
+            .iter()
+            .position(|sought| sought.id.is_some() && sought.id == id);
+        let then = || self.sought.iter().position(|sought| sought.path == path);
+        now.map(|which| (which, true))
+            .or_else(|| Some((then()?, false)))
     }
 
-    #[test]
-    fn our_own_listener_is_found_by_both_ways_and_is_ours() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let probe = Probe::new().unwrap();
-        let find = |rows: Vec<(u64, SocketRecord)>| {
-            let mut rows = rows.into_iter();
-            let found = rows.find(|(_, record)| {
-                matches!(record, SocketRecord::Inet { local, state: 10, .. } if *local == address)
-            });
-            found.unwrap().0
+    /// Files that are registered in an io_uring are in no table; its fdinfo names them.
+    fn ring(&mut self, fd: Fd) {
+        let Ok(bytes) = files::read(self.base, format!("fdinfo/{fd}")) else {
+            return;
         };
-        let ino = find(probe.sockets().unwrap());
-        assert_eq!(find(probe.sockets_by_text().unwrap()), ino);
-        let holders = probe.holders(&[ino, u64::MAX]).unwrap();
-        assert_eq!(holders.by_socket.len(), 1);
-        assert_eq!(holders.by_socket[&ino], [std::process::id()]);
-        let own = probe.who_is(std::process::id(), "PATH").unwrap();
-        assert!(own.environment_read && own.same_pid_namespace == Some(true));
-        let path = std::env::var_os("PATH").map(std::ffi::OsString::into_encoded_bytes);
-        assert_eq!(own.variable, path);
+        for which in 0..self.sought.len() {
+            let path = &self.sought[which].path;
+            let names = |line: &[u8]| {
+                line.strip_suffix(&path[..])
+                    .is_some_and(|before| before.ends_with(b" "))
+            };
+            if bytes
+                .split(|byte| *byte == b'\n')
+                .any(|line| names(line.trim_ascii_end()))
+            {
+                self.take(
+                    which,
+                    By::Ring { fd },
+                    true,
+                    self.sought[which].id,
+                    Vec::new(),
+                );
+            }
+        }
     }
+
+    fn mappings(&mut self) -> rustix::io::Result<()> {
+        let bytes = files::read_pieces(self.base, c"maps")?;
+        let mut seen = Vec::new();
+        for mapping in maps::mappings(&bytes).filter(|mapping| mapping.writes_through) {
+            let Link::Path { path, marked } = Link::parse(mapping.path) else {
+                continue;
+            };
+            let path = maps::unescaped(path);
+            let is_this = |sought: &Sought| {
+                let same_ino = sought.id.is_some_and(|(_, ino)| ino == mapping.ino);
+                let same_device = sought
+                    .id
+                    .is_some_and(|(dev, _)| device_text(dev).as_bytes() == mapping.device);
+                (same_ino && (same_device || sought.path == path))
+                    || (sought.path == path && marked)
+            };
+            let Some(which) = self.sought.iter().position(is_this) else {
+                continue;
+            };
+            if !seen.contains(&which) {
+                seen.push(which);
+                let current = !marked;
+                self.take(which, By::Mapping, current, None, Vec::new());
+            }
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        which: usize,
+        by: By,
+        current: bool,
+        id: Option<(u64, u64)>,
+        locks: Vec<Lock>,
+    ) {
+        self.held.push(Held {
+            pid: self.pid,
+            ppid: self.ppid,
+            start_ticks: self.start_ticks,
+            comm: self.comm.clone(),
+            which,
+            by,
+            current,
+            id,
+            locks,
+        });
+    }
+}
+
+/// As the kernel writes it in maps.
+fn device_text(dev: u64) -> String {
+    format!(
+        "{:02x}:{:02x}",
+        rustix::fs::major(dev),
+        rustix::fs::minor(dev)
+    )
+}
+
+fn unread_gap(unread: &[Pid]) -> Option<Gap> {
+    let first = unread.first()?;
+    let who = match unread.len() {
+        1 => format!("process {first} holds"),
+        n => format!("{n} processes (the first is {first}) hold"),
+    };
+    Some(Gap::new(
+        format!("whether {who} the file"),
+        "permission denied: of another user, or protected",
+        "run as root (sudo fdguard …), or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+    ))
 }

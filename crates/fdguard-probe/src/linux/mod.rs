@@ -32,6 +32,7 @@ mod rlimit;
 mod select;
 pub mod snapshot;
 mod socket;
+pub mod socket_holders;
 mod table;
 pub mod watcher;
 

@@ -13,6 +13,8 @@ pub struct Mapping<'a> {
     pub end: u64,
     /// Whether code may run from it.
     pub executable: bool,
+    /// Whether what is written to it goes into the file.
+    pub writes_through: bool,
     /// The device, as the kernel writes it.
     pub device: &'a [u8],
     /// The inode number.
@@ -36,6 +38,7 @@ impl<'a> Mapping<'a> {
             start: hexadecimal(start)?,
             end: hexadecimal(end)?,
             executable: rights.get(2) == Some(&b'x'),
+            writes_through: rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's'),
             device,
             ino,
             path,

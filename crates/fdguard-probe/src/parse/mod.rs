@@ -10,6 +10,7 @@ pub mod elf;
 pub mod fdinfo;
 pub mod limits;
 pub mod link;
+pub mod locks;
 pub mod lsof;
 pub mod maps;
 pub mod mountinfo;

@@ -1,7 +1,7 @@
 //! Whose a process is that holds what we want.
 
 use fdguard_core::{Pid, ProcKey};
-use fdguard_probe::linux::holders::Identified;
+use fdguard_probe::linux::socket_holders::Identified;
 use fdguard_process::run_id::RunId;
 
 /// Whose it is.
@@ -82,7 +82,7 @@ mod tests {
     use fdguard_core::ProcKey;
     use fdguard_core::snapshot::Process;
     use fdguard_probe::Probe;
-    use fdguard_probe::linux::holders::Identified;
+    use fdguard_probe::linux::socket_holders::Identified;
 
     use super::{Class, Ours, classify};
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use fdguard_core::{Pid, ProcKey};
-use fdguard_probe::linux::holders::Identified;
+use fdguard_probe::linux::socket_holders::Identified;
 use fdguard_probe::parse::net::{InetKind, SocketRecord};
 use fdguard_probe::{Error, Probe};
 use fdguard_process::listen::At;
@@ -90,7 +90,7 @@ pub fn look(probe: &Probe, at: &At, ours: &Ours<'_>) -> Result<Option<Conflict>,
         return Ok(None);
     }
     let inodes: Vec<u64> = rows.iter().map(|row| row.0).collect();
-    let found = probe.holders(&inodes)?;
+    let found = probe.socket_holders(&inodes)?;
     let users = text::Users::read();
     let mut pids: Vec<Pid> = found.by_socket.values().flatten().copied().collect();
     pids.sort_unstable();

@@ -8,6 +8,7 @@ mod doctor;
 mod drill;
 mod duration;
 mod explain;
+mod inspect;
 mod protect;
 mod ready;
 mod run;
@@ -23,6 +24,7 @@ pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
 pub use drill::DrillArgs;
 pub use explain::ExplainArgs;
+pub use inspect::{Check, InspectArgs};
 pub use protect::{Level, ProtectArgs};
 pub use ready::Ready;
 pub use run::RunArgs;
@@ -76,6 +78,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Does my service survive kill -9, a full table, a held port, an orphan?
     Drill(DrillArgs),
+    /// Is this file damaged, by what, and who holds it?
+    Inspect(InspectArgs),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
     /// Write the unit for my supervisor, or find the traps in one.

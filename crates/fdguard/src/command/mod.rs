@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod drill;
 mod explain;
+mod inspect;
 mod pick;
 mod run;
 mod settings;
@@ -32,6 +33,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Check(args) => check::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Drill(args) => drill::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Unit(args) => unit::run(&args),
         Command::Top(args) => top::run(&args),

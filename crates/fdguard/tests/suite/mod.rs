@@ -26,6 +26,8 @@ mod explain;
 mod failure;
 mod help;
 mod human;
+mod inspect;
+mod inspect_watch;
 mod json;
 mod leakbench;
 mod nobody;

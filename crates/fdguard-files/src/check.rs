@@ -1,0 +1,217 @@
+//! SQLite's own check, never on a file that others may be writing: on the file itself, as one that nobody changes, or on a copy.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fdguard_core::Gap;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use serde::Serialize;
+
+use crate::holding::Role;
+use crate::read::{Stamp, open, piece};
+use crate::sqlite::wal;
+use crate::{Error, lease};
+
+/// How often a copy of a database that is being written is tried.
+const ATTEMPTS: usize = 5;
+/// As many complaints as SQLite is asked for.
+const MOST: u32 = 20;
+
+/// How much to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Depth {
+    /// The structure (`quick_check`).
+    Quick,
+    /// And whether the indexes have what the tables have (`integrity_check`).
+    Full,
+}
+
+/// What SQLite said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// How much was checked.
+    pub depth: Depth,
+    /// Whether on a copy.
+    pub copied: bool,
+    /// Whether all is well.
+    pub ok: bool,
+    /// What is wrong, in SQLite's words.
+    pub problems: Vec<String>,
+}
+
+/// A check, or why there is none.
+pub type Outcome = Result<Checked, Gap>;
+
+/// Checks a database. `is_alone` says that it has no log or journal to be looked at with it.
+pub fn check(database: &Path, depth: Depth, is_alone: bool) -> Result<Outcome, Error> {
+    let file = open(database)?;
+    if is_alone && lease::ask(&file) == lease::Answer::NoWriter {
+        let before = Stamp::of(&file).ok();
+        let outcome = ask(&unchanging(database), depth, false);
+        if before.is_some() && before == Stamp::at(database) {
+            return Ok(outcome);
+        }
+    }
+    let folder = match tempfile::Builder::new().prefix("fdguard-check-").tempdir() {
+        Ok(folder) => folder,
+        Err(error) => return Ok(Err(no_copy(&error.to_string()))),
+    };
+    let copy = folder.path().join("database");
+    match settled_copy(database, &copy) {
+        Ok(true) => Ok(ask(&Target::Copy(&copy), depth, true)),
+        Ok(false) => Ok(Err(no_copy("it is written to without a pause"))),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull => {
+            Ok(Err(no_copy("there is no room for it")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn no_copy(why: &str) -> Gap {
+    Gap::new(
+        "SQLite's own check",
+        format!("no copy could be taken: {why}"),
+        "try again at a quieter moment, or set TMPDIR to a place with room",
+    )
+}
+
+enum Target<'a> {
+    Unchanging(String),
+    Copy(&'a Path),
+}
+
+/// The file as one that nobody changes: no lock is taken and no side file is looked at.
+fn unchanging(database: &Path) -> Target<'static> {
+    let mut uri = "file:".to_owned();
+    for byte in database.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(*byte))
+            }
+            other => uri.push_str(&format!("%{other:02x}")),
+        }
+    }
+    uri.push_str("?mode=ro&immutable=1");
+    Target::Unchanging(uri)
+}
+
+fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
+    let connection = match target {
+        Target::Unchanging(uri) => Connection::open_with_flags(
+            uri,
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
+        ),
+        Target::Copy(path) => Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE),
+    };
+    let problems = connection.and_then(|connection| complaints(&connection, depth));
+    let done = |problems: Vec<String>| Checked {
+        depth,
+        copied,
+        ok: problems.is_empty(),
+        problems,
+    };
+    match problems {
+        Ok(problems) => Ok(done(problems)),
+        Err(error) if is_damage(&error) => Ok(done(vec![error.to_string()])),
+        Err(error) => Err(Gap::new(
+            "SQLite's own check",
+            format!("SQLite could not do it: {error}"),
+            "run `PRAGMA integrity_check` in the program that knows this database",
+        )),
+    }
+}
+
+/// What SQLite complains about; nothing when all is well.
+pub(crate) fn complaints(connection: &Connection, depth: Depth) -> rusqlite::Result<Vec<String>> {
+    let pragma = match depth {
+        Depth::Quick => "quick_check",
+        Depth::Full => "integrity_check",
+    };
+    let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;
+    let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let mut said = rows.collect::<rusqlite::Result<Vec<String>>>()?;
+    said.retain(|line| line != "ok");
+    Ok(said)
+}
+
+/// Whether SQLite speaks of the file's content, and not of the disk, of locks or of what it does not know.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    let is_content = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    );
+    // Text that is not text comes as an error of the wrapper.
+    is_content
+        || matches!(
+            error,
+            rusqlite::Error::Utf8Error(..) | rusqlite::Error::FromSqlConversionFailure(..)
+        )
+        || error.to_string().starts_with("malformed database schema")
+}
+
+/// Copies a database with its log and journal so that they belong together; `false` when its writers left no moment for it.
+///
+/// The database goes first. As long as the log is not begun again, it has every page that a checkpoint moves meanwhile.
+pub fn settled_copy(database: &Path, copy: &Path) -> Result<bool, Error> {
+    for _ in 0..ATTEMPTS {
+        let before = State::of(database);
+        for role in [Role::Main, Role::Wal, Role::Journal] {
+            copy_one(database, copy, role)?;
+        }
+        if before.fits(&State::of(database)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn copy_one(database: &Path, copy: &Path, role: Role) -> Result<(), Error> {
+    let from = role.path(database);
+    let to = role.path(copy);
+    match copy_file(&from, &to) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && role != Role::Main => {
+            // One of an earlier attempt.
+            drop(std::fs::remove_file(&to));
+            Ok(())
+        }
+        Err(error) => Err(Error::io(&from, "cannot be copied", error)),
+    }
+}
+
+/// Copies bytes alone; the copy is ours, whatever the mode of the original.
+pub(crate) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let mut target = File::create(to)?;
+    io::copy(&mut source, &mut target)?;
+    Ok(())
+}
+
+/// What must not change while a copy is made.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    database: Option<Stamp>,
+    log: Option<Vec<u8>>,
+    journal: Option<Stamp>,
+}
+
+impl State {
+    fn of(database: &Path) -> Self {
+        let head = |path: PathBuf| piece(&File::open(path).ok()?, 0, wal::HEAD as u64).ok();
+        Self {
+            database: Stamp::at(database),
+            log: head(Role::Wal.path(database)).filter(|head| !head.is_empty()),
+            journal: Stamp::at(&Role::Journal.path(database)),
+        }
+    }
+
+    fn fits(&self, later: &Self) -> bool {
+        let id = |state: &Self| state.database.map(|stamp| stamp.id);
+        if self.log.is_some() {
+            return self.log == later.log && self.journal == later.journal && id(self) == id(later);
+        }
+        self == later
+    }
+}

@@ -1,0 +1,62 @@
+//! One thing that is wrong, or worth knowing, about a file.
+
+use fdguard_core::lint::Severity;
+use serde::Serialize;
+
+/// A finding, with where it lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// A fixed word.
+    pub rule: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// First byte, where it has a place in the file.
+    pub offset: Option<u64>,
+    /// How many bytes, where that is known.
+    pub length: Option<u64>,
+    /// What it is, in words.
+    pub message: String,
+    /// Processes that it is about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u32>,
+}
+
+impl Finding {
+    /// Something that is worth knowing.
+    pub fn info(rule: &'static str, offset: Option<u64>, message: impl Into<String>) -> Self {
+        Self::new(rule, Severity::Info, offset, message.into())
+    }
+
+    /// Something that may be damage, or will become it.
+    pub fn warning(rule: &'static str, offset: Option<u64>, message: impl Into<String>) -> Self {
+        Self::new(rule, Severity::Warning, offset, message.into())
+    }
+
+    /// Damage, or loss that happens now.
+    pub fn critical(rule: &'static str, offset: Option<u64>, message: impl Into<String>) -> Self {
+        Self::new(rule, Severity::Critical, offset, message.into())
+    }
+
+    fn new(rule: &'static str, severity: Severity, offset: Option<u64>, message: String) -> Self {
+        Self {
+            rule,
+            severity,
+            offset,
+            length: None,
+            message,
+            pids: Vec::new(),
+        }
+    }
+
+    /// With its length.
+    #[must_use]
+    pub fn long(self, length: Option<u64>) -> Self {
+        Self { length, ..self }
+    }
+
+    /// With the processes that it is about.
+    #[must_use]
+    pub fn about(self, pids: Vec<u32>) -> Self {
+        Self { pids, ..self }
+    }
+}

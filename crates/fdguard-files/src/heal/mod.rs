@@ -1,0 +1,252 @@
+//! Healing a database: backup, work on a copy, SQLite's own check, swap. Whatever is not certain is refused, and then nothing was
+//! changed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fdguard_core::Text;
+use fdguard_probe::Probe;
+use serde::Serialize;
+
+use crate::holding::{Holding, Role};
+use crate::inspection::{Inspection, Kind, Options, Verdict, inspect};
+use crate::lease::{Answer, Kept};
+use crate::{Error, Lock, read};
+
+pub mod backup;
+pub mod rebuild;
+mod swap;
+mod trial;
+
+/// How long to wait for another heal of the same database.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How to heal.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Try it on a copy and say what would be done.
+    pub dry_run: bool,
+    /// Where backups go; beside the database, in `NAME.fdguard-backups`, where nothing is said.
+    pub backup_dir: Option<PathBuf>,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The healed database is in place.
+    Healed,
+    /// It would be, without `--dry-run`.
+    WouldHeal,
+    /// Nothing is damaged.
+    NothingToDo,
+    /// It cannot be healed, or not now. Nothing was changed.
+    Refused,
+    /// It could not be made sure that nobody holds it. Nothing was changed.
+    Unsure,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Healed {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why, or by what.
+    pub message: String,
+    /// Where the backup is; absent when none was made.
+    #[serde(serialize_with = "as_text")]
+    pub backup: Option<PathBuf>,
+}
+
+/// A path as the contract has it: a string, or bytes where it is none.
+fn as_text<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = path
+        .as_ref()
+        .map(|path| Text::from(path.as_os_str().as_encoded_bytes()));
+    text.serialize(serializer)
+}
+
+impl Healed {
+    fn refused(message: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Refused,
+            message: message.into(),
+            backup: None,
+        }
+    }
+}
+
+/// Heals a database, or says why not.
+pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
+    let real = path
+        .canonicalize()
+        .map_err(|error| Error::io(path, "cannot be found", error))?;
+    let _lock = Lock::take(&beside(&real, ".fdguard-lock"), PATIENCE)?;
+    let seen = inspect(probe, &real, Options::default())?;
+    if let Some(said) = not_for_us(&seen, &real)? {
+        return Ok(said);
+    }
+    if let Err(said) = free(probe, &real)? {
+        return Ok(said);
+    }
+    let stamps = stamps(&real);
+    let folder = trial::folder(&real)?;
+    let healed = match trial::heal_copy(&real, folder.path())? {
+        Ok(healed) => healed,
+        Err(why) => return Ok(Healed::refused(why)),
+    };
+    if plan.dry_run {
+        let message = format!(
+            "a copy was healed {}, and SQLite finds nothing wrong with it",
+            healed.by
+        );
+        return Ok(Healed {
+            outcome: Outcome::WouldHeal,
+            message,
+            backup: None,
+        });
+    }
+    let backups = plan
+        .backup_dir
+        .clone()
+        .unwrap_or_else(|| beside(&real, ".fdguard-backups"));
+    let backup = backup::make(&real, &backups)?;
+    let said = |outcome, message: String| Healed {
+        outcome,
+        message,
+        backup: Some(backup.clone()),
+    };
+    // The second look, with leases that are kept: from here on who comes to write has to wait.
+    let leases = match free(probe, &real)? {
+        Ok(leases) => leases,
+        Err(refused) => return Ok(said(refused.outcome, refused.message)),
+    };
+    if stamps != self::stamps(&real) {
+        return Ok(said(
+            Outcome::Refused,
+            "it was written to meanwhile".to_owned(),
+        ));
+    }
+    match swap::swap(&real, &healed.path, folder.path(), &leases)? {
+        Ok(()) => {}
+        Err(why) => return Ok(said(Outcome::Refused, why)),
+    }
+    drop(leases);
+    Ok(said(
+        Outcome::Healed,
+        format!("healed {}; SQLite's integrity_check says ok", healed.by),
+    ))
+}
+
+fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+/// What is no damaged database, or damaged in a way that healing would make worse.
+fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
+    use std::os::unix::fs::MetadataExt as _;
+    if seen.kind == Kind::Empty {
+        return Ok(Some(Healed::refused(
+            "it is empty: a new database in its place would only hide what was lost",
+        )));
+    }
+    if seen.kind != Kind::Sqlite {
+        return Ok(Some(Healed::refused("it is no SQLite database")));
+    }
+    if !matches!(seen.verdict, Verdict::Damaged | Verdict::Endangered) {
+        return Ok(Some(Healed {
+            outcome: Outcome::NothingToDo,
+            message: seen.summary.clone(),
+            backup: None,
+        }));
+    }
+    let log = seen.findings.iter().find(|one| {
+        matches!(
+            one.rule,
+            "wal-header" | "wal-chain" | "wal-short" | "wal-page-size"
+        )
+    });
+    if let Some(finding) = log {
+        let why = format!(
+            "{}: healing would throw these transactions away",
+            finding.message
+        );
+        return Ok(Some(Healed::refused(why)));
+    }
+    let names = real
+        .metadata()
+        .map_err(|error| Error::io(real, "cannot be read", error))?
+        .nlink();
+    if names > 1 {
+        return Ok(Some(Healed::refused(format!(
+            "it has {names} names, and the others would keep the damage"
+        ))));
+    }
+    Ok(None)
+}
+
+/// Leases on all of its files when nobody holds any of them; else who does.
+fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>, Error> {
+    let mut leases = Vec::new();
+    let mut is_unsure = None;
+    for role in [Role::Main, Role::Wal, Role::Shm, Role::Journal] {
+        let path = role.path(real);
+        let file: File = match read::open(&path) {
+            Ok(file) => file,
+            Err(Error::Io { source, .. })
+                if role != Role::Main && source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        match Kept::take(file) {
+            Ok(kept) => leases.push((role, kept)),
+            Err(Answer::Writer) => {
+                is_unsure = is_unsure.or(Some("somebody can write it, but no table shows who"))
+            }
+            Err(Answer::Denied) => {
+                is_unsure = is_unsure.or(Some(
+                    "only its owner and root may ask the kernel whether somebody can write it",
+                ))
+            }
+            Err(_) => {}
+        }
+    }
+    let holding = Holding::look(
+        probe,
+        real,
+        !leases.iter().any(|(role, _)| *role == Role::Main),
+    )?;
+    let holders: Vec<String> = holding
+        .processes
+        .iter()
+        .map(super::holding::Process::name)
+        .collect();
+    if !holders.is_empty() {
+        let why = format!("it is held by {}: stop them first", holders.join(", "));
+        return Ok(Err(Healed::refused(why)));
+    }
+    let has_all = leases.iter().any(|(role, _)| *role == Role::Main);
+    let unsure = is_unsure.or((!has_all && !holding.is_complete)
+        .then_some("neither the kernel nor the tables could be asked who holds it"));
+    Ok(match unsure {
+        Some(why) => Err(Healed {
+            outcome: Outcome::Unsure,
+            message: why.to_owned(),
+            backup: None,
+        }),
+        None => Ok(leases),
+    })
+}
+
+fn stamps(real: &Path) -> Vec<Option<read::Stamp>> {
+    let roles = [Role::Main, Role::Wal, Role::Journal];
+    roles
+        .iter()
+        .map(|role| read::Stamp::at(&role.path(real)))
+        .collect()
+}

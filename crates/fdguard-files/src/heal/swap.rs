@@ -1,0 +1,154 @@
+//! Puts a healed copy in the place of the damaged database.
+//!
+//! Leases are held on the old files meanwhile. Who comes to write one of them waits for us, and the broken lease tells: then
+//! everything is put back before the newcomer goes on. Old and new change places in one step, so that there is a database at the
+//! path at every moment, and a crash leaves either of them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
+
+use super::backup::sync_folder;
+use crate::Error;
+use crate::holding::Role;
+use crate::lease::Kept;
+
+/// Swaps; else why nothing was changed.
+pub(super) fn swap(
+    database: &Path,
+    healed: &Path,
+    folder: &Path,
+    leases: &[(Role, Kept)],
+) -> Result<Result<(), String>, Error> {
+    let failed =
+        |error: io::Error| Error::io(database, "the healed copy could not be put in place", error);
+    if let Err(error) = dress(database, healed) {
+        return Ok(Err(format!(
+            "owner, mode or attributes could not be kept: {error}"
+        )));
+    }
+    exchange(healed, database).map_err(failed)?;
+    if leases.iter().any(|(_, kept)| !kept.is_whole()) {
+        exchange(healed, database).map_err(failed)?;
+        return Ok(Err("somebody came to write it meanwhile".to_owned()));
+    }
+    for (role, kept) in leases.iter().filter(|(role, _)| *role != Role::Main) {
+        set_aside(&role.path(database), &role.path(&folder.join("old")), kept).map_err(failed)?;
+    }
+    let parent = database.parent().unwrap_or(Path::new("/"));
+    sync_folder(parent).map_err(failed)?;
+    Ok(Ok(()))
+}
+
+fn exchange(a: &Path, b: &Path) -> io::Result<()> {
+    match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(()),
+        // Where a file system cannot exchange, the new one goes over the old one, of which there is a backup.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::rename(a, b),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Moves a side file of the old database away. Its transactions are in the healed copy, so one that has to stay does no harm.
+fn set_aside(from: &Path, to: &Path, kept: &Kept) -> io::Result<()> {
+    if !kept.is_whole() {
+        return Ok(());
+    }
+    fs::rename(from, to)?;
+    if !kept.is_whole() {
+        // Somebody has opened it in between and waits for us: it must be at its place when they go on.
+        fs::rename(to, from)?;
+    }
+    Ok(())
+}
+
+/// Gives the copy the owner, mode and attributes of the original.
+fn dress(original: &Path, copy: &Path) -> io::Result<()> {
+    let meta = original.metadata()?;
+    let now = copy.metadata()?;
+    if (now.uid(), now.gid()) != (meta.uid(), meta.gid()) {
+        std::os::unix::fs::chown(copy, Some(meta.uid()), Some(meta.gid()))?;
+    }
+    fs::set_permissions(copy, fs::Permissions::from_mode(meta.mode() & 0o7777))?;
+    attributes(original, copy)?;
+    File::open(copy)?.sync_all()
+}
+
+fn attributes(original: &Path, copy: &Path) -> io::Result<()> {
+    let mut names = vec![0; 1 << 16];
+    let length = match rustix::fs::listxattr(original, &mut names[..]) {
+        Ok(length) => length,
+        // A file system without attributes has none to keep.
+        Err(rustix::io::Errno::NOTSUP) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut value = vec![0; 1 << 16];
+    for name in names[..length]
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+    {
+        let read = rustix::fs::getxattr(original, name, &mut value[..])?;
+        rustix::fs::setxattr(copy, name, &value[..read], XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, OpenOptions};
+    use std::io::Write as _;
+
+    use super::swap;
+    use crate::holding::Role;
+    use crate::lease::Kept;
+
+    #[test]
+    fn who_comes_to_write_meanwhile_gets_the_file_that_is_at_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let [database, healed] = ["state.db", "healed"].map(|name| folder.path().join(name));
+        fs::write(&database, "old").unwrap();
+        fs::write(&healed, "new").unwrap();
+        let kept = Kept::take(File::open(&database).unwrap()).unwrap();
+        let path = database.clone();
+        let newcomer = std::thread::spawn(move || {
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(b" and more").unwrap();
+        });
+        while kept.is_whole() {
+            std::thread::yield_now();
+        }
+        let leases = [(Role::Main, kept)];
+        let said = swap(&database, &healed, folder.path(), &leases).unwrap();
+        assert_eq!(said, Err("somebody came to write it meanwhile".to_owned()));
+        drop(leases);
+        newcomer.join().unwrap();
+        assert_eq!(fs::read_to_string(&database).unwrap(), "old and more");
+    }
+
+    #[test]
+    fn old_side_files_go_with_the_old_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        fs::create_dir(&work).unwrap();
+        let database = folder.path().join("state.db");
+        let healed = work.join("database");
+        fs::write(&database, "old").unwrap();
+        fs::write(&healed, "new").unwrap();
+        fs::write(Role::Wal.path(&database), "log").unwrap();
+        let leases: Vec<_> = [Role::Main, Role::Wal]
+            .into_iter()
+            .map(|role| {
+                (
+                    role,
+                    Kept::take(File::open(role.path(&database)).unwrap()).unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(swap(&database, &healed, &work, &leases).unwrap(), Ok(()));
+        assert_eq!(fs::read_to_string(&database).unwrap(), "new");
+        assert!(!Role::Wal.path(&database).exists());
+    }
+}

@@ -1,0 +1,143 @@
+//! Tries on copies, until SQLite finds nothing wrong with one.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
+
+use super::rebuild::{self, Candidate};
+use crate::check::{Depth, complaints, settled_copy};
+use crate::holding::Role;
+use crate::inspection::matters;
+use crate::{Error, read};
+
+/// A copy that is sound.
+#[derive(Debug)]
+pub(super) struct Sound {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// How it came to be, in words.
+    pub(super) by: &'static str,
+}
+
+/// A folder beside the database, so that a copy in it can be swapped in.
+pub(super) fn folder(database: &Path) -> Result<TempDir, Error> {
+    let parent = database.parent().unwrap_or(Path::new("/"));
+    let made = tempfile::Builder::new()
+        .prefix(".fdguard-heal-")
+        .tempdir_in(parent);
+    made.map_err(|error| Error::io(parent, "no copy can be made there", error))
+}
+
+/// Heals a copy in this folder; else why it cannot be.
+pub(super) fn heal_copy(database: &Path, folder: &Path) -> Result<Result<Sound, String>, Error> {
+    let file = read::open(database)?;
+    let image = read::image(database, &file)?;
+    let copy = folder.join("database");
+    let mut why = match attempt(database, &copy, None)? {
+        Ok(()) => {
+            let by = if image.has_log() {
+                "by a checkpoint: page 1 was in the log"
+            } else {
+                "by SQLite's own recovery"
+            };
+            return Ok(Ok(Sound { path: copy, by }));
+        }
+        Err(why) => why,
+    };
+    let mut page = |number: u32, size: u32| {
+        let at = u64::from(number - 1) * u64::from(size);
+        read::piece(&file, at, u64::from(size))
+            .ok()
+            .filter(|bytes| bytes.len() == size as usize)
+    };
+    let candidates = match rebuild::candidates(&image, &mut page) {
+        Ok(candidates) => candidates,
+        Err(why) => return Ok(Err(why)),
+    };
+    for candidate in &candidates {
+        match attempt(database, &copy, Some(candidate))? {
+            Ok(()) => {
+                let by = "by a rebuilt header";
+                return Ok(Ok(Sound { path: copy, by }));
+            }
+            Err(reason) => why = reason,
+        }
+    }
+    Ok(Err(format!(
+        "no header makes it whole: the damage goes beyond it ({why})"
+    )))
+}
+
+/// One copy, with this header or the one it has.
+fn attempt(
+    database: &Path,
+    copy: &Path,
+    header: Option<&Candidate>,
+) -> Result<Result<(), String>, Error> {
+    for role in [Role::Main, Role::Wal, Role::Shm, Role::Journal] {
+        // What an earlier attempt left.
+        drop(std::fs::remove_file(role.path(copy)));
+    }
+    if !settled_copy(database, copy)? {
+        return Ok(Err("it is written to without a pause".to_owned()));
+    }
+    let failed = |error| Error::io(copy, "the copy cannot be written", error);
+    if let Some(candidate) = header {
+        let file = OpenOptions::new().write(true).open(copy).map_err(failed)?;
+        file.write_all_at(&candidate.bytes, 0).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        let whole = size - size % u64::from(candidate.page_size);
+        file.set_len(whole).map_err(failed)?;
+    }
+    if let Err(why) = sound(copy) {
+        return Ok(Err(why));
+    }
+    let left = read::image(copy, &File::open(copy).map_err(failed)?)?.judge();
+    if let Some(finding) = left.iter().find(|one| matters(one)) {
+        return Ok(Err(finding.message.clone()));
+    }
+    File::open(copy)
+        .and_then(|file| file.sync_all())
+        .map_err(failed)?;
+    Ok(Ok(()))
+}
+
+/// Opens a copy, brings its log in, and lets SQLite check all of it.
+fn sound(copy: &Path) -> Result<(), String> {
+    // Before there is a connection: opening and closing the file beside one would lose its locks.
+    let cells = first_page_cells(copy);
+    let said = |error: rusqlite::Error| error.to_string();
+    let connection =
+        Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(said)?;
+    let found = complaints(&connection, Depth::Full).map_err(said)?;
+    if let Some(first) = found.first() {
+        return Err(first.clone());
+    }
+    let schema: u64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(said)?;
+    // An empty database passes every check, and everything would be lost.
+    if schema == 0 && cells != Some(0) {
+        return Err("the result would be an empty database".to_owned());
+    }
+    let busy: i64 = connection
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+        .map_err(said)?;
+    if busy != 0 {
+        return Err("the log could not be brought in".to_owned());
+    }
+    connection.close().map_err(|(_, error)| error.to_string())?;
+    let log = Role::Wal.path(copy);
+    if log.metadata().is_ok_and(|meta| meta.len() > 0) {
+        return Err("the log could not be brought in".to_owned());
+    }
+    Ok(())
+}
+
+fn first_page_cells(copy: &Path) -> Option<u16> {
+    let bytes = read::piece(&File::open(copy).ok()?, 103, 2).ok()?;
+    Some(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]))
+}

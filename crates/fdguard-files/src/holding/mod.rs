@@ -1,0 +1,323 @@
+//! Who holds a file and, of a database, its side files: read from the running system, judged by `judge`.
+
+use std::path::{Path, PathBuf};
+
+use fdguard_core::{Gap, Text};
+use fdguard_probe::Probe;
+use fdguard_probe::linux::holders::{By, Held, Holders, Sought};
+use fdguard_probe::parse::locks::HeldLock;
+use serde::Serialize;
+
+use crate::Error;
+
+pub mod judge;
+
+/// The file itself and its side files, in the order of [`Role`].
+const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+
+/// Which of the files of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The database, or the file that was asked for.
+    Main,
+    /// The write-ahead log.
+    Wal,
+    /// Its index.
+    Shm,
+    /// The rollback journal.
+    Journal,
+}
+
+impl Role {
+    const ALL: [Self; 4] = [Self::Main, Self::Wal, Self::Shm, Self::Journal];
+
+    /// What follows the database's name.
+    #[must_use]
+    pub fn suffix(self) -> &'static str {
+        SUFFIXES[self as usize]
+    }
+
+    fn of(which: usize) -> Self {
+        Self::ALL.get(which).copied().unwrap_or(Self::Main)
+    }
+
+    /// The path of this file of a database.
+    #[must_use]
+    pub fn path(self, database: &Path) -> PathBuf {
+        let mut path = database.as_os_str().to_owned();
+        path.push(self.suffix());
+        path.into()
+    }
+}
+
+/// Who holds a file.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Holding {
+    /// Each process once, ascending.
+    pub processes: Vec<Process>,
+    /// Whether every process could be read: otherwise absence proves nothing.
+    pub is_complete: bool,
+    /// Whether the kernel's list of locks could be read.
+    pub has_locks: bool,
+    /// What could not be seen.
+    #[serde(skip)]
+    pub gaps: Vec<Gap>,
+}
+
+/// A process that holds the file or one of its side files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its parent; unknown where it may not be read.
+    pub ppid: Option<u32>,
+    /// When it started, in clock ticks after boot.
+    pub start_ticks: u64,
+    /// Its command.
+    pub comm: Text,
+    /// Its descriptors and mappings of the file itself.
+    pub main: Grip,
+    /// Of the write-ahead log: as many as there are live connections.
+    pub wal: Grip,
+    /// Of the index.
+    pub shm: Grip,
+    /// Of the journal.
+    pub journal: Grip,
+    /// Live connections with a write-ahead log.
+    pub connections: usize,
+    /// Descriptors of the database that SQLite keeps for later, because closing them would lose its locks.
+    pub parked: usize,
+    /// Its locks.
+    pub locks: Locks,
+}
+
+/// How a process holds one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Grip {
+    /// Descriptors of the file that is there now.
+    pub fds: Vec<u32>,
+    /// Those of them that can write.
+    pub writable: usize,
+    /// Whether it is mapped so that writes go into the file.
+    pub mapped: bool,
+    /// Rings that have it registered.
+    pub rings: Vec<u32>,
+    /// Descriptors of a file that was at this path and is deleted or replaced.
+    pub gone: Vec<u32>,
+}
+
+impl Grip {
+    /// Whether it can write.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.writable > 0 || self.mapped
+    }
+
+    fn add(&mut self, held: &Held) {
+        match held.by {
+            By::Descriptor { fd, .. } if !held.current => self.gone.push(fd),
+            By::Descriptor { fd, .. } => {
+                self.fds.push(fd);
+                self.writable += usize::from(held.by.writes() == Some(true));
+            }
+            By::Mapping => self.mapped |= held.current,
+            By::Ring { fd } => self.rings.push(fd),
+        }
+    }
+}
+
+/// Locks of a process on a database and its index; nothing where they could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Locks {
+    /// Whether it holds the range that every connection with a write-ahead log holds while it is open.
+    pub shared: bool,
+    /// Whether it holds any lock on the database.
+    pub any: bool,
+    /// Whether it holds the byte that everybody with the index open holds.
+    pub everybody: bool,
+    /// Whether it writes just now.
+    pub writing: bool,
+    /// The kinds of readers (0 to 4) that it is one of just now.
+    pub reading: Vec<u8>,
+}
+
+impl Process {
+    /// How it holds this one.
+    #[must_use]
+    pub fn grip(&self, role: Role) -> &Grip {
+        match role {
+            Role::Main => &self.main,
+            Role::Wal => &self.wal,
+            Role::Shm => &self.shm,
+            Role::Journal => &self.journal,
+        }
+    }
+
+    fn grip_mut(&mut self, role: Role) -> &mut Grip {
+        match role {
+            Role::Main => &mut self.main,
+            Role::Wal => &mut self.wal,
+            Role::Shm => &mut self.shm,
+            Role::Journal => &mut self.journal,
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} (pid {})", self.comm.to_lossy(), self.pid)
+    }
+}
+
+impl Holding {
+    /// Looks who holds a file and what lies beside it. `database` is the whole path, without links. With `mappings` also who can
+    /// write by memory alone.
+    pub fn look(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
+        let sought: Vec<Sought> = Role::ALL
+            .iter()
+            .map(|role| sought(&role.path(database)))
+            .collect();
+        let found = probe.holders(&sought, mappings)?;
+        let locks = probe.locks();
+        let mut gaps = found.gaps.clone();
+        if locks.is_err() {
+            gaps.push(Gap::new(
+                "who holds which lock",
+                "/proc/locks could not be read",
+                "run where /proc is whole: outside of the container, or as root",
+            ));
+        }
+        let mut holding = Self {
+            is_complete: gaps.is_empty(),
+            has_locks: locks.is_ok(),
+            processes: processes(&found),
+            gaps,
+        };
+        let locks = locks.unwrap_or_default();
+        holding.add_lockers(probe, &sought, &locks);
+        for process in &mut holding.processes {
+            process.count();
+            process.locks = locks_of(process.pid, &sought, &locks);
+        }
+        Ok(holding)
+    }
+
+    /// Everybody may read who has locks, also those whose tables may not be read.
+    fn add_lockers(&mut self, probe: &Probe, sought: &[Sought], locks: &[HeldLock]) {
+        let own = std::process::id();
+        for lock in locks
+            .iter()
+            .filter(|lock| !lock.waits && is_on(lock, sought))
+        {
+            let Some(pid) = lock.pid.filter(|pid| *pid != own) else {
+                continue;
+            };
+            let is_known = self.processes.iter().any(|process| process.pid == pid);
+            if let Some(identity) = probe.name_of(pid).filter(|_| !is_known) {
+                self.processes.push(Process::new(pid, identity));
+            }
+        }
+        self.processes.sort_by_key(|process| process.pid);
+    }
+
+    /// Whether anybody holds any of the files, those that are gone apart.
+    pub fn holders(&self) -> impl Iterator<Item = &Process> {
+        let holds = |process: &&Process| {
+            Role::ALL.iter().any(|role| {
+                let grip = process.grip(*role);
+                !grip.fds.is_empty() || grip.mapped || !grip.rings.is_empty()
+            }) || process.locks.any
+        };
+        self.processes.iter().filter(holds)
+    }
+
+    /// Who can write the file itself.
+    pub fn writers(&self) -> impl Iterator<Item = &Process> {
+        self.processes
+            .iter()
+            .filter(|process| process.main.writes())
+    }
+}
+
+fn sought(path: &Path) -> Sought {
+    use std::os::unix::fs::MetadataExt as _;
+    let meta = path.metadata().ok();
+    Sought {
+        path: path.as_os_str().as_encoded_bytes().to_vec(),
+        id: meta.map(|meta| (meta.dev(), meta.ino())),
+    }
+}
+
+fn processes(found: &Holders) -> Vec<Process> {
+    let mut list: Vec<Process> = Vec::new();
+    for held in &found.held {
+        if list.last().is_none_or(|last| last.pid != held.pid) {
+            let identity = (held.comm.clone(), held.start_ticks);
+            list.push(Process {
+                ppid: Some(held.ppid),
+                ..Process::new(held.pid, identity)
+            });
+        }
+        if let Some(process) = list.last_mut() {
+            process.grip_mut(Role::of(held.which)).add(held);
+        }
+    }
+    list
+}
+
+impl Process {
+    fn new(pid: u32, (comm, start_ticks): (Text, u64)) -> Self {
+        Self {
+            pid,
+            ppid: None,
+            start_ticks,
+            comm,
+            main: Grip::default(),
+            wal: Grip::default(),
+            shm: Grip::default(),
+            journal: Grip::default(),
+            connections: 0,
+            parked: 0,
+            locks: Locks::default(),
+        }
+    }
+
+    fn count(&mut self) {
+        self.connections = self.wal.fds.len() + self.wal.gone.len();
+        if self.connections > 0 {
+            let of_database = self.main.fds.len() + self.main.gone.len();
+            self.parked = of_database.saturating_sub(self.connections);
+        }
+    }
+}
+
+/// Whether a lock is on one of these files: by device, too, for an inode number alone may be another file's.
+fn is_on(lock: &HeldLock, sought: &[Sought]) -> bool {
+    let device = |dev: u64| (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let is_this = |(dev, ino): (u64, u64)| ino == lock.ino && device(dev) == lock.device;
+    sought.iter().any(|sought| sought.id.is_some_and(is_this))
+}
+
+fn locks_of(pid: u32, sought: &[Sought], locks: &[HeldLock]) -> Locks {
+    // A file system may show `stat` another device than the list of locks has: the inode and the process are enough.
+    let on = |role: Role| {
+        let ino = sought
+            .get(role as usize)
+            .and_then(|sought| sought.id)
+            .map(|(_, ino)| ino);
+        locks
+            .iter()
+            .filter(move |lock| !lock.waits && lock.pid == Some(pid) && Some(lock.ino) == ino)
+    };
+    let byte = |at: u64| on(Role::Shm).any(|lock| lock.covers(at, at));
+    Locks {
+        shared: on(Role::Main).any(|lock| lock.covers(judge::SHARED.0, judge::SHARED.1)),
+        any: on(Role::Main).next().is_some(),
+        everybody: byte(crate::sqlite::shm::EVERYBODY),
+        writing: byte(crate::sqlite::shm::WRITER),
+        reading: (0..5u8)
+            .filter(|kind| byte(crate::sqlite::shm::READERS.start() + u64::from(*kind)))
+            .collect(),
+    }
+}

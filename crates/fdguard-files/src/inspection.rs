@@ -1,0 +1,363 @@
+//! One inspection of one file: read, judged, and put into words.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fdguard_core::lint::Severity;
+use fdguard_core::{Gap, Text};
+use fdguard_probe::Probe;
+use serde::Serialize;
+
+use crate::check::{self, Checked, Depth};
+use crate::finding::Finding;
+use crate::holding::{self, Holding};
+use crate::lease::{self, Answer};
+use crate::sqlite::judge::{self, Image};
+use crate::sqlite::{Header, Journal, Shm, Wal};
+use crate::{Error, plain, read};
+
+/// Of a file that is being written, what is wrong must be so this often, this far apart: a look in the middle of a write sees
+/// things that never were.
+const LOOKS: usize = 3;
+const APART: Duration = Duration::from_millis(30);
+/// The largest database that is checked without being asked to.
+const CHECKED: u64 = 512 << 20;
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// SQLite's own check: `None` for none.
+    pub check: Option<Depth>,
+    /// Whether also of a database that is very large.
+    pub however_large: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            check: Some(Depth::Quick),
+            however_large: false,
+        }
+    }
+}
+
+/// In one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// A database in which nothing is wrong.
+    Healthy,
+    /// Another file, in which nothing foreign was found.
+    Clean,
+    /// Something is wrong with the file.
+    Damaged,
+    /// The file is whole, but a process that holds it is about to lose what it writes.
+    Endangered,
+    /// Something is odd, and may be damage.
+    Suspicious,
+}
+
+/// What kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A SQLite database, or what was one.
+    Sqlite,
+    /// Text, a log.
+    Text,
+    /// Anything else.
+    Other,
+    /// Nothing is in it.
+    Empty,
+}
+
+/// What was found about a file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Inspection {
+    /// The file as it was named.
+    pub path: Text,
+    /// The whole path, without links.
+    #[serde(skip)]
+    pub real: PathBuf,
+    /// What kind of file.
+    pub kind: Kind,
+    /// In one word.
+    pub verdict: Verdict,
+    /// In one sentence.
+    pub summary: String,
+    /// Bytes.
+    pub size: u64,
+    /// What is wrong, what explains the most first.
+    pub findings: Vec<Finding>,
+    /// The database's own fields; absent for other files.
+    pub sqlite: Option<Sqlite>,
+    /// Who can write it.
+    pub writers: Writers,
+    /// Who holds it.
+    pub holders: Holding,
+    /// What to do next.
+    pub next: Vec<String>,
+    /// What could not be seen.
+    pub gaps: Vec<Gap>,
+}
+
+/// The fields of a database.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sqlite {
+    /// The header, right or wrong; absent when the file is too short for one.
+    pub header: Option<Header>,
+    /// Its first 32 bytes, in hexadecimal.
+    pub first_bytes: String,
+    /// The write-ahead log.
+    pub wal: Option<Wal>,
+    /// Its index.
+    pub shm: Option<Shm>,
+    /// The rollback journal.
+    pub journal: Option<Journal>,
+    /// Whether a checkpoint would put a sound first page into the file.
+    pub heals_by_checkpoint: bool,
+    /// SQLite's own check; absent when there was none.
+    pub check: Option<Checked>,
+}
+
+/// Who can write a file, by two ways of asking.
+#[derive(Clone, Debug, Serialize)]
+pub struct Writers {
+    /// By a lease: the kernel's own count.
+    pub lease: Answer,
+    /// By a look at all tables: as many processes.
+    pub seen: usize,
+    /// Where both disagree, what that means.
+    pub note: Option<String>,
+}
+
+/// Inspects one file. Errors are failures to look and never damage.
+pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspection, Error> {
+    let file = read::open(path)?;
+    let real = path
+        .canonicalize()
+        .map_err(|error| Error::io(path, "cannot be found", error))?;
+    let first =
+        read::piece(&file, 0, 65_536).map_err(|error| Error::io(path, "cannot be read", error))?;
+    let beside = [holding::Role::Wal, holding::Role::Shm];
+    let has_side_files = beside.iter().any(|role| role.path(&real).exists());
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let lease = lease::ask(&file);
+    let holders = Holding::look(probe, &real, lease != Answer::NoWriter)?;
+    let writers = Writers::of(lease, &holders);
+    let mut inspection = Inspection {
+        path: Text::from(path.as_os_str().as_encoded_bytes()),
+        real,
+        kind: Kind::Other,
+        verdict: Verdict::Clean,
+        summary: String::new(),
+        size: read::Stamp::of(&file).map_or(0, |stamp| stamp.size),
+        findings: Vec::new(),
+        sqlite: None,
+        gaps: holders.gaps.clone(),
+        writers,
+        holders,
+        next: Vec::new(),
+    };
+    if judge::is_database(&first, name, has_side_files) {
+        inspection.database(probe, &file, options)?;
+    } else {
+        inspection.other(&file, &first)?;
+    }
+    inspection.conclude();
+    Ok(inspection)
+}
+
+impl Writers {
+    fn of(lease: Answer, holders: &Holding) -> Self {
+        let seen = holders.writers().count();
+        let rings = holders
+            .processes
+            .iter()
+            .any(|process| !process.main.rings.is_empty());
+        let note = match (lease, seen) {
+            (Answer::Writer, 0) if rings => {
+                Some("a writer exists that no table shows: the file is registered in an io_uring")
+            }
+            (Answer::Writer, 0) if holders.is_complete => Some(
+                "a writer exists that no table shows: a descriptor on its way through a socket, registered in an io_uring, or in a thread with a table of its own",
+            ),
+            (Answer::Writer, 0) => {
+                Some("a writer exists, in a process that may not be read or in no table at all")
+            }
+            (Answer::NoWriter, 1..) => Some(
+                "a writer was there a moment ago, or it goes through another file system (the upper folder of an overlay)",
+            ),
+            (Answer::Denied, _) => Some(
+                "the kernel tells only the file's owner and root whether somebody can write it",
+            ),
+            (Answer::Unsupported, _) => {
+                Some("this file system gives no leases: only the tables were looked at")
+            }
+            _ => None,
+        };
+        Self {
+            lease,
+            seen,
+            note: note.map(str::to_owned),
+        }
+    }
+
+    fn may_exist(&self) -> bool {
+        self.lease != Answer::NoWriter || self.seen > 0
+    }
+}
+
+impl Inspection {
+    fn database(
+        &mut self,
+        probe: &Probe,
+        file: &std::fs::File,
+        options: Options,
+    ) -> Result<(), Error> {
+        self.kind = Kind::Sqlite;
+        let mut image = read::image(&self.real, file)?;
+        let mut found = self.judged(&image);
+        let mut looks = 1;
+        while self.writers.may_exist() && looks < LOOKS && found.iter().any(matters) {
+            std::thread::sleep(APART);
+            image = read::image(&self.real, &read::open(&self.real)?)?;
+            self.holders = Holding::look(probe, &self.real, true)?;
+            let again = self.judged(&image);
+            found = confirmed(&found, again);
+            looks += 1;
+        }
+        self.size = image.size;
+        let check = self.checked(&image, options)?;
+        if let Some(check) = check.as_ref().filter(|check| !check.ok) {
+            let first = check
+                .problems
+                .first()
+                .map_or("no reason given", String::as_str);
+            let text = format!("SQLite's own check fails: {first}");
+            found.push(Finding::critical("integrity", None, text));
+        }
+        if image.size == 0 {
+            self.kind = Kind::Empty;
+        }
+        self.findings = found;
+        let first: Vec<String> = image
+            .first
+            .iter()
+            .take(32)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        self.sqlite = Some(Sqlite {
+            header: image.header(),
+            first_bytes: first.join(" "),
+            heals_by_checkpoint: image.heals_by_checkpoint(),
+            wal: image.wal,
+            shm: image.shm,
+            journal: image.journal,
+            check,
+        });
+        Ok(())
+    }
+
+    fn judged(&self, image: &Image) -> Vec<Finding> {
+        let mut found = image.judge();
+        found.extend(holding::judge::judge(&self.holders, image.shm.as_ref()));
+        found
+    }
+
+    fn checked(&mut self, image: &Image, options: Options) -> Result<Option<Checked>, Error> {
+        let Some(depth) = options.check.filter(|_| image.size > 0) else {
+            return Ok(None);
+        };
+        if image.size > CHECKED && !options.however_large {
+            self.gaps.push(Gap::new(
+                "SQLite's own check",
+                format!(
+                    "the database has {} MiB, and a copy may be needed",
+                    image.size >> 20
+                ),
+                "ask for it: --check quick, or --check full",
+            ));
+            return Ok(None);
+        }
+        let is_alone = image.wal.as_ref().is_none_or(|wal| wal.size == 0)
+            && image.journal.as_ref().is_none_or(|journal| !journal.is_hot);
+        let mut outcome = check::check(&self.real, depth, is_alone)?;
+        // A copy of what is being written may have caught it between two writes: twice is no accident.
+        if self.writers.may_exist() && matches!(&outcome, Ok(checked) if !checked.ok) {
+            outcome = check::check(&self.real, depth, is_alone)?;
+        }
+        match outcome {
+            Ok(checked) => Ok(Some(checked)),
+            Err(gap) => {
+                self.gaps.push(gap);
+                Ok(None)
+            }
+        }
+    }
+
+    fn other(&mut self, file: &std::fs::File, first: &[u8]) -> Result<(), Error> {
+        let failed = |error| Error::io(&self.real, "cannot be read", error);
+        if first.is_empty() {
+            self.kind = Kind::Empty;
+        } else if plain::is_text(first) {
+            self.kind = Kind::Text;
+            self.findings = plain::scan(file).map_err(failed)?;
+        } else {
+            self.findings = plain::at_start(first);
+        }
+        self.findings.extend(side_file(&self.real));
+        let gone = holding::judge::judge(&self.holders, None);
+        self.findings.extend(
+            gone.into_iter()
+                .filter(|one| matches!(one.rule, "deleted-file" | "several-writers")),
+        );
+        Ok(())
+    }
+
+    fn conclude(&mut self) {
+        self.verdict = crate::words::verdict(self);
+        self.summary = crate::words::summary(self);
+        self.next = crate::words::next(self);
+    }
+
+    /// Whether this is what a script is to stop for.
+    #[must_use]
+    pub fn is_finding(&self) -> bool {
+        self.findings.iter().any(matters)
+    }
+}
+
+/// Whether it belongs to a database, with which it has to be looked at.
+fn side_file(path: &Path) -> Option<Finding> {
+    let name = path.to_str()?;
+    let roles = [
+        (holding::Role::Wal, "log"),
+        (holding::Role::Shm, "index"),
+        (holding::Role::Journal, "journal"),
+    ];
+    let (database, what) = roles
+        .iter()
+        .find_map(|(role, what)| Some((name.strip_suffix(role.suffix())?, *what)))?;
+    Path::new(database).is_file().then(|| {
+        let text = format!("this is the {what} of {database}: inspect that, and this with it");
+        Finding::info("side-file", None, text)
+    })
+}
+
+pub(crate) fn matters(finding: &Finding) -> bool {
+    finding.severity >= Severity::Warning
+}
+
+/// What both looks found; what is only worth knowing is as it was last.
+fn confirmed(before: &[Finding], again: Vec<Finding>) -> Vec<Finding> {
+    let same = |one: &Finding| {
+        before.iter().any(|other| {
+            (other.rule, other.offset, &other.pids) == (one.rule, one.offset, &one.pids)
+        })
+    };
+    again
+        .into_iter()
+        .filter(|one| !matters(one) || same(one))
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! Whether anybody can write a file: the kernel grants a read lease only when nobody can.
+//!
+//! That counts descriptors of all processes, mappings, descriptors on their way through a socket, files that are registered in an
+//! io_uring, hard links. It does not count a writer who goes through the upper folder of an overlay.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::sys;
+
+/// What the kernel said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Nobody can write.
+    NoWriter,
+    /// Somebody can.
+    Writer,
+    /// The file is another user's: the owner or `CAP_LEASE` may ask.
+    Denied,
+    /// This file system gives no leases.
+    Unsupported,
+}
+
+/// Asks. The lease is given back at once; who opens the file for writing in that instant waits for it.
+#[must_use]
+pub fn ask(file: impl AsFd) -> Answer {
+    match sys::lease(&file) {
+        Ok(()) => {
+            // What fails here is a lease that a newcomer has broken already.
+            let _ = sys::release(&file);
+            Answer::NoWriter
+        }
+        Err(error) => answer(error),
+    }
+}
+
+fn answer(error: Errno) -> Answer {
+    match error {
+        Errno::AGAIN => Answer::Writer,
+        Errno::ACCESS | Errno::PERM => Answer::Denied,
+        _ => Answer::Unsupported,
+    }
+}
+
+/// A lease that is kept: newcomers who want to write wait until it is dropped, for at most the kernel's lease-break-time.
+#[derive(Debug)]
+pub struct Kept {
+    file: File,
+}
+
+impl Kept {
+    /// Takes it, if nobody can write.
+    pub fn take(file: File) -> Result<Self, Answer> {
+        match sys::lease(&file) {
+            Ok(()) => Ok(Self { file }),
+            Err(error) => Err(answer(error)),
+        }
+    }
+
+    /// Whether nobody has tried to write since.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        sys::has_lease(&self.file)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Closing would give it back as well.
+        let _ = sys::release(&self.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, OpenOptions};
+
+    use super::{Answer, Kept, ask};
+
+    #[test]
+    fn a_writer_is_seen_and_its_end_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, "x").unwrap();
+        let reader = File::open(&path).unwrap();
+        assert_eq!(ask(&reader), Answer::NoWriter);
+        let writer = OpenOptions::new().append(true).open(&path).unwrap();
+        assert_eq!(ask(&reader), Answer::Writer);
+        drop(writer);
+        assert_eq!(ask(&reader), Answer::NoWriter);
+    }
+
+    #[test]
+    fn a_newcomer_waits_for_a_lease_that_is_kept_and_breaks_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, "x").unwrap();
+        let kept = Kept::take(File::open(&path).unwrap()).unwrap();
+        assert!(kept.is_whole());
+        let waiting =
+            std::thread::spawn(move || OpenOptions::new().append(true).open(path).unwrap());
+        while kept.is_whole() {
+            std::thread::yield_now();
+        }
+        drop(kept);
+        waiting.join().unwrap();
+    }
+}

@@ -1,0 +1,137 @@
+//! A lock with a deadline that names who holds it.
+//!
+//! The lock belongs to the open file and not to the process: two threads exclude each other, and closing another descriptor of the
+//! file does not lose it. The lock file is removed when the lock is given back; who waited for the removed one begins again.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fdguard_probe::Probe;
+use fdguard_probe::linux::holders::{By, Sought};
+use rustix::io::Errno;
+
+use crate::{Error, sys};
+
+/// How long to wait before asking again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A lock that is held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the lock of this lock file, which is made where it is missing. Fails at the deadline, and says who has it.
+    pub fn take(path: &Path, patience: Duration) -> Result<Self, Error> {
+        let deadline = Instant::now() + patience;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Some(lock) = Self::attempt(path)? {
+                return Ok(lock);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Locked {
+                    path: path.to_owned(),
+                    holder: holder(path),
+                });
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn attempt(path: &Path) -> Result<Option<Self>, Error> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(|error| Error::io(path, "the lock file", error))?;
+        match sys::lock(&file) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
+            Err(error) => return Err(Error::io(path, "locking", error)),
+        }
+        let lock = Self {
+            file,
+            path: path.to_owned(),
+        };
+        // Whoever had it before may have removed the file that we have locked.
+        if lock.is_at_path() {
+            return Ok(Some(lock));
+        }
+        lock.forget()?;
+        Ok(None)
+    }
+
+    fn is_at_path(&self) -> bool {
+        let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        let here = std::fs::symlink_metadata(&self.path).map(id);
+        let ours = self.file.metadata().map(id);
+        matches!((here, ours), (Ok(here), Ok(ours)) if here == ours)
+    }
+
+    /// Unlocks without a removal: the file at the path is not ours.
+    fn forget(mut self) -> Result<(), Error> {
+        let path = std::mem::take(&mut self.path);
+        sys::unlock(&self.file).map_err(|error| Error::io(&path, "unlocking", error))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if !self.path.as_os_str().is_empty() && self.is_at_path() {
+            // A lock file that stays does no harm.
+            drop(std::fs::remove_file(&self.path));
+        }
+        // A child that another thread is about to start has this descriptor, too, until it becomes a program.
+        let _ = sys::unlock(&self.file);
+    }
+}
+
+/// Who holds the lock of a file, in words. A lock of an open file names no process: it is found by its descriptor.
+fn holder(path: &Path) -> String {
+    let unknown = "a process that may not be seen".to_owned();
+    let (Ok(probe), Ok(meta), Ok(whole)) = (Probe::new(), path.metadata(), path.canonicalize())
+    else {
+        return unknown;
+    };
+    let sought = Sought {
+        path: whole.into_os_string().into_encoded_bytes(),
+        id: Some((meta.dev(), meta.ino())),
+    };
+    let Ok(found) = probe.holders(std::slice::from_ref(&sought), false) else {
+        return unknown;
+    };
+    let locks = |held: &&fdguard_probe::linux::holders::Held| {
+        held.locks.iter().any(|lock| lock.access == "WRITE")
+    };
+    let named = found.held.iter().find(locks).map(|held| match held.by {
+        By::Descriptor { fd, .. } => format!(
+            "{} (pid {}, descriptor {fd})",
+            held.comm.to_lossy(),
+            held.pid
+        ),
+        _ => format!("{} (pid {})", held.comm.to_lossy(), held.pid),
+    });
+    named.unwrap_or_else(|| {
+        let is_ours = probe.locks().is_ok_and(|locks| {
+            locks
+                .iter()
+                .any(|lock| lock.ino == meta.ino() && lock.kind == "OFDLCK")
+        });
+        if is_ours {
+            "another thread of this process, or one that may not be read".to_owned()
+        } else {
+            unknown
+        }
+    })
+}

@@ -1,0 +1,251 @@
+//! Files that are no database: what has landed in the middle of text, and at the start of anything else.
+//!
+//! The scanner is pure and takes the file piece by piece. In text the first bytes of a TLS record are control characters that
+//! nobody writes, so each counts; in other files every pattern comes by chance, so only what stale numbers leave counts.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use crate::finding::Finding;
+use crate::tls::{self, HEAD, Record};
+
+/// As many findings as are told of one file.
+const MOST: usize = 64;
+/// So many zeros in a row are no text.
+const ZEROS: u64 = 16;
+/// A piece of the file.
+const PIECE: usize = 1 << 16;
+
+/// Whether these first bytes are mostly text, with something foreign between it or not.
+#[must_use]
+pub fn is_text(first: &[u8]) -> bool {
+    if first.is_empty() {
+        return false;
+    }
+    let mut in_runs = 0;
+    for chunk in first.utf8_chunks() {
+        let is_text = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{1b}');
+        for run in chunk.valid().split(|c| !is_text(c)) {
+            in_runs += if run.len() >= 8 { run.len() } else { 0 };
+        }
+    }
+    let zeros = first.iter().filter(|byte| **byte == 0).count();
+    in_runs * 2 >= first.len() && zeros * 3 <= first.len()
+}
+
+/// What stale numbers leave at the start of a file that is no text: an alert, or records one behind the other.
+#[must_use]
+pub fn at_start(first: &[u8]) -> Vec<Finding> {
+    let records = tls::at_start(first);
+    let is_chain =
+        records.len() > 1 || records.first().is_some_and(|(_, record)| record.is_alert());
+    let told = records.into_iter().filter(|_| is_chain).take(MOST);
+    told.map(|(at, record)| {
+        let text = format!(
+            "{record} lies over bytes {at}..{}: {}",
+            at + record.total() - 1,
+            record.operation(Some(at))
+        );
+        Finding::critical("tls-record", Some(at), text).long(Some(record.total()))
+    })
+    .collect()
+}
+
+/// Goes over a text and finds what is none.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    /// Bytes that were taken.
+    at: u64,
+    /// The line that the next byte belongs to, from 1.
+    line: u64,
+    /// The last bytes of the piece before, in which a record may begin.
+    tail: Vec<u8>,
+    /// Until where the last record goes.
+    until: u64,
+    /// How many zeros came last.
+    zeros: u64,
+    found: Vec<Finding>,
+    /// How many more there are than are told.
+    more: u64,
+    last: Option<u8>,
+}
+
+impl Scanner {
+    /// From the first byte.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            line: 1,
+            ..Self::default()
+        }
+    }
+
+    /// Takes the next piece.
+    pub fn take(&mut self, piece: &[u8]) {
+        let mut bytes = std::mem::take(&mut self.tail);
+        bytes.extend_from_slice(piece);
+        // The last four bytes may be the beginning of a record.
+        let whole = bytes.len().saturating_sub(HEAD - 1);
+        self.scan(&bytes, whole);
+        self.tail = bytes.split_off(whole);
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Finding> {
+        let rest = std::mem::take(&mut self.tail);
+        self.scan(&rest, rest.len());
+        self.end_zeros();
+        if self.more > 0 {
+            let text = format!("{} more of the same are not told", self.more);
+            self.found.push(Finding::info("more", None, text));
+        }
+        if self.last.is_some_and(|byte| byte != b'\n') {
+            let text = format!(
+                "the last line ({}) has no end: it is being written, or was cut off",
+                self.line
+            );
+            self.found
+                .push(Finding::info("torn-tail", Some(self.at), text));
+        }
+        self.found
+    }
+
+    fn scan(&mut self, bytes: &[u8], whole: usize) {
+        for index in 0..whole {
+            let byte = bytes[index];
+            if byte == 0 {
+                self.zeros += 1;
+            } else {
+                self.end_zeros();
+            }
+            if matches!(byte, 0x14..=0x17)
+                && self.at >= self.until
+                && let Some(record) = Record::parse(&bytes[index..])
+            {
+                self.record(&record);
+            }
+            self.line += u64::from(byte == b'\n');
+            self.at += 1;
+            self.last = Some(byte);
+        }
+    }
+
+    fn record(&mut self, record: &Record) {
+        self.until = self.at + record.total();
+        let place = if matches!(self.last, None | Some(b'\n')) {
+            "at the start of"
+        } else {
+            "in the middle of"
+        };
+        let text = format!(
+            "{record} lies {place} line {}: {}; who reads line by line fails there, the lines around it are whole",
+            self.line,
+            record.operation(None)
+        );
+        self.tell(Finding::critical("tls-record", Some(self.at), text).long(Some(record.total())));
+    }
+
+    fn end_zeros(&mut self) {
+        let zeros = std::mem::take(&mut self.zeros);
+        // Those of a record's own bytes are told with it.
+        if zeros >= ZEROS && self.at >= self.until {
+            let text = format!(
+                "{zeros} zeros lie in line {}: a write that never reached the disk, or a file that was cut off under its writer",
+                self.line
+            );
+            self.tell(Finding::warning("zeros", Some(self.at - zeros), text).long(Some(zeros)));
+        }
+    }
+
+    fn tell(&mut self, finding: Finding) {
+        if self.found.len() < MOST {
+            self.found.push(finding);
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// Goes over a whole file.
+pub fn scan(mut file: &File) -> io::Result<Vec<Finding>> {
+    let mut scanner = Scanner::new();
+    let mut piece = vec![0; PIECE];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(scanner.finish()),
+            Ok(length) => scanner.take(&piece[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scanner, at_start, is_text};
+
+    fn alert() -> Vec<u8> {
+        let mut record = vec![0x17, 3, 3, 0, 0x13];
+        record.extend((0..19u8).map(|n| n.wrapping_mul(37) | 0x80));
+        record
+    }
+
+    #[test]
+    fn r42_a_record_in_the_middle_of_a_log_has_its_line() {
+        let mut text = b"{\"n\":1}\n{\"n\":2,\"te".to_vec();
+        let at = text.len() as u64;
+        text.extend(alert());
+        text.extend(b"xt\":\"x\"}\n{\"n\":3}\n");
+        assert!(is_text(&text));
+        // However the pieces are cut.
+        for size in [1, 2, 3, 7, 1000] {
+            let mut scanner = Scanner::new();
+            text.chunks(size).for_each(|piece| scanner.take(piece));
+            let found = scanner.finish();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!((found[0].offset, found[0].length), (Some(at), Some(24)));
+            assert!(
+                found[0].message.contains("in the middle of line 2"),
+                "{}",
+                found[0].message
+            );
+        }
+    }
+
+    #[test]
+    fn text_without_anything_foreign_is_clean() {
+        let text = "größe: 3 \u{1b}[1mbold\u{1b}[0m\tx\n".repeat(500);
+        let mut scanner = Scanner::new();
+        scanner.take(text.as_bytes());
+        assert!(scanner.finish().is_empty());
+        assert!(is_text(text.as_bytes()));
+    }
+
+    #[test]
+    fn bytes_by_chance_are_no_text_and_no_records() {
+        let mut state = 7u32;
+        let bytes: Vec<u8> = (0..200_000)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                state.to_be_bytes()[0]
+            })
+            .collect();
+        assert!(!is_text(&bytes));
+        assert!(at_start(&bytes).is_empty());
+    }
+
+    #[test]
+    fn zeros_in_a_log_are_told_once() {
+        let mut text = b"one line\n".repeat(20);
+        text.extend([0; 100]);
+        text.extend(b"\nanother\n");
+        let mut scanner = Scanner::new();
+        scanner.take(&text);
+        let found = scanner.finish();
+        assert_eq!(
+            (found.len(), found[0].rule, found[0].length),
+            (1, "zeros", Some(100))
+        );
+    }
+}

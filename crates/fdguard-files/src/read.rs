@@ -1,0 +1,197 @@
+//! Reading files without a lock and without a trace: opened for reading alone, never more than a piece in memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::Error;
+use crate::foreign::Foreign;
+use crate::holding::Role;
+use crate::sqlite::header::{self, Header};
+use crate::sqlite::judge::{Image, strange};
+use crate::sqlite::wal::{self, Scan, Wal, WalHeader};
+use crate::sqlite::{Journal, Shm};
+
+/// As much of a file's start as is looked at closely: the largest page.
+const FIRST: u64 = 65_536;
+/// As many strange pages as are told.
+const MOST_STRANGE: usize = 64;
+/// Bytes of a page's start that are looked at.
+const START: usize = 32;
+
+/// A file's identity and state: equal ones were not written in between, as far as the clock of the file system tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Device and inode.
+    pub id: (u64, u64),
+    /// Bytes.
+    pub size: u64,
+    /// Last write, in seconds and nanoseconds.
+    pub written: (i64, i64),
+}
+
+impl Stamp {
+    /// Of an open file.
+    pub fn of(file: &File) -> io::Result<Self> {
+        Ok(Self::from(&file.metadata()?))
+    }
+
+    /// Of whatever is at a path.
+    #[must_use]
+    pub fn at(path: &Path) -> Option<Self> {
+        path.metadata().ok().as_ref().map(Self::from)
+    }
+}
+
+impl From<&std::fs::Metadata> for Stamp {
+    fn from(meta: &std::fs::Metadata) -> Self {
+        Self {
+            id: (meta.dev(), meta.ino()),
+            size: meta.size(),
+            written: (meta.mtime(), meta.mtime_nsec()),
+        }
+    }
+}
+
+/// Opens a regular file for reading alone. Nothing else is opened: a pipe would wait, a device would act.
+pub fn open(path: &Path) -> Result<File, Error> {
+    let meta = path
+        .metadata()
+        .map_err(|error| Error::io(path, "cannot be read", error))?;
+    if !meta.is_file() {
+        let what = if meta.is_dir() {
+            "a directory"
+        } else {
+            "no regular file"
+        };
+        return Err(Error::NotAFile {
+            path: path.to_owned(),
+            what,
+        });
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|error| Error::io(path, "cannot be opened", error))?;
+    Ok(file.into())
+}
+
+/// A side file, if there is one.
+fn open_beside(database: &Path, role: Role) -> Result<Option<(File, PathBuf)>, Error> {
+    let path = role.path(database);
+    match open(&path) {
+        Ok(file) => Ok(Some((file, path))),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// All of a database that can be judged.
+pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
+    let failed = |error| Error::io(database, "cannot be read", error);
+    let size = file.metadata().map_err(failed)?.len();
+    let first = piece(file, 0, size.min(FIRST)).map_err(failed)?;
+    let mut image = Image {
+        size,
+        first,
+        ..Image::default()
+    };
+    read_log(database, &mut image)?;
+    if let Some((file, path)) = open_beside(database, Role::Shm)? {
+        let failed = |error| Error::io(&path, "cannot be read", error);
+        let size = file.metadata().map_err(failed)?.len();
+        let bytes = piece(&file, 0, size.min(136)).map_err(failed)?;
+        image.shm = Shm::read(&bytes, size);
+    }
+    if let Some((file, path)) = open_beside(database, Role::Journal)? {
+        let failed = |error| Error::io(&path, "cannot be read", error);
+        let size = file.metadata().map_err(failed)?.len();
+        let bytes = piece(&file, 0, size.min(28)).map_err(failed)?;
+        image.journal = Some(Journal::read(&bytes, size));
+    }
+    let page = page_size(&image);
+    if let Some(page) = page {
+        image.strange_pages = strange_pages(file, page, size).map_err(failed)?;
+    }
+    Ok(image)
+}
+
+/// Bytes of a page: what the header says; where that is damaged, what the log says, else the one that fits most databases.
+fn page_size(image: &Image) -> Option<u64> {
+    let header = Header::read(&image.first)?;
+    let told = header.page_size.filter(|_| header.magic).map(u64::from);
+    let of_log = || Some(u64::from(image.wal.as_ref()?.header?.page_size));
+    told.or_else(of_log)
+        .or(image.size.is_multiple_of(4096).then_some(4096))
+}
+
+fn read_log(database: &Path, image: &mut Image) -> Result<(), Error> {
+    let Some((file, path)) = open_beside(database, Role::Wal)? else {
+        return Ok(());
+    };
+    let failed = |error| Error::io(&path, "cannot be read", error);
+    let size = file.metadata().map_err(failed)?.len();
+    image.wal_first = piece(&file, 0, size.min(64)).map_err(failed)?;
+    let Some(head) = WalHeader::read(&image.wal_first) else {
+        image.wal = Some(Wal::unreadable(size));
+        return Ok(());
+    };
+    let mut scan = Scan::new(head, size);
+    let mut frame = vec![0; head.frame_size()];
+    let mut at = wal::HEAD as u64;
+    while at + frame.len() as u64 <= size {
+        match file.read_exact_at(&mut frame, at) {
+            Ok(()) => scan.take(&frame),
+            // It was cut off meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(failed(error)),
+        }
+        at += frame.len() as u64;
+    }
+    let (wal, page) = scan.finish();
+    image.wal = Some(wal);
+    image.wal_page = page;
+    Ok(())
+}
+
+fn strange_pages(file: &File, page: u64, size: u64) -> io::Result<Vec<(u64, Foreign)>> {
+    let pages = size / page;
+    let mut found = Vec::new();
+    let mut start = [0; START];
+    for number in 1..pages {
+        let at = number * page;
+        match file.read_exact_at(&mut start, at) {
+            Ok(()) => found.extend(strange(&start, at, pages).map(|foreign| (at, foreign))),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(error),
+        }
+        if found.len() >= MOST_STRANGE {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// So many bytes from an offset; fewer where the file ends.
+pub fn piece(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    let mut read = 0;
+    while read < bytes.len() {
+        match file.read_at(&mut bytes[read..], at + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Whether the magic of a database is there.
+#[must_use]
+pub fn has_magic(first: &[u8]) -> bool {
+    first.starts_with(header::MAGIC)
+}

@@ -1,0 +1,249 @@
+//! What is wrong with a database, from all that was read of it.
+
+use fdguard_core::lint::Severity;
+
+use super::header::{self, Extent, Header, LOCK_BYTE};
+use super::{Finding, Journal, Shm, Wal};
+use crate::foreign::Foreign;
+
+/// All that was read of a database and its side files at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// Bytes of the database.
+    pub size: u64,
+    /// Its first bytes: the first page, or 64 KiB.
+    pub first: Vec<u8>,
+    /// What lies at the start of pages and does not belong there: offset and what.
+    pub strange_pages: Vec<(u64, Foreign)>,
+    /// The write-ahead log, where there is one.
+    pub wal: Option<Wal>,
+    /// How the log begins.
+    pub wal_first: Vec<u8>,
+    /// The first page as the log has it.
+    pub wal_page: Option<Vec<u8>>,
+    /// The index of the log.
+    pub shm: Option<Shm>,
+    /// The rollback journal.
+    pub journal: Option<Journal>,
+}
+
+impl Image {
+    /// The header, right or wrong.
+    #[must_use]
+    pub fn header(&self) -> Option<Header> {
+        Header::read(&self.first)
+    }
+
+    /// Whether the log holds transactions.
+    #[must_use]
+    pub fn has_log(&self) -> bool {
+        self.wal
+            .as_ref()
+            .is_some_and(|wal| wal.committed_frames > 0)
+    }
+
+    fn is_settled(&self) -> bool {
+        !self.has_log() && !self.journal.as_ref().is_some_and(|journal| journal.is_hot)
+    }
+
+    /// Everything that is wrong, what explains the most first.
+    #[must_use]
+    pub fn judge(&self) -> Vec<Finding> {
+        let mut found = self.nothing();
+        if found.is_empty() {
+            found = self.over_header();
+            let extent = Extent {
+                size: self.size,
+                is_settled: self.is_settled(),
+            };
+            found.extend(header::fields(&self.first, Some(extent)));
+            found.extend(self.strange_pages.iter().map(strange_page));
+            found.extend(self.log());
+            found.extend(self.other_mode());
+        }
+        found.extend(self.hot_journal());
+        found
+    }
+
+    /// Whether a whole page 1 is in the log, and sound there: then a checkpoint heals the header.
+    #[must_use]
+    pub fn heals_by_checkpoint(&self) -> bool {
+        let page = self.wal_page.as_deref();
+        page.is_some_and(|page| {
+            header::fields(page, None)
+                .iter()
+                .all(|one| one.severity < Severity::Critical)
+        })
+    }
+
+    fn nothing(&self) -> Vec<Finding> {
+        match (self.size, self.has_log()) {
+            (0, true) => vec![Finding::critical(
+                "truncated",
+                Some(0),
+                "the database is empty, but its log holds transactions: it was cut off",
+            )],
+            (0, false) => vec![Finding::info(
+                "empty",
+                None,
+                "the file is empty: nobody has written to it yet, or it was cut off",
+            )],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Foreign bytes over the header.
+    fn over_header(&self) -> Vec<Finding> {
+        let records = header::records(&self.first);
+        if !records.is_empty() {
+            return records
+                .iter()
+                .map(|(at, record)| over(*at, record))
+                .collect();
+        }
+        let is_magic = self.first.starts_with(header::MAGIC);
+        let zeros = self.first.iter().take_while(|byte| **byte == 0).count();
+        let foreign = if zeros >= 16 {
+            Some(Foreign::Zeros)
+        } else {
+            Foreign::parse(&self.first)
+        };
+        match foreign {
+            Some(Foreign::Zeros) => {
+                let text = format!("the first {zeros} bytes are zeros");
+                vec![Finding::critical("foreign-bytes", Some(0), text).long(Some(zeros as u64))]
+            }
+            Some(foreign) if !is_magic => {
+                let text = format!("{foreign} lies over the header, from byte 0");
+                vec![Finding::critical("foreign-bytes", Some(0), text).long(foreign.length())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn log(&self) -> Vec<Finding> {
+        let Some(wal) = &self.wal else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        let Some(head) = &wal.header else {
+            let is_zero = self.wal_first.iter().all(|byte| *byte == 0);
+            if wal.size >= super::wal::HEAD as u64 && !is_zero {
+                let what = Foreign::parse(&self.wal_first)
+                    .map_or_else(String::new, |foreign| format!(": {foreign} lies there"));
+                let text = format!(
+                    "the log has no sound header{what}; SQLite takes it for empty, and its transactions are lost from view"
+                );
+                found.push(Finding::critical("wal-header", None, text));
+            }
+            return found;
+        };
+        let header = self.header();
+        let of_database = header.and_then(|header| header.page_size.filter(|_| header.magic));
+        if let Some(size) = of_database.filter(|size| *size != head.page_size) {
+            let text = format!(
+                "the log has pages of {} bytes, the database of {size}: it belongs to another one",
+                head.page_size
+            );
+            found.push(Finding::critical("wal-page-size", None, text));
+        }
+        if let Some(frame) = wal.broken_at {
+            let text = format!(
+                "the log is damaged at frame {frame}: {} frames behind it are of this log and lost from view",
+                wal.behind_break
+            );
+            found.push(Finding::critical("wal-chain", None, text));
+        }
+        found.extend(self.index(wal, head.salts));
+        found
+    }
+
+    fn index(&self, wal: &Wal, salts: (u32, u32)) -> Option<Finding> {
+        let shm = self
+            .shm
+            .as_ref()
+            .filter(|shm| shm.is_settled && shm.salts == salts)?;
+        let (told, read) = (u64::from(shm.frames), wal.committed_frames);
+        (told > read).then(|| {
+            let text = format!("the index counts {told} frames of the log, {read} of them can be read: transactions are lost");
+            Finding::critical("wal-short", None, text)
+        })
+    }
+
+    fn other_mode(&self) -> Option<Finding> {
+        let header = self
+            .header()
+            .filter(|header| header.magic && header.read_version == 1)?;
+        let is_odd = self.has_log() && self.wal_page.is_none() && header.write_version == 1;
+        is_odd.then(|| {
+            let text = "the header speaks of a rollback journal, but a log with transactions lies beside it";
+            Finding::warning("mode", Some(18), text)
+        })
+    }
+
+    fn hot_journal(&self) -> Option<Finding> {
+        let journal = self.journal.as_ref().filter(|journal| journal.is_hot)?;
+        let pages = journal
+            .pages
+            .map_or_else(String::new, |pages| format!(" of {pages} pages"));
+        let text = format!(
+            "a journal{pages} is there: a transaction runs, or broke off and is rolled back by the next one to open the database"
+        );
+        Some(Finding::info("hot-journal", None, text))
+    }
+}
+
+fn over(at: u64, record: &crate::tls::Record) -> Finding {
+    let last = at + record.total() - 1;
+    let place = if last < header::LENGTH as u64 {
+        "of the header"
+    } else {
+        "of the file, the header among them"
+    };
+    let text = format!(
+        "{record} lies over bytes {at}..{last} {place}: {}",
+        record.operation(Some(at))
+    );
+    Finding::critical("tls-record", Some(at), text).long(Some(record.total()))
+}
+
+fn strange_page((at, foreign): &(u64, Foreign)) -> Finding {
+    let rule = if matches!(foreign, Foreign::Tls(_)) {
+        "tls-record"
+    } else {
+        "foreign-bytes"
+    };
+    let text = format!("{foreign} lies at byte {at}, where a page begins");
+    Finding::critical(rule, Some(*at), text).long(foreign.length())
+}
+
+/// What lies at the start of a page other than the first, if it cannot be SQLite's. B-tree pages begin with 2, 5, 10 or 13,
+/// pointer maps with 1 to 5, all others with the number of a page: what reads as a page far behind the last is none.
+#[must_use]
+pub fn strange(start: &[u8], offset: u64, pages: u64) -> Option<Foreign> {
+    let first = *start.first()?;
+    let is_lock_page = offset == LOCK_BYTE;
+    if is_lock_page || matches!(first, 0..=5 | 10 | 13) || u64::from(header::be(start, 0)) <= pages
+    {
+        return None;
+    }
+    Foreign::parse(start)
+}
+
+/// Whether a file is, or was, a database: by its first bytes, or by what lies beside it and what it is called.
+#[must_use]
+pub fn is_database(first: &[u8], name: &[u8], has_side_files: bool) -> bool {
+    if first.starts_with(header::MAGIC) || first.starts_with(b"SQLit") || has_side_files {
+        return true;
+    }
+    let named = [".db", ".db3", ".sqlite", ".sqlite3"];
+    if named.iter().any(|end| name.ends_with(end.as_bytes())) {
+        return true;
+    }
+    // Overwritten from the start: what is behind still looks like one.
+    let Some(header) = Header::read(first) else {
+        return false;
+    };
+    let is_writer = (3_000_000..4_000_000).contains(&header.sqlite_version);
+    is_writer && matches!(header.first_page, Some(5 | 13)) && header.unused_is_zero
+}

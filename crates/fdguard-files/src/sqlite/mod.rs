@@ -1,0 +1,14 @@
+//! What the bytes of a SQLite database and its side files say. Pure: bytes and sizes in, values out.
+
+pub mod header;
+pub mod journal;
+pub mod judge;
+pub mod shm;
+pub mod wal;
+
+pub use header::Header;
+pub use journal::Journal;
+pub use shm::Shm;
+pub use wal::Wal;
+
+pub(crate) use crate::finding::Finding;

@@ -1,0 +1,199 @@
+//! TLS records, recognised by their first five bytes.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Length of a record's head.
+pub const HEAD: usize = 5;
+/// The largest record that any version allows: 2^14 bytes and 2048 for what encryption adds.
+const LONGEST: u16 = 18_432;
+/// An encrypted alert of TLS 1.3: two bytes, one for the true type, sixteen for the seal.
+const ALERT_13: u16 = 19;
+
+/// What a record says it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// 0x14.
+    ChangeCipher,
+    /// 0x15.
+    Alert,
+    /// 0x16.
+    Handshake,
+    /// 0x17: data, or anything at all in TLS 1.3.
+    Data,
+}
+
+/// A record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Record {
+    /// What it says it holds.
+    pub kind: Kind,
+    /// Minor version byte: 1 is TLS 1.0, 3 is TLS 1.2 and 1.3.
+    pub minor: u8,
+    /// Bytes that follow its head.
+    pub length: u16,
+}
+
+impl Record {
+    /// The record that begins here, if it looks like one.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let [kind, 3, minor @ 0..=4, high, low, ..] = *bytes else {
+            return None;
+        };
+        let kind = match kind {
+            0x14 => Kind::ChangeCipher,
+            0x15 => Kind::Alert,
+            0x16 => Kind::Handshake,
+            0x17 => Kind::Data,
+            _ => return None,
+        };
+        let length = u16::from_be_bytes([high, low]);
+        (1..=LONGEST).contains(&length).then_some(Self {
+            kind,
+            minor,
+            length,
+        })
+    }
+
+    /// All of its bytes, head included.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        HEAD as u64 + u64::from(self.length)
+    }
+
+    /// Whether it is an alert: openly, or by the one length that an encrypted alert of TLS 1.3 has.
+    #[must_use]
+    pub fn is_alert(&self) -> bool {
+        self.kind == Kind::Alert || self.is_alert_of_13()
+    }
+
+    fn is_alert_of_13(&self) -> bool {
+        self.kind == Kind::Data && self.minor == 3 && self.length == ALERT_13
+    }
+
+    /// Which version, as far as the record tells.
+    #[must_use]
+    pub fn version(&self) -> &'static str {
+        match (self.kind, self.minor) {
+            _ if self.is_alert_of_13() => "TLS 1.3",
+            (_, 0) => "SSL 3.0",
+            (_, 1) => "TLS 1.0",
+            (_, 2) => "TLS 1.1",
+            (Kind::Alert, 3) => "TLS 1.2",
+            (_, 3) => "TLS 1.2 or 1.3",
+            _ => "TLS",
+        }
+    }
+
+    /// What the program was doing when this landed in a file. Where a stale number was used from the file's start on, the offset
+    /// tells more: give it then alone.
+    #[must_use]
+    pub fn operation(&self, from_start: Option<u64>) -> &'static str {
+        match (self.is_alert(), from_start) {
+            (true, Some(0)) => {
+                "the TLS library said goodbye (close_notify) on a number that had become this file"
+            }
+            (true, Some(at)) if at % 29 == 5 => {
+                "the TLS library read five bytes of this file as if they had come from its connection, found no record in them and answered with an alert"
+            }
+            (true, _) => "the TLS library sent an alert through a number that had become this file",
+            (false, _) if self.kind == Kind::Data => {
+                "the program sent data over a connection whose number had become this file"
+            }
+            (false, _) => {
+                "the TLS library was in a handshake on a number that had become this file"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version();
+        let total = self.total();
+        match self.kind {
+            _ if self.is_alert() => write!(f, "a {version} alert ({total} bytes)"),
+            Kind::Data => write!(f, "a {version} record with data ({total} bytes)"),
+            Kind::Handshake => write!(f, "a {version} handshake record ({total} bytes)"),
+            Kind::ChangeCipher => write!(
+                f,
+                "a {version} record of kind change-cipher ({total} bytes)"
+            ),
+            Kind::Alert => write!(f, "a {version} alert ({total} bytes)"),
+        }
+    }
+}
+
+/// Where records lie in the first bytes of a file that a stale number was used on: at the start, or five bytes in for each
+/// read of a head, and again behind one another.
+#[must_use]
+pub fn at_start(bytes: &[u8]) -> Vec<(u64, Record)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= HEAD) {
+        let near = [0, HEAD].into_iter().find_map(|step| {
+            let record = Record::parse(rest.get(step..)?)?;
+            Some((at + step, record))
+        });
+        let Some((offset, record)) = near else { break };
+        found.push((offset as u64, record));
+        at = offset + HEAD + usize::from(record.length);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Record, at_start};
+
+    const ALERT: [u8; 5] = [0x17, 3, 3, 0, 0x13];
+
+    #[test]
+    fn r42_alerts_are_told_from_data_and_versions_from_each_other() {
+        let alert = Record::parse(&ALERT).unwrap();
+        assert_eq!(alert.to_string(), "a TLS 1.3 alert (24 bytes)");
+        let old = Record::parse(&[0x15, 3, 3, 0, 0x1a]).unwrap();
+        assert_eq!(old.to_string(), "a TLS 1.2 alert (31 bytes)");
+        let data = Record::parse(&[0x17, 3, 3, 0x04, 0x11]).unwrap();
+        assert!(!data.is_alert());
+        assert_eq!(
+            data.to_string(),
+            "a TLS 1.2 or 1.3 record with data (1046 bytes)"
+        );
+        assert_eq!(
+            Record::parse(&[0x16, 3, 1, 2, 0]).unwrap().kind,
+            Kind::Handshake
+        );
+    }
+
+    #[test]
+    fn what_only_begins_like_a_record_is_none() {
+        for wrong in [
+            &[0x17, 3, 5, 0, 1][..],
+            &[0x18, 3, 3, 0, 1],
+            &[0x17, 3, 3, 0, 0],
+            &[0x17, 3, 3, 0x48, 0x01],
+            &[0x17, 3, 3, 0],
+            b"",
+        ] {
+            assert_eq!(Record::parse(wrong), None, "{wrong:?}");
+        }
+        assert!(Record::parse(&[0x17, 3, 3, 0x48, 0x00]).is_some());
+    }
+
+    #[test]
+    fn r42_each_read_of_a_head_moves_the_next_alert_by_29() {
+        let mut bytes = b"SQLite format 3\0".to_vec();
+        bytes.resize(200, 0);
+        for k in 0..3 {
+            let at = 5 + 29 * k;
+            bytes[at..at + 5].copy_from_slice(&ALERT);
+        }
+        let offsets: Vec<u64> = at_start(&bytes).iter().map(|(at, _)| *at).collect();
+        assert_eq!(offsets, [5, 34, 63]);
+        assert!(at_start(b"SQLite format 3\0").is_empty());
+    }
+}

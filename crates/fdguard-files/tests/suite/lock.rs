@@ -1,0 +1,73 @@
+//! Locks with a deadline that name their holder.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fdguard_files::{Error, Lock};
+
+#[test]
+fn r46_two_of_us_exclude_each_other_and_the_file_goes_with_the_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    let lock = Lock::take(&path, Duration::ZERO).unwrap();
+    let second = Lock::take(&path, Duration::from_millis(20));
+    assert!(
+        matches!(&second, Err(Error::Locked { holder, .. }) if holder.contains("this process")),
+        "{second:?}"
+    );
+    drop(lock);
+    assert!(!path.exists());
+    drop(Lock::take(&path, Duration::ZERO).unwrap());
+}
+
+#[test]
+fn r46_the_holder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    let script = "import fcntl,struct,sys\nf=open(sys.argv[1],'w+')\nfcntl.fcntl(f,37,struct.pack('hhqqi4x',1,0,0,0,0))\nprint('ready',flush=True)\nsys.stdin.read()";
+    let mut child = Command::new("python3")
+        .args(["-c", script])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "ready\n");
+    let refused = Lock::take(&path, Duration::from_millis(20))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains(&format!("python3 (pid {}", child.id())),
+        "{refused}"
+    );
+    // It is ours as soon as the other lets go, without another try of the caller.
+    let waiting = std::thread::spawn(move || Lock::take(&path, Duration::from_secs(60)).is_ok());
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert!(waiting.join().unwrap());
+}
+
+#[test]
+fn r46_many_threads_take_turns_and_none_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    let counter = folder.path().join("counter");
+    std::fs::write(&counter, "0").unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    let _lock = Lock::take(&path, Duration::from_secs(60)).unwrap();
+                    let n: u32 = std::fs::read_to_string(&counter).unwrap().parse().unwrap();
+                    std::fs::write(&counter, (n + 1).to_string()).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(std::fs::read_to_string(&counter).unwrap(), "100");
+}

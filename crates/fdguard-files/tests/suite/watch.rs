@@ -1,0 +1,122 @@
+//! The first moment at which a database goes bad.
+
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use fdguard_files::Watch;
+use fdguard_files::watch::{Change, Event};
+use rusqlite::Connection;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{Made, alert};
+
+/// The next things that happen, until one is as wanted.
+fn until(watch: &mut Watch, wanted: impl Fn(&Change) -> bool) -> Vec<Event> {
+    let mut seen = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        seen.extend(watch.look().unwrap());
+        if seen.iter().any(|event| wanted(&event.change)) {
+            return seen;
+        }
+        wait(watch);
+    }
+    panic!("it did not happen: {seen:?}");
+}
+
+/// Until the kernel tells something, or a look is due.
+fn wait(watch: &Watch) {
+    let longest = watch.due().map_or(Duration::from_secs(1), |due| {
+        due.saturating_duration_since(Instant::now())
+    });
+    let longest = Timespec::try_from(longest).unwrap();
+    let fd = watch.as_fd();
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&longest)).unwrap();
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn r42_the_moment_is_told_once_and_so_is_its_end() {
+    let made = Made::new("wal");
+    let whole = made.bytes();
+    let mut watch = Watch::begin(&[made.folder.path().to_owned()]).unwrap();
+    assert_eq!(watch.databases(), 1);
+    assert!(watch.look().unwrap().is_empty());
+    made.write(5, &alert());
+    let seen = until(&mut watch, |change| matches!(change, Change::Bad(_)));
+    let [
+        Event {
+            path,
+            change: Change::Bad(found),
+        },
+    ] = &seen[..]
+    else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(
+        (path, found[0].rule),
+        (&made.path.canonicalize().unwrap(), "tls-record")
+    );
+    made.write(0, &whole[..100]);
+    until(&mut watch, |change| *change == Change::Sound);
+    fs::remove_file(&made.path).unwrap();
+    until(&mut watch, |change| *change == Change::Deleted);
+}
+
+#[test]
+fn r42_a_database_that_comes_later_is_watched_when_its_folder_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut watch = Watch::begin(&[folder.path().to_owned()]).unwrap();
+    let made = Made::new("delete");
+    let path = folder.path().join("new.db");
+    fs::copy(&made.path, &path).unwrap();
+    until(&mut watch, |change| *change == Change::Appeared);
+    super::write_at(&path, 0, b"GET / HTTP/1.1\r\nHost: example\r\n");
+    until(&mut watch, |change| matches!(change, Change::Bad(_)));
+    fs::rename(&made.path, &path).unwrap();
+    until(&mut watch, |change| *change == Change::Sound);
+}
+
+#[test]
+fn a_thousand_writes_cost_no_descriptor_and_raise_no_alarm() {
+    let made = Made::new("wal");
+    let connection = Connection::open(&made.path).unwrap();
+    connection
+        .pragma_update(None, "wal_autocheckpoint", 10)
+        .unwrap();
+    connection
+        .pragma_update(None, "synchronous", "off")
+        .unwrap();
+    connection
+        .execute("UPDATE t SET b = 'x' WHERE a = 1", [])
+        .unwrap();
+    let mut watch = Watch::begin(std::slice::from_ref(&made.path)).unwrap();
+    watch.look().unwrap();
+    let before = descriptors();
+    for n in 0..1000 {
+        connection
+            .execute("UPDATE t SET b = ?1 WHERE a = ?2", (n.to_string(), n % 200))
+            .unwrap();
+        let seen = watch.look().unwrap();
+        assert!(seen.is_empty(), "write {n}: {seen:?}");
+    }
+    assert_eq!(descriptors(), before);
+    assert!(
+        watch.looks() < 1000,
+        "{} looks at 1000 writes: the bound holds",
+        watch.looks()
+    );
+}
+
+#[test]
+fn what_is_no_database_is_not_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    fs::write(&path, "{}\n").unwrap();
+    let refused = Watch::begin(&[path]).unwrap_err().to_string();
+    assert!(refused.contains("only those can be watched"), "{refused}");
+}

@@ -1,0 +1,143 @@
+//! What a file is, in a few lines. Pure.
+
+use fdguard_files::lease::Answer;
+use fdguard_files::sqlite::{Header, Journal, Shm, Wal};
+use fdguard_files::{Inspection, Kind, Sqlite};
+
+/// The facts, a line each.
+pub(super) fn facts(seen: &Inspection) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(sqlite) = &seen.sqlite {
+        lines.extend(database(sqlite, seen.size));
+    } else {
+        let kind = match seen.kind {
+            Kind::Text => "text",
+            Kind::Empty => "empty",
+            _ => "neither a database nor text",
+        };
+        lines.push(format!("{kind}, {} bytes", seen.size));
+    }
+    lines.push(format!("writers: {}", writers(seen)));
+    lines
+}
+
+fn writers(seen: &Inspection) -> String {
+    let tables = match seen.writers.seen {
+        0 => "none in the tables".to_owned(),
+        1 => "1 process in the tables".to_owned(),
+        n => format!("{n} processes in the tables"),
+    };
+    let lease = match seen.writers.lease {
+        Answer::NoWriter => "none by the kernel's count (lease)",
+        Answer::Writer => "at least one by the kernel's count (lease)",
+        Answer::Denied => "the kernel's count may not be asked",
+        Answer::Unsupported => "the kernel's count cannot be asked here",
+    };
+    format!("{lease}, {tables}")
+}
+
+fn database(sqlite: &Sqlite, size: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    match sqlite.header.as_ref().filter(|header| header.magic) {
+        Some(header) => lines.push(header_line(header, size)),
+        None => lines.push(format!("{size} bytes; the header cannot be trusted")),
+    }
+    lines.push(format!("first bytes: {}", sqlite.first_bytes));
+    lines.extend(sqlite.wal.as_ref().map(log_line));
+    lines.extend(sqlite.shm.as_ref().map(index_line));
+    lines.extend(sqlite.journal.as_ref().map(journal_line));
+    lines.extend(sqlite.check.as_ref().map(|check| {
+        let name = match check.depth {
+            fdguard_files::check::Depth::Quick => "quick_check",
+            fdguard_files::check::Depth::Full => "integrity_check",
+        };
+        let place = if check.copied {
+            "on a copy"
+        } else {
+            "on the file, read-only"
+        };
+        let said = if check.ok {
+            "ok".to_owned()
+        } else {
+            check.problems.join("; ")
+        };
+        format!("SQLite's {name} {place}: {said}")
+    }));
+    lines
+}
+
+fn header_line(header: &Header, size: u64) -> String {
+    let page = header
+        .page_size
+        .map_or_else(|| "?".to_owned(), |page| page.to_string());
+    let mode = if header.is_wal() {
+        "write-ahead log"
+    } else {
+        "rollback journal"
+    };
+    let encoding = match header.encoding {
+        1 => "UTF-8",
+        2 => "UTF-16le",
+        3 => "UTF-16be",
+        _ => "no text yet",
+    };
+    let version = header.sqlite_version;
+    let writer = format!(
+        "{}.{}.{}",
+        version / 1_000_000,
+        version / 1000 % 1000,
+        version % 1000
+    );
+    let free = header.free_pages;
+    format!(
+        "SQLite: {size} bytes, {} pages of {page} bytes ({free} free), {mode}, {encoding}, written by {writer}",
+        header.pages
+    )
+}
+
+fn log_line(wal: &Wal) -> String {
+    if wal.header.is_none() {
+        return if wal.size == 0 {
+            "log: empty".to_owned()
+        } else {
+            format!("log: {} bytes, without a sound header", wal.size)
+        };
+    }
+    let page = if wal.has_first_page {
+        "page 1 among them"
+    } else {
+        "page 1 not among them"
+    };
+    match wal.committed_frames {
+        0 => format!("log: {} bytes, no transactions in it", wal.size),
+        frames => format!(
+            "log: {} bytes, {} of finished transactions, {page}",
+            wal.size,
+            frames_text(frames)
+        ),
+    }
+}
+
+fn frames_text(count: u64) -> String {
+    if count == 1 {
+        "1 frame".to_owned()
+    } else {
+        format!("{count} frames")
+    }
+}
+
+fn index_line(shm: &Shm) -> String {
+    if !shm.is_settled {
+        return format!("index: {} bytes, not in use or being written", shm.size);
+    }
+    format!(
+        "index: {} in the log, {} of them moved into the database",
+        frames_text(u64::from(shm.frames)),
+        shm.moved
+    )
+}
+
+fn journal_line(journal: &Journal) -> String {
+    let state = if journal.is_hot { "hot" } else { "finished" };
+    format!("journal: {} bytes, {state}", journal.size)
+}

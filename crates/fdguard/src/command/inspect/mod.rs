@@ -1,0 +1,211 @@
+//! `fdguard inspect`: is this file damaged, by what, and who holds it?
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use fdguard_core::{Gap, Text};
+use fdguard_files::check::Depth;
+use fdguard_files::heal::{Healed, Outcome, Plan};
+use fdguard_files::{Error, Inspection, Options};
+use fdguard_probe::Probe;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::cli::{Check, InspectArgs};
+use crate::exit::{self, Hinted};
+use crate::output;
+
+mod facts;
+mod text;
+mod traced;
+mod watch;
+
+pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
+    if args.watch {
+        return watch::run(args);
+    }
+    let probe = Probe::new()?;
+    let mut document = Document {
+        schema: "fdguard.inspection/1",
+        taken_at: Timestamp::now(),
+        files: Vec::new(),
+        gaps: Vec::new(),
+    };
+    for path in named(args)? {
+        match one(&probe, &path, args) {
+            Ok(file) => document.files.push(file),
+            Err(error) => document.fail(&path, error),
+        }
+    }
+    write(args, &document)?;
+    Ok(document.exit_code())
+}
+
+/// One file of the document.
+#[derive(Debug, Serialize)]
+struct Inspected {
+    #[serde(flatten)]
+    inspection: Inspection,
+    /// What `--heal` did; the rest is how it was found afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    healed: Option<Healed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    schema: &'static str,
+    taken_at: Timestamp,
+    files: Vec<Inspected>,
+    /// Files that could not be looked at.
+    gaps: Vec<Gap>,
+}
+
+impl Document {
+    fn fail(&mut self, path: &Path, error: Error) {
+        let remedy = remedy(&error);
+        let what = path.display().to_string();
+        let error = anyhow::Error::from(error);
+        let why = format!("{error:#}");
+        let why = why
+            .strip_prefix(&format!("{what}: "))
+            .unwrap_or(&why)
+            .to_owned();
+        self.gaps.push(Gap::new(what, why, remedy));
+    }
+
+    /// "Could not look" wins, as everywhere: the others are printed all the same.
+    fn exit_code(&self) -> u8 {
+        let found = |file: &Inspected| match &file.healed {
+            Some(healed) if healed.outcome != Outcome::NothingToDo => {
+                matches!(healed.outcome, Outcome::Refused | Outcome::WouldHeal)
+            }
+            _ => file.inspection.is_finding(),
+        };
+        let is_unsure = |file: &Inspected| {
+            file.healed
+                .as_ref()
+                .is_some_and(|healed| healed.outcome == Outcome::Unsure)
+        };
+        if !self.gaps.is_empty() || self.files.iter().any(is_unsure) {
+            exit::COULD_NOT_LOOK
+        } else if self.files.iter().any(found) {
+            exit::FINDINGS
+        } else {
+            exit::CLEAN
+        }
+    }
+}
+
+fn remedy(error: &Error) -> &'static str {
+    match error {
+        Error::Io { source, .. } => match source.kind() {
+            std::io::ErrorKind::NotFound => "name a file that is there",
+            std::io::ErrorKind::PermissionDenied => "run as the file's owner, or with sudo",
+            _ => "see what the kernel says (dmesg); a failing disk is no damage by a program",
+        },
+        Error::NotAFile { .. } => "name a regular file, or a folder of databases",
+        Error::Locked { .. } => "wait until the other one is done",
+        _ => "",
+    }
+}
+
+/// The files that are meant: of a folder the databases in it.
+fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in &args.files {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        if args.heal {
+            let hint = "name the databases that are to be healed, one by one";
+            return Err(Hinted::usage(format!("{} is a folder", path.display()), hint).into());
+        }
+        let found = databases(path).with_context(|| path.display().to_string())?;
+        if found.is_empty() {
+            let message = format!("{}: no database is in this folder", path.display());
+            return Err(
+                Hinted::look(message, "folders below it are not searched: name them").into(),
+            );
+        }
+        files.extend(found);
+    }
+    Ok(files)
+}
+
+fn databases(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        if path.is_file() && looks_like_one(&path) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// By its first bytes, by a side file, or by its name: a damaged one has no magic any more.
+fn looks_like_one(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    if [&b"-wal"[..], b"-shm", b"-journal"]
+        .iter()
+        .any(|end| name.ends_with(end))
+    {
+        return false;
+    }
+    let first = fdguard_files::read::open(path)
+        .ok()
+        .and_then(|file| fdguard_files::read::piece(&file, 0, 4096).ok());
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let first = first.unwrap_or_default();
+    !first.is_empty()
+        && fdguard_files::sqlite::judge::is_database(&first, name, Path::new(&log).exists())
+}
+
+fn one(probe: &Probe, path: &Path, args: &InspectArgs) -> Result<Inspected, Error> {
+    let options = Options {
+        check: match args.check {
+            None | Some(Check::Quick) => Some(Depth::Quick),
+            Some(Check::Full) => Some(Depth::Full),
+            Some(Check::None) => None,
+        },
+        however_large: args.check.is_some(),
+    };
+    let healed = args.heal.then(|| {
+        let plan = Plan {
+            dry_run: args.dry_run,
+            backup_dir: args.backup_dir.clone(),
+        };
+        fdguard_files::heal(probe, path, &plan)
+    });
+    let healed = healed.transpose()?;
+    let inspection = fdguard_files::inspect(probe, path, options)?;
+    Ok(Inspected { inspection, healed })
+}
+
+fn write(args: &InspectArgs, document: &Document) -> anyhow::Result<()> {
+    let file = args.output.as_deref();
+    if args.json {
+        return output::emit(file, |out| {
+            serde_json::to_writer(&mut *out, document)?;
+            Ok(out.write_all(b"\n")?)
+        });
+    }
+    if !document.files.is_empty() {
+        let width = file.map_or_else(crate::terminal::width, |_| None);
+        output::emit_styled(file, |out| text::write(out, document, width))?;
+    }
+    // What could not be looked at is no result.
+    for gap in &document.gaps {
+        let message = format!("{}: {}", gap.what, gap.why);
+        exit::report(&Hinted::look(message, gap.remedy.clone()).into());
+    }
+    Ok(())
+}
+
+/// A path for people and for JSON.
+fn text_of(path: &Path) -> Text {
+    Text::from(path.as_os_str().as_encoded_bytes())
+}

@@ -1,0 +1,233 @@
+//! An inspection for people: the verdict first, then the facts, then what to do.
+
+use std::io::Write;
+
+use fdguard_core::lint::Severity;
+use fdguard_files::heal::{Healed, Outcome};
+use fdguard_files::holding::{Grip, Process};
+use fdguard_files::{Finding, Inspection, Verdict};
+
+use super::{Document, Inspected, facts};
+use crate::report::style::{self, CRITICAL, DIM, HEADING, WARNING};
+use crate::report::wrap;
+use crate::terminal::{sanitize, sanitize_str};
+
+pub(super) fn write(
+    out: &mut dyn Write,
+    document: &Document,
+    width: Option<usize>,
+) -> anyhow::Result<()> {
+    for (index, file) in document.files.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        one(&mut Page { out, width }, file)?;
+    }
+    Ok(())
+}
+
+/// Where lines are broken to the width of the terminal, and not at all in a file.
+struct Page<'a> {
+    out: &'a mut dyn Write,
+    width: Option<usize>,
+}
+
+impl Page<'_> {
+    fn line(&mut self, text: &str) -> anyhow::Result<()> {
+        let text = sanitize_str(text);
+        let Some(width) = self.width else {
+            return Ok(writeln!(self.out, "{text}")?);
+        };
+        for line in wrap::wrap(&text, width) {
+            writeln!(self.out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn heading(&mut self, text: &str) -> anyhow::Result<()> {
+        Ok(writeln!(self.out, "{HEADING}{text}{HEADING:#}")?)
+    }
+}
+
+fn one(page: &mut Page<'_>, file: &Inspected) -> anyhow::Result<()> {
+    let seen = &file.inspection;
+    verdict(page, seen)?;
+    if let Some(healed) = &file.healed {
+        page.line(&format!("  heal: {}", said(healed)))?;
+    }
+    for fact in facts::facts(seen) {
+        page.line(&format!("  {fact}"))?;
+    }
+    findings(page, seen)?;
+    holders(page, seen)?;
+    if !seen.gaps.is_empty() {
+        page.heading("not seen")?;
+        for gap in &seen.gaps {
+            page.line(&format!("  {}: {}; {}", gap.what, gap.why, gap.remedy))?;
+        }
+    }
+    if !seen.next.is_empty() && file.healed.is_none() {
+        page.heading("next")?;
+        for step in &seen.next {
+            page.line(&format!("  {step}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn verdict(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
+    let style = match seen.verdict {
+        Verdict::Damaged | Verdict::Endangered => CRITICAL,
+        Verdict::Suspicious => WARNING,
+        Verdict::Healthy | Verdict::Clean => HEADING,
+    };
+    let name = sanitize(&seen.path);
+    let text = format!("{name}: {}", seen.summary);
+    let lines = match page.width {
+        Some(width) => wrap::wrap(&sanitize_str(&text), width),
+        None => vec![sanitize_str(&text).into_owned()],
+    };
+    for line in lines {
+        writeln!(page.out, "{}", style::paint(style, line))?;
+    }
+    Ok(())
+}
+
+fn said(healed: &Healed) -> String {
+    let backup = healed.backup.as_ref().map_or_else(String::new, |path| {
+        format!("; the damaged one is kept in {}", path.display())
+    });
+    let message = &healed.message;
+    match healed.outcome {
+        Outcome::Healed => format!("{message}{backup}"),
+        Outcome::WouldHeal => format!("would work: {message}; nothing was changed"),
+        Outcome::NothingToDo => "nothing to heal".to_owned(),
+        Outcome::Refused => format!("refused, nothing was changed: {message}{backup}"),
+        Outcome::Unsure => format!("not tried, nothing was changed: {message}{backup}"),
+    }
+}
+
+/// Each in a line, except for the one that is the verdict already, and for fields that it has overwritten.
+fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
+    let is_verdict = |one: &&Finding| seen.summary.ends_with(&one.message);
+    let first = seen.findings.iter().find(is_verdict);
+    let follows =
+        |one: &Finding| first.is_some_and(|first| one.rule != first.rule && lies_in(one, first));
+    let others = seen
+        .findings
+        .iter()
+        .filter(|one| first.is_none_or(|first| !std::ptr::eq(*one, first)));
+    let (follow, others): (Vec<&Finding>, Vec<&Finding>) = others.partition(|one| follows(one));
+    if follow.is_empty() && others.is_empty() {
+        return Ok(());
+    }
+    page.heading("findings")?;
+    if !follow.is_empty() {
+        let rules: Vec<&str> = follow.iter().map(|one| one.rule).collect();
+        page.line(&format!("  overwritten by it: {}", rules.join(", ")))?;
+    }
+    for finding in others {
+        let word = match finding.severity {
+            Severity::Critical => "critical",
+            Severity::Warning => "warning",
+            Severity::Info => "info",
+        };
+        page.line(&format!("  {word} [{}]: {}", finding.rule, finding.message))?;
+    }
+    Ok(())
+}
+
+/// Whether a field was overwritten by foreign bytes.
+fn lies_in(field: &Finding, foreign: &Finding) -> bool {
+    let (Some(at), Some(from), Some(length)) = (field.offset, foreign.offset, foreign.length)
+    else {
+        return false;
+    };
+    // The magic begins before what has overwritten a part of it.
+    field.rule == "magic" && from < 16 || (from..from + length).contains(&at)
+}
+
+fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
+    page.heading("held by")?;
+    if seen.holders.processes.is_empty() {
+        let certain = if seen.holders.is_complete {
+            "nobody"
+        } else {
+            "nobody that may be seen"
+        };
+        page.line(&format!("  {certain}"))?;
+    }
+    for process in &seen.holders.processes {
+        page.line(&format!("  {}", held(process)))?;
+    }
+    if let Some(note) = &seen.writers.note {
+        writeln!(page.out, "{DIM}  {}{DIM:#}", sanitize_str(note))?;
+    }
+    Ok(())
+}
+
+/// `python3 (pid 12): 2 connections, 1 parked; database 3, 5; log 4; index 6`.
+fn held(process: &Process) -> String {
+    let mut parts = Vec::new();
+    if process.connections > 0 {
+        let plural = if process.connections == 1 {
+            "connection"
+        } else {
+            "connections"
+        };
+        parts.push(format!(
+            "{} {plural}, {} parked",
+            process.connections, process.parked
+        ));
+    }
+    let grips = [
+        (
+            if process.connections > 0 {
+                "database"
+            } else {
+                "file"
+            },
+            &process.main,
+        ),
+        ("log", &process.wal),
+        ("index", &process.shm),
+        ("journal", &process.journal),
+    ];
+    parts.extend(
+        grips
+            .into_iter()
+            .filter_map(|(name, grip)| grip_text(name, grip)),
+    );
+    if parts.is_empty() {
+        parts.push("locks; its descriptors may not be read".to_owned());
+    }
+    format!("{}: {}", process.name(), parts.join("; "))
+}
+
+fn grip_text(name: &str, grip: &Grip) -> Option<String> {
+    let mut parts = Vec::new();
+    if !grip.fds.is_empty() {
+        let how = if grip.writable > 0 { "" } else { ", reading" };
+        parts.push(format!("fd {}{how}", numbers(&grip.fds)));
+    }
+    if grip.mapped {
+        parts.push("mapped".to_owned());
+    }
+    if !grip.rings.is_empty() {
+        parts.push(format!("in the io_uring fd {}", numbers(&grip.rings)));
+    }
+    if !grip.gone.is_empty() {
+        parts.push(format!("a deleted one as fd {}", numbers(&grip.gone)));
+    }
+    (!parts.is_empty()).then(|| format!("{name} {}", parts.join(", ")))
+}
+
+fn numbers(fds: &[u32]) -> String {
+    let shown: Vec<String> = fds.iter().take(8).map(ToString::to_string).collect();
+    let more = if fds.len() > 8 {
+        format!(" and {} more", fds.len() - 8)
+    } else {
+        String::new()
+    };
+    format!("{}{more}", shown.join(", "))
+}

@@ -1,0 +1,32 @@
+//! Who wrote, where a holder of the database is traced by an fdguard: the hazards that its last events prove.
+
+use fdguard_core::hazard::Hazard;
+use fdguard_files::holding::Holding;
+use fdguard_trace::{Observed, Symbols};
+
+/// The rules that tell how foreign bytes come into a file.
+const RULES: [&str; 4] = [
+    "recycled-write",
+    "stranger-close",
+    "use-after-close",
+    "lock-drop",
+];
+
+/// The hazards in processes that hold the file, those that wrote into what they should not have first.
+pub(super) fn hazards(holding: &Holding) -> Vec<Hazard> {
+    let mut symbols = Symbols::new();
+    let mut found: Vec<Hazard> = Vec::new();
+    for process in &holding.processes {
+        // Most processes are not traced, and some may not be asked.
+        let Ok(observed) = Observed::find(process.pid) else {
+            continue;
+        };
+        let (hazards, _) = observed.hazards(&mut symbols);
+        let told = hazards
+            .into_iter()
+            .filter(|one| one.pid == process.pid && RULES.contains(&one.rule.as_str()));
+        found.extend(told);
+    }
+    found.sort_by_key(|one| RULES.iter().position(|rule| *rule == one.rule));
+    found
+}
