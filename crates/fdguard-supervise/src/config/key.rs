@@ -66,7 +66,7 @@ pub(super) const RUN: &[Key] = &[
     one("log_format", &["text"]),
     one("metrics", &["off"]),
     one("metrics_token", &["off"]),
-    one("evidence", &["off"]),
+    one("evidence", &["auto"]),
 ];
 
 /// Keys of `[service.NAME]`.

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::event::Form;
+use crate::evidence;
 use crate::metrics;
 
 mod explain;
@@ -131,7 +132,7 @@ impl Settings {
             form: reader.one("log_format")?,
             metrics: reader.maybe("metrics", address)?,
             metrics_token: reader.maybe("metrics_token", str::parse)?,
-            evidence: reader.maybe("evidence", |text| Ok::<_, String>(PathBuf::from(text)))?,
+            evidence: reader.maybe("evidence", evidence)?,
             services: in_order(services)?,
             once: said.once,
             values,
@@ -171,6 +172,14 @@ fn in_order(services: Vec<Service>) -> Result<Vec<Service>, Mistake> {
         .into_iter()
         .filter_map(|at| services[at].take())
         .collect())
+}
+
+/// A folder, or the usual one.
+fn evidence(text: &str) -> Result<PathBuf, String> {
+    Ok(match text {
+        "auto" => evidence::default_folder(|name| std::env::var_os(name)),
+        folder => folder.into(),
+    })
 }
 
 /// A port alone is on this host.

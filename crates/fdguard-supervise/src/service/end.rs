@@ -179,7 +179,7 @@ impl Service<'_> {
             Some(Ending::Sick(reason)) => self.follow(exit, Cause::Sick, reason, cx),
             Some(Ending::Renew(reason)) => self.follow(exit, Cause::Asked, reason, cx),
             None | Some(Ending::Left) if is_relieved => {
-                self.follow(exit, Cause::Asked, "fd_budget", cx)
+                self.follow(exit, Cause::Asked, self.reason(), cx)
             }
             None | Some(Ending::Left) => {
                 let reason = match exit {

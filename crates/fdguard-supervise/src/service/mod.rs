@@ -29,6 +29,7 @@ mod spoken;
 mod start;
 mod steps;
 mod thrift;
+mod wording;
 
 pub(crate) use start::Context;
 

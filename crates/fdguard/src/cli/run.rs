@@ -171,7 +171,8 @@ pub struct BudgetArgs {
     /// `off` [default: on].
     #[arg(long, value_name = "N")]
     pub raise_limit: Option<String>,
-    /// Write the evidence of each breach (what `fdguard doctor` writes) into this folder.
+    /// Write the evidence of each breach (what `fdguard doctor` writes) into this folder, or `off`
+    /// [default: auto, below ~/.local/state/fdguard].
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<String>,
 }
