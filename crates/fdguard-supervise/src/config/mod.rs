@@ -61,6 +61,12 @@ pub struct Settings {
     pub once: bool,
 }
 
+/// The keys that a flag of the same name stands for, with dashes.
+pub fn flags() -> impl Iterator<Item = &'static str> {
+    let keys = key::RUN.iter().chain(key::SERVICE);
+    keys.filter(|key| key.has_flag).map(|key| key.name)
+}
+
 impl Settings {
     /// Puts together what was said. `file` is its name and its text.
     pub fn of(said: &Said, file: Option<(&str, &str)>) -> Result<Self, Mistake> {

@@ -237,3 +237,32 @@ impl RunArgs {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+    use fdguard_supervise::config;
+
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn every_key_of_the_file_is_a_flag_that_says_the_same() {
+        let command = Cli::command();
+        let run = command.find_subcommand("run").unwrap();
+        for key in config::flags() {
+            let flag = key.replace('_', "-");
+            let found = run
+                .get_arguments()
+                .find(|one| one.get_long() == Some(&flag));
+            let found = found.unwrap_or_else(|| panic!("--{flag} is missing"));
+            let value = found.get_possible_values();
+            let value = value.first().map_or("1", |value| value.get_name());
+            let words = ["fdguard", "run", &format!("--{flag}={value}"), "--", "true"];
+            let parsed = Cli::try_parse_from(words).unwrap();
+            let Command::Run(args) = parsed.command else {
+                panic!()
+            };
+            assert_eq!(args.said(), [(key, vec![value.to_owned()])]);
+        }
+    }
+}
