@@ -98,7 +98,7 @@ pub struct RestartArgs {
     pub stop_signal: Option<String>,
     /// From the first signal to the end by KILL [default: 10s].
     #[arg(long, value_name = "TIME")]
-    pub grace: Option<String>,
+    pub stop_grace: Option<String>,
     /// The program ended with 0, and a child of it holds a listening socket: keep that child as the
     /// service, end it, or fail [default: adopt].
     #[arg(long, value_name = "WHAT", value_parser = ["adopt", "end", "fail"])]
@@ -210,7 +210,7 @@ impl RunArgs {
             ("reset_after", one(&self.restart.reset_after)),
             ("crash_loop", one(&self.restart.crash_loop)),
             ("stop_signal", one(&self.restart.stop_signal)),
-            ("grace", one(&self.restart.grace)),
+            ("stop_grace", one(&self.restart.stop_grace)),
             ("background", one(&self.restart.background)),
             ("listen", self.sockets.listen.clone()),
             ("on_conflict", one(&self.sockets.on_conflict)),

@@ -49,10 +49,10 @@ fn a_mistake_in_the_file_is_told_with_line_and_column() {
     assert_eq!(first, expected);
     let said = run(["run", "--config", "/nowhere/services.toml"]);
     assert_eq!(said.code, 78, "{}", said.stderr);
-    let said = run(["run", "--grace", "soon", "--", "true"]);
+    let said = run(["run", "--stop-grace", "soon", "--", "true"]);
     assert_eq!(said.code, 2, "{}", said.stderr);
     assert!(
-        said.stderr.starts_with("fdguard: --grace: "),
+        said.stderr.starts_with("fdguard: --stop-grace: "),
         "{}",
         said.stderr
     );
@@ -60,7 +60,7 @@ fn a_mistake_in_the_file_is_told_with_line_and_column() {
 
 #[test]
 fn explain_says_what_holds_and_who_said_so() {
-    let file = File::new("[service.a]\ncommand = [\"true\"]\ngrace = \"3s\"\n");
+    let file = File::new("[service.a]\ncommand = [\"true\"]\nstop_grace = \"3s\"\n");
     let said = run([
         "run",
         "--explain",
@@ -77,9 +77,38 @@ fn explain_says_what_holds_and_who_said_so() {
             .unwrap_or_else(|| panic!("{key} in {text}"))
             .to_owned()
     };
-    assert!(line("grace = \"3s\"").ends_with(&format!("# {}:3", file.shown())));
+    assert!(line("stop_grace = \"3s\"").ends_with(&format!("# {}:3", file.shown())));
     assert!(line("restart = \"never\"").ends_with("# --restart"));
     assert!(line("min_uptime").ends_with("# default"));
+}
+
+#[test]
+fn the_command_of_a_written_unit_is_understood() {
+    let args = [
+        "--listen",
+        "tcp:8787",
+        "--stop-grace",
+        "7s",
+        "--name",
+        "web@1",
+    ];
+    let words = ["unit", "systemd"]
+        .into_iter()
+        .chain(args)
+        .chain(["--", "sleep", "7"]);
+    let said = run(words);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let line = said
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="));
+    let words: Vec<&str> = line.unwrap().split(' ').collect();
+    assert_eq!(words[1], "run");
+    let explained = run([&["run", "--explain"], &words[2..]].concat());
+    assert_eq!(explained.code, 0, "{}", explained.stderr);
+    let text = explained.text();
+    assert!(text.contains("[service.web@1]"), "{text}");
+    assert!(text.contains("stop_grace = \"7s\""), "{text}");
 }
 
 #[test]
