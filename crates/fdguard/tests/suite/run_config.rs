@@ -228,6 +228,61 @@ fn a_reload_restarts_what_changed_starts_what_is_new_and_ends_what_is_gone() {
 }
 
 #[test]
+fn a_reload_keeps_the_sockets() {
+    let (service, port) = (service(), free_port());
+    let text = |word: &str| {
+        format!(
+            "[service.web]\ncommand = [{service:?}, \"serve\", {word:?}]\nlisten = [\"tcp:{port}\"]\n"
+        )
+    };
+    let ask = || {
+        let mut answer = [0; 2];
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.read_exact(&mut answer).unwrap();
+    };
+    let file = File::new(&text("a"));
+    let mut running = Running::start(["--config", file.shown()]);
+    let first = running.line("serving ");
+    ask();
+    file.write(&text("b"));
+    running.signal(Signal::HUP);
+    // Whoever comes now waits for the next one.
+    ask();
+    running.event("restart", &["reason=reload"]);
+    assert_ne!(running.line("serving "), first);
+    ask();
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn without_a_file_a_reload_is_a_gentle_restart() {
+    let mut running = Running::start(["--", &*service(), "stamp"]);
+    running.line("stamp ");
+    running.signal(Signal::HUP);
+    running.event("reload", &["changed=all"]);
+    running.event("restart", &["reason=reload", "signal=SIGTERM"]);
+    running.line("stamp ");
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn logs_that_were_moved_are_opened_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, moved) = (folder.path().join("a.log"), folder.path().join("moved.log"));
+    let log_flag = format!("{} pass=lines", log.display());
+    let mut running = Running::start(["--log", &*log_flag, "--", &*service(), "catch"]);
+    running.line("catching ");
+    std::fs::rename(&log, &moved).unwrap();
+    running.signal(Signal::USR1);
+    running.signal(Signal::USR2);
+    running.line("caught 12");
+    assert_eq!(running.stop().0, 0);
+    let text = |path| std::fs::read_to_string(path).unwrap();
+    assert!(text(&moved).starts_with("catching "), "{}", text(&moved));
+    assert_eq!(text(&log), "caught 12\n");
+}
+
+#[test]
 fn output_is_kept_in_a_file_and_a_full_disk_stops_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("out.log");
