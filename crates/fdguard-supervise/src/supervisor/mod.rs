@@ -251,7 +251,7 @@ impl<'p> Supervisor<'p> {
         let name = settings.name.clone();
         Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| Refusal {
             message: format!("{name}: {why}"),
-            hint: "give a number instead of the name, or make the name known".to_owned(),
+            hint: "fdguard run --help has the forms of checks; a host may be a number".to_owned(),
             code: 2,
         })
     }
