@@ -123,7 +123,6 @@ struct Supervisor<'p> {
 struct Past {
     restarts: u64,
     killed: u64,
-    outcome: Option<u8>,
 }
 
 /// Runs everything until it is down, and gives the exit status.
@@ -359,8 +358,8 @@ impl<'p> Supervisor<'p> {
 
     /// Tells how it all ended, and gives the exit status.
     fn finish(mut self) -> u8 {
-        let outcomes = self.services.iter().filter_map(|one| one.outcome);
-        let failed = outcomes.chain(self.past.outcome).find(|code| *code != 0);
+        let mut outcomes = self.services.iter().filter_map(|one| one.outcome);
+        let failed = outcomes.find(|code| *code != 0);
         let is_asked = self.stopping.is_some() && !self.settings.once;
         let code = if is_asked { 0 } else { failed.unwrap_or(0) };
         let restarts = self.services.iter().map(|one| one.restarts).sum::<u64>();

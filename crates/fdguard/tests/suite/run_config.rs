@@ -255,6 +255,33 @@ fn a_reload_keeps_the_sockets() {
 }
 
 #[test]
+fn a_reload_moves_the_metrics() {
+    let (one, other) = (free_port(), free_port());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().map(|at| (at.port(), taken)).unwrap();
+    let text = |port: u16| {
+        format!(
+            "metrics = \"127.0.0.1:{port}\"\n[service.a]\ncommand = [{:?}, \"stamp\"]\n",
+            service()
+        )
+    };
+    let file = File::new(&text(one));
+    let mut running = Running::start(["--config", file.shown()]);
+    running.line("stamp ");
+    let is_served = |port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok();
+    assert!(is_served(one));
+    file.write(&text(other));
+    running.signal(Signal::HUP);
+    running.event("reload", &["ok=true", "kept=1"]);
+    assert!(is_served(other) && !is_served(one));
+    file.write(&text(taken.0));
+    running.signal(Signal::HUP);
+    running.event("reload", &["ok=false", "--metrics"]);
+    assert!(is_served(other));
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
 fn without_a_file_a_reload_is_a_gentle_restart() {
     let mut running = Running::start(["--", &*service(), "stamp"]);
     running.line("stamp ");
@@ -325,6 +352,7 @@ fn metrics_and_health_are_served() {
         text
     };
     let text = get("/metrics");
+    assert!(text.contains("fdguard"), "{text}");
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     assert!(
         text.contains("process_open_fds ") && text.contains("service-O1"),
