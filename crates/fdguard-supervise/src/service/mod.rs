@@ -22,6 +22,7 @@ use crate::relief::Flight;
 use crate::turn::{Ready, Wants};
 
 mod end;
+mod listening;
 mod run;
 mod sense;
 mod shown;
