@@ -66,7 +66,7 @@ pub(super) const RUN: &[Key] = &[
     one("log_format", &["text"]),
     one("metrics", &["off"]),
     one("metrics_token", &["off"]),
-    one("evidence", &["off"]),
+    one("evidence", &["auto"]),
 ];
 
 /// Keys of `[service.NAME]`.
@@ -82,7 +82,7 @@ pub(super) const SERVICE: &[Key] = &[
     one("reset_after", &["10s"]),
     one("crash_loop", &["5/60s"]),
     one("stop_signal", &["TERM"]),
-    one("grace", &["10s"]),
+    one("stop_grace", &["10s"]),
     one("background", &["adopt"]),
     many("listen"),
     one("on_conflict", &["refuse"]),

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::event::Form;
+use crate::evidence;
 use crate::metrics;
 
 mod explain;
@@ -60,6 +61,12 @@ pub struct Settings {
     pub once: bool,
 }
 
+/// The keys that a flag of the same name stands for, with dashes.
+pub fn flags() -> impl Iterator<Item = &'static str> {
+    let keys = key::RUN.iter().chain(key::SERVICE);
+    keys.filter(|key| key.has_flag).map(|key| key.name)
+}
+
 impl Settings {
     /// Puts together what was said. `file` is its name and its text.
     pub fn of(said: &Said, file: Option<(&str, &str)>) -> Result<Self, Mistake> {
@@ -84,7 +91,7 @@ impl Settings {
         values.set("command", words.map(Into::into).collect(), Source::Flag);
         let name = match &said.name {
             Some(name) if !file::is_name(name) => {
-                let message = "a service's name has letters, digits, '.', '_' and '-' only";
+                let message = "a service's name has letters, digits and . _ - @ only";
                 return Err(reader::mistake("name", Source::Flag, message));
             }
             Some(name) => name.clone(),
@@ -131,7 +138,7 @@ impl Settings {
             form: reader.one("log_format")?,
             metrics: reader.maybe("metrics", address)?,
             metrics_token: reader.maybe("metrics_token", str::parse)?,
-            evidence: reader.maybe("evidence", |text| Ok::<_, String>(PathBuf::from(text)))?,
+            evidence: reader.maybe("evidence", evidence)?,
             services: in_order(services)?,
             once: said.once,
             values,
@@ -171,6 +178,14 @@ fn in_order(services: Vec<Service>) -> Result<Vec<Service>, Mistake> {
         .into_iter()
         .filter_map(|at| services[at].take())
         .collect())
+}
+
+/// A folder, or the usual one.
+fn evidence(text: &str) -> Result<PathBuf, String> {
+    Ok(match text {
+        "auto" => evidence::default_folder(|name| std::env::var_os(name)),
+        folder => folder.into(),
+    })
 }
 
 /// A port alone is on this host.

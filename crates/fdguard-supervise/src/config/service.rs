@@ -144,7 +144,7 @@ impl Service {
             policy,
             stop: Stop {
                 signal: reader.by("stop_signal", signal)?,
-                grace: reader.by("grace", unit::duration)?,
+                grace: reader.by("stop_grace", unit::duration)?,
             },
             background: match said.once {
                 true => Background::End,
@@ -186,7 +186,7 @@ fn restarts(reader: Reader<'_>) -> Result<policy::Policy, Mistake> {
 fn relief(reader: Reader<'_>) -> Result<Rules, Mistake> {
     let drains: drain::Spec = reader.one("drain")?;
     let drain = reader.by("drain_timeout", unit::duration)?;
-    let grace = reader.by("grace", unit::duration)?;
+    let grace = reader.by("stop_grace", unit::duration)?;
     Ok(Rules {
         drain: match drains {
             drain::Spec::None => Duration::ZERO,

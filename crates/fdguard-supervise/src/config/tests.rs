@@ -84,7 +84,7 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_environment() {
         has("listen = [\"tcp:8080\", \"fd:admin\"]", "# services.toml:7"),
         "{text}"
     );
-    assert!(has("grace = \"10s\"", "# default"), "{text}");
+    assert!(has("stop_grace = \"10s\"", "# default"), "{text}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_mistake_is_told_with_its_place_or_its_flag() {
         "services.toml: line 3, column 11: restart: \"sometimes\" is none of always, on-failure, never"
     );
     for wrong in [
-        "grace = \"soon\"",
+        "stop_grace = \"soon\"",
         "listen = [\"udp:1\"]",
         "ready = \"smoke\"",
         "health = [\"notify\"]",
@@ -124,9 +124,9 @@ fn a_mistake_is_told_with_its_place_or_its_flag() {
         );
         assert!(!text.contains('\n'), "{text}");
     }
-    let flag = Settings::of(&said(&[("grace", "soon")]), None).unwrap_err();
+    let flag = Settings::of(&said(&[("stop_grace", "soon")]), None).unwrap_err();
     assert!(!flag.is_in_file());
-    assert!(flag.to_string().starts_with("--grace: "), "{flag}");
+    assert!(flag.to_string().starts_with("--stop-grace: "), "{flag}");
 }
 
 #[test]
@@ -156,4 +156,22 @@ fn once_is_never_restarted_and_keeps_nothing_in_the_background() {
     let settings = Settings::of(&once, None).unwrap();
     assert_eq!(settings.services[0].policy.restart, Restart::Never);
     assert_eq!(settings.services[0].background, super::Background::End);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_as_a_file_is_survived(text: String) {
+        let _either = of_file(&text);
+    }
+
+    #[test]
+    fn any_value_of_any_key_is_survived(value in "\\PC{0,20}", at in 0_usize..40) {
+        let keys: Vec<&str> = super::flags().collect();
+        let key = keys[at % keys.len()];
+        let text = format!("[service.a]\ncommand = [\"true\"]\n{key} = {value:?}\n");
+        match of_file(&text) {
+            Ok(_) => {}
+            Err(mistake) => proptest::prop_assert!(!mistake.to_string().contains('\n')),
+        }
+    }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use fdguard_process::signals;
 use fdguard_process::tree::{Exit, Told};
 
+use super::listening;
 use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
 use super::{Context, Service, State};
 use crate::config::Background;
 use crate::event::{Event, Value};
-use crate::health::queue;
 use crate::policy::{Cause, Halt, Next};
 use crate::turn::Ready;
 
@@ -88,8 +88,8 @@ impl Service<'_> {
             return;
         };
         let members = run.tree.members();
-        let listeners = queue::find(&members).unwrap_or_default();
-        if listeners.is_empty() {
+        let listening = listening::places(&members);
+        if listening.is_empty() {
             if cx.now >= settle.until {
                 return self.end_the_left(Ending::Left, cx);
             }
@@ -98,10 +98,6 @@ impl Service<'_> {
             return;
         }
         run.settle = None;
-        let listeners: Vec<String> = listeners
-            .iter()
-            .map(|one| one.address.to_string())
-            .collect();
         let explanation = "the program exited 0 and left a process that listens: it starts its server in the background, and a \
                            supervisor that takes this for the end would start another one against a taken port; give the server \
                            itself as the command, or its foreground option";
@@ -112,7 +108,7 @@ impl Service<'_> {
         };
         let event = Event::of("background", self.name())
             .with("action", action)
-            .with("listening", listeners.join(","))
+            .with("listening", listening.join(","))
             .with("processes", named(&members));
         cx.sink.tell(&event.with("text", explanation));
         match self.settings.background {
@@ -179,7 +175,7 @@ impl Service<'_> {
             Some(Ending::Sick(reason)) => self.follow(exit, Cause::Sick, reason, cx),
             Some(Ending::Renew(reason)) => self.follow(exit, Cause::Asked, reason, cx),
             None | Some(Ending::Left) if is_relieved => {
-                self.follow(exit, Cause::Asked, "fd_budget", cx)
+                self.follow(exit, Cause::Asked, self.reason(), cx)
             }
             None | Some(Ending::Left) => {
                 let reason = match exit {

@@ -10,18 +10,19 @@ use std::time::Instant;
 use fdguard_probe::Probe;
 use fdguard_process::listen::At;
 use fdguard_process::notify::{Server, Store};
-use fdguard_process::plan::Handed;
+use fdguard_process::plan::{FIRST_HANDED, Handed};
 use fdguard_process::tree::Stop;
 
 use crate::config;
 use crate::event::Event;
-use crate::health::{Check, Scene};
+use crate::health::{Check, Kind, Scene};
 use crate::output::Output;
 use crate::policy::History;
 use crate::relief::Flight;
 use crate::turn::{Ready, Wants};
 
 mod end;
+mod listening;
 mod run;
 mod sense;
 mod shown;
@@ -29,6 +30,7 @@ mod spoken;
 mod start;
 mod steps;
 mod thrift;
+mod wording;
 
 pub(crate) use start::Context;
 
@@ -117,6 +119,15 @@ impl<'p> Service<'p> {
         probe: &'p Probe,
         flight: &Flight,
     ) -> Result<Self, String> {
+        let taken = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
+        let free = FIRST_HANDED.saturating_add(taken);
+        if let Some(Kind::Newline(number)) = settings.ready.as_ref().map(|check| &check.kind)
+            && *number < free
+        {
+            return Err(format!(
+                "ready: number {number} is a socket's; fd:{free} is free"
+            ));
+        }
         let check = |spec| Check::new(spec, scene);
         let ready = settings.ready.as_ref().map(check).transpose()?;
         let checks = settings

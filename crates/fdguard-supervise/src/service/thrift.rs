@@ -2,23 +2,24 @@
 //!
 //! The meter looks, the judgement compares with the budgets, and the relief says which step is next; here the steps are done.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use fdguard_core::{Pid, Text};
+use fdguard_core::Pid;
 use fdguard_probe::Probe;
 use fdguard_process::identity::Identity;
 use jiff::Timestamp;
 
 use super::end::seconds;
 use super::run::Ending;
+use super::wording::{class, drained, measured, shown, suspected};
 use super::{Context, Service};
-use crate::budget::{Budget, Kind, Memory, Passed, Reading, Verdict, What, judge};
+use crate::budget::{Budget, Kind, Memory, Passed, Reading, Verdict, judge};
 use crate::config;
-use crate::event::{Event, Value};
+use crate::event::Event;
 use crate::meter::{Leak, Meter};
 use crate::metrics::Target;
 use crate::policy::Restart;
-use crate::relief::{self, Action, Breach, Drained, Flight, Instance, Relief};
+use crate::relief::{self, Action, Breach, Flight, Instance, Relief};
 use crate::report::{self, Report};
 use crate::turn::{Ready, Wants};
 
@@ -105,6 +106,14 @@ impl<'p> Thrift<'p> {
     }
 }
 
+/// How long until the wall, if it goes on as since the start.
+fn at_this_rate(passed: &Passed) -> Option<Duration> {
+    let (first, since) = passed.first?;
+    let per_second = (passed.value - first) / since.as_secs_f64();
+    let left = (passed.wall? - passed.value).max(0.0) / per_second;
+    Duration::try_from_secs_f64(left).ok()
+}
+
 /// Which process this number means now.
 fn instance(pid: u32) -> Option<Instance> {
     let identity = Identity::of(pid).ok()?;
@@ -127,6 +136,9 @@ impl Service<'_> {
 
     /// It answers.
     pub(super) fn answered(&mut self, cx: &mut Context<'_>) {
+        if !self.thrift.relief.is_resting() {
+            self.thrift.is_broken = false;
+        }
         let main = self.run.as_ref().map(|run| run.main);
         if let Some(instance) = main.and_then(instance) {
             self.relieve(relief::Event::Answered(instance), cx);
@@ -194,7 +206,7 @@ impl Service<'_> {
                 self.thrift.breaches += 1;
                 self.thrift.last_breach = Some(Timestamp::now());
                 let breach = Breach {
-                    left: self.time_left(),
+                    left: self.time_left().or_else(|| at_this_rate(&passed)),
                     what,
                     passed,
                 };
@@ -203,7 +215,7 @@ impl Service<'_> {
         }
     }
 
-    pub(super) fn time_left(&self) -> Option<std::time::Duration> {
+    pub(super) fn time_left(&self) -> Option<Duration> {
         let reading = self.thrift.reading.as_ref()?;
         Some(reading.wall.seen()?.as_ref()?.left)
     }
@@ -245,7 +257,7 @@ impl Service<'_> {
     }
 
     /// `fd_budget` and its kin.
-    fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         let breach = self.thrift.breach.as_ref();
         breach.map_or("fd_budget", |(breach, _)| report::reason(&breach.what))
     }
@@ -339,61 +351,4 @@ impl Service<'_> {
             command: &command,
         })
     }
-}
-
-/// The class that a budget is about, or else that of what leaks.
-fn class(what: &What, leak: Option<&Leak>) -> Value {
-    let leaking = || {
-        leak.and_then(|leak| leak.class.as_ref())
-            .map(ToString::to_string)
-    };
-    match what {
-        What::Class(class) => Value::Text(class.to_string()),
-        What::Memory | What::Zombies | What::Children => Value::Unknown,
-        _ => leaking().into(),
-    }
-}
-
-fn shown(text: &Text) -> String {
-    String::from_utf8_lossy(text.as_bytes()).into_owned()
-}
-
-/// What leaks, or may.
-fn suspected(event: Event, leak: Option<&Leak>) -> Event {
-    let Some(leak) = leak else { return event };
-    event
-        .with("leak_target", leak.target.as_ref().map(shown))
-        .with("leak_count", leak.count)
-        .with("leak_per_minute", leak.per_minute.map(f64::round))
-        .with("leak_proven", leak.proven)
-}
-
-fn drained(how: &Drained) -> String {
-    match how {
-        Drained::ConnectionsGone => "connections_gone".to_owned(),
-        Drained::HookDone => "hook_done".to_owned(),
-        Drained::HookFailed(why) => format!("hook failed: {why}"),
-        Drained::Ended => "ended".to_owned(),
-        Drained::TimeUp => "time_up".to_owned(),
-        Drained::None => "none".to_owned(),
-    }
-}
-
-/// A measure in an event; whole numbers as such.
-fn measured(event: Event, what: &What, passed: &Passed, class: Value) -> Event {
-    event
-        .with("budget", what.to_string())
-        .with("count", whole(passed.value))
-        .with("level", whole(passed.level))
-        .with("wall", passed.wall.map(whole))
-        .with("class", class)
-        .with("pid", passed.pid)
-}
-
-fn whole(value: f64) -> Value {
-    if value.fract() == 0.0 && value.abs() < 1e15 {
-        #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
-        return Value::Number(i128::from(value as i64));
-    }
-    Value::Fraction((value * 100.0).round() / 100.0)
 }

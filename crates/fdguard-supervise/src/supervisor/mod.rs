@@ -31,11 +31,13 @@ mod own;
 mod pages;
 mod reload;
 mod sockets;
+mod standing;
 
 use above::Above;
 use conflict::Desk;
 pub(crate) use pages::ago;
 use sockets::Sockets;
+use standing::Standing;
 
 /// What the loop is given.
 #[derive(Debug)]
@@ -121,7 +123,6 @@ struct Supervisor<'p> {
 struct Past {
     restarts: u64,
     killed: u64,
-    outcome: Option<u8>,
 }
 
 /// Runs everything until it is down, and gives the exit status.
@@ -249,7 +250,7 @@ impl<'p> Supervisor<'p> {
         let name = settings.name.clone();
         Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| Refusal {
             message: format!("{name}: {why}"),
-            hint: "give a number instead of the name, or make the name known".to_owned(),
+            hint: "fdguard run --help has the forms of checks; a host may be a number".to_owned(),
             code: 2,
         })
     }
@@ -307,7 +308,7 @@ impl<'p> Supervisor<'p> {
 
     /// Does something with each service, and what it needs from us.
     fn each(&mut self, mut work: impl FnMut(&mut Service<'p>, &mut Context<'_>, &Standing)) {
-        let standing = Standing::of(self);
+        let standing = Standing::of(&self.services, self.stopping.is_some());
         let mut cx = Context {
             sink: &mut self.sink,
             now: Instant::now(),
@@ -357,8 +358,8 @@ impl<'p> Supervisor<'p> {
 
     /// Tells how it all ended, and gives the exit status.
     fn finish(mut self) -> u8 {
-        let outcomes = self.services.iter().filter_map(|one| one.outcome);
-        let failed = outcomes.chain(self.past.outcome).find(|code| *code != 0);
+        let mut outcomes = self.services.iter().filter_map(|one| one.outcome);
+        let failed = outcomes.find(|code| *code != 0);
         let is_asked = self.stopping.is_some() && !self.settings.once;
         let code = if is_asked { 0 } else { failed.unwrap_or(0) };
         let restarts = self.services.iter().map(|one| one.restarts).sum::<u64>();
@@ -383,60 +384,5 @@ impl<'p> Supervisor<'p> {
         }
         self.sink.finish();
         code
-    }
-}
-
-/// How all services stand, for the decisions about one of them.
-#[derive(Debug)]
-struct Standing {
-    services: Vec<(String, State, bool, Vec<String>)>,
-    is_stopping: bool,
-}
-
-impl Standing {
-    fn of(supervisor: &Supervisor<'_>) -> Self {
-        let one = |service: &Service<'_>| {
-            let after = service.settings.after.clone();
-            (
-                service.name().to_owned(),
-                service.state,
-                service.is_alive(),
-                after,
-            )
-        };
-        Self {
-            services: supervisor.services.iter().map(one).collect(),
-            is_stopping: supervisor.stopping.is_some(),
-        }
-    }
-
-    /// Starts it when all it waits for is ready; stops it when nobody needs it any more.
-    fn progress(&self, service: &mut Service<'_>, cx: &mut Context<'_>) {
-        if self.is_stopping {
-            let name = service.name();
-            let needs = |(_, _, alive, after): &(_, _, bool, Vec<String>)| {
-                *alive && after.iter().any(|one| one == name)
-            };
-            if !self.services.iter().any(needs) {
-                service.stop();
-            }
-            return;
-        }
-        if service.state != State::Waiting {
-            return;
-        }
-        let mut is_free = true;
-        for name in service.settings.after.clone() {
-            let state = self.services.iter().find(|(other, ..)| *other == name);
-            match state.map(|(_, state, ..)| *state) {
-                // One that did its work and ended well is as good as ready.
-                Some(State::Ready | State::Draining | State::Stopped) | None => {}
-                Some(State::Failed) => return service.give_up_waiting(&name, cx),
-                Some(_) => is_free = false,
-            }
-        }
-        if is_free {
-            service.begin(cx);
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::Supervisor;
+use super::{Supervisor, pages};
 use crate::config::{self, Settings};
 use crate::event::Event;
 use crate::service::Service;
@@ -64,6 +64,9 @@ impl<'p> Supervisor<'p> {
                 Err(refusal) => return self.keep_the_old(&refusal.message),
             }
         }
+        if let Err(text) = self.move_pages(&fresh) {
+            return self.keep_the_old(&text);
+        }
         self.above.reloading(&mut self.sink);
         let differences = compare(&self.settings.services, &fresh.services);
         let list = |names: &[String]| names.join(",");
@@ -107,6 +110,26 @@ impl<'p> Supervisor<'p> {
         self.sockets.keep_only(&fresh.services);
         self.sink.set_form(fresh.form);
         self.settings = fresh;
+    }
+
+    /// Serves the pages where the new settings say; where that fails, as before.
+    fn move_pages(&mut self, fresh: &Settings) -> Result<(), String> {
+        let place = |settings: &Settings| (settings.metrics, settings.metrics_token.clone());
+        if place(fresh) == place(&self.settings) {
+            return Ok(());
+        }
+        // The address may be the same one: first it must be free.
+        self.pages = None;
+        match pages::open(fresh) {
+            Ok(pages) => {
+                self.pages = pages;
+                Ok(())
+            }
+            Err(text) => {
+                self.pages = pages::open(&self.settings).unwrap_or_default();
+                Err(text)
+            }
+        }
     }
 
     fn renew(&mut self, name: &str, fresh: Service<'p>) {

@@ -98,7 +98,7 @@ pub struct RestartArgs {
     pub stop_signal: Option<String>,
     /// From the first signal to the end by KILL [default: 10s].
     #[arg(long, value_name = "TIME")]
-    pub grace: Option<String>,
+    pub stop_grace: Option<String>,
     /// The program ended with 0, and a child of it holds a listening socket: keep that child as the
     /// service, end it, or fail [default: adopt].
     #[arg(long, value_name = "WHAT", value_parser = ["adopt", "end", "fail"])]
@@ -171,7 +171,8 @@ pub struct BudgetArgs {
     /// `off` [default: on].
     #[arg(long, value_name = "N")]
     pub raise_limit: Option<String>,
-    /// Write the evidence of each breach (what `fdguard doctor` writes) into this folder.
+    /// Write the evidence of each breach (what `fdguard doctor` writes) into this folder, or `off`
+    /// [default: auto, below ~/.local/state/fdguard].
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<String>,
 }
@@ -209,7 +210,7 @@ impl RunArgs {
             ("reset_after", one(&self.restart.reset_after)),
             ("crash_loop", one(&self.restart.crash_loop)),
             ("stop_signal", one(&self.restart.stop_signal)),
-            ("grace", one(&self.restart.grace)),
+            ("stop_grace", one(&self.restart.stop_grace)),
             ("background", one(&self.restart.background)),
             ("listen", self.sockets.listen.clone()),
             ("on_conflict", one(&self.sockets.on_conflict)),
@@ -234,5 +235,34 @@ impl RunArgs {
         all.into_iter()
             .filter(|(_, texts)| !texts.is_empty())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+    use fdguard_supervise::config;
+
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn every_key_of_the_file_is_a_flag_that_says_the_same() {
+        let command = Cli::command();
+        let run = command.find_subcommand("run").unwrap();
+        for key in config::flags() {
+            let flag = key.replace('_', "-");
+            let found = run
+                .get_arguments()
+                .find(|one| one.get_long() == Some(&flag));
+            let found = found.unwrap_or_else(|| panic!("--{flag} is missing"));
+            let value = found.get_possible_values();
+            let value = value.first().map_or("1", |value| value.get_name());
+            let words = ["fdguard", "run", &format!("--{flag}={value}"), "--", "true"];
+            let parsed = Cli::try_parse_from(words).unwrap();
+            let Command::Run(args) = parsed.command else {
+                panic!()
+            };
+            assert_eq!(args.said(), [(key, vec![value.to_owned()])]);
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::running::{Running, service};
 /// A service that leaks below a low limit.
 fn leaking(args: &str, rate: &str) -> Running {
     let script = format!(
-        "ulimit -Sn 256; exec \"$0\" run --raise-limit off --budget fds=40%:60% --warmup 0s {args} -- \"$1\" leak {rate}"
+        "ulimit -Sn 256; exec \"$0\" run --raise-limit off --budget fds=40%:60% --warmup 0s --evidence off {args} -- \"$1\" leak {rate}"
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_fdguard"), &service()]);
@@ -55,4 +55,26 @@ fn r28_a_low_limit_is_raised_and_told() {
     let to = told.value("to").to_owned();
     assert_eq!(running.line(""), to);
     assert_eq!(running.ended().0, 0);
+}
+
+#[test]
+fn r29_evidence_is_written_before_the_restart_or_told_to_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "ulimit -Sn 2048; exec \"$0\" run --budget fds=10%:15% --warmup 0s --raise-limit off --evidence \"$2\" -- \"$1\" leak 1";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_fdguard"), &service()]);
+    command.arg(folder.path());
+    let mut running = Running::of(command);
+    running.event("breach", &["reason=fd_budget"]);
+    let told = running.event("evidence", &[]);
+    running.event("restart", &["reason=fd_budget"]);
+    running.event("proven", &[]);
+    // A machine that is busy may take longer than there is time: then the restart does not wait for it.
+    if let Some(place) = told.0.split(" place=").nth(1) {
+        assert!(std::path::Path::new(place).is_file(), "{}", told.0);
+    } else {
+        assert!(told.0.contains("failed="), "{}", told.0);
+    }
+    println!("{}", told.0);
+    assert_eq!(running.stop().0, 0);
 }

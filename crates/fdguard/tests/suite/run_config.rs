@@ -49,10 +49,10 @@ fn a_mistake_in_the_file_is_told_with_line_and_column() {
     assert_eq!(first, expected);
     let said = run(["run", "--config", "/nowhere/services.toml"]);
     assert_eq!(said.code, 78, "{}", said.stderr);
-    let said = run(["run", "--grace", "soon", "--", "true"]);
+    let said = run(["run", "--stop-grace", "soon", "--", "true"]);
     assert_eq!(said.code, 2, "{}", said.stderr);
     assert!(
-        said.stderr.starts_with("fdguard: --grace: "),
+        said.stderr.starts_with("fdguard: --stop-grace: "),
         "{}",
         said.stderr
     );
@@ -60,7 +60,7 @@ fn a_mistake_in_the_file_is_told_with_line_and_column() {
 
 #[test]
 fn explain_says_what_holds_and_who_said_so() {
-    let file = File::new("[service.a]\ncommand = [\"true\"]\ngrace = \"3s\"\n");
+    let file = File::new("[service.a]\ncommand = [\"true\"]\nstop_grace = \"3s\"\n");
     let said = run([
         "run",
         "--explain",
@@ -77,9 +77,38 @@ fn explain_says_what_holds_and_who_said_so() {
             .unwrap_or_else(|| panic!("{key} in {text}"))
             .to_owned()
     };
-    assert!(line("grace = \"3s\"").ends_with(&format!("# {}:3", file.shown())));
+    assert!(line("stop_grace = \"3s\"").ends_with(&format!("# {}:3", file.shown())));
     assert!(line("restart = \"never\"").ends_with("# --restart"));
     assert!(line("min_uptime").ends_with("# default"));
+}
+
+#[test]
+fn the_command_of_a_written_unit_is_understood() {
+    let args = [
+        "--listen",
+        "tcp:8787",
+        "--stop-grace",
+        "7s",
+        "--name",
+        "web@1",
+    ];
+    let words = ["unit", "systemd"]
+        .into_iter()
+        .chain(args)
+        .chain(["--", "sleep", "7"]);
+    let said = run(words);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let line = said
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="));
+    let words: Vec<&str> = line.unwrap().split(' ').collect();
+    assert_eq!(words[1], "run");
+    let explained = run([&["run", "--explain"], &words[2..]].concat());
+    assert_eq!(explained.code, 0, "{}", explained.stderr);
+    let text = explained.text();
+    assert!(text.contains("[service.web@1]"), "{text}");
+    assert!(text.contains("stop_grace = \"7s\""), "{text}");
 }
 
 #[test]
@@ -199,6 +228,88 @@ fn a_reload_restarts_what_changed_starts_what_is_new_and_ends_what_is_gone() {
 }
 
 #[test]
+fn a_reload_keeps_the_sockets() {
+    let (service, port) = (service(), free_port());
+    let text = |word: &str| {
+        format!(
+            "[service.web]\ncommand = [{service:?}, \"serve\", {word:?}]\nlisten = [\"tcp:{port}\"]\n"
+        )
+    };
+    let ask = || {
+        let mut answer = [0; 2];
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.read_exact(&mut answer).unwrap();
+    };
+    let file = File::new(&text("a"));
+    let mut running = Running::start(["--config", file.shown()]);
+    let first = running.line("serving ");
+    ask();
+    file.write(&text("b"));
+    running.signal(Signal::HUP);
+    // Whoever comes now is not refused: at most the old one is cut off while it answers.
+    drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    running.event("restart", &["reason=reload"]);
+    assert_ne!(running.line("serving "), first);
+    ask();
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn a_reload_moves_the_metrics() {
+    let (one, other) = (free_port(), free_port());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().map(|at| (at.port(), taken)).unwrap();
+    let text = |port: u16| {
+        format!(
+            "metrics = \"127.0.0.1:{port}\"\n[service.a]\ncommand = [{:?}, \"stamp\"]\n",
+            service()
+        )
+    };
+    let file = File::new(&text(one));
+    let mut running = Running::start(["--config", file.shown()]);
+    running.line("stamp ");
+    let is_served = |port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok();
+    assert!(is_served(one));
+    file.write(&text(other));
+    running.signal(Signal::HUP);
+    running.event("reload", &["ok=true", "kept=1"]);
+    assert!(is_served(other) && !is_served(one));
+    file.write(&text(taken.0));
+    running.signal(Signal::HUP);
+    running.event("reload", &["ok=false", "--metrics"]);
+    assert!(is_served(other));
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn without_a_file_a_reload_is_a_gentle_restart() {
+    let mut running = Running::start(["--", &*service(), "stamp"]);
+    running.line("stamp ");
+    running.signal(Signal::HUP);
+    running.event("reload", &["changed=all"]);
+    running.event("restart", &["reason=reload", "signal=SIGTERM"]);
+    running.line("stamp ");
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn logs_that_were_moved_are_opened_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, moved) = (folder.path().join("a.log"), folder.path().join("moved.log"));
+    let log_flag = format!("{} pass=lines", log.display());
+    let mut running = Running::start(["--log", &*log_flag, "--", &*service(), "catch"]);
+    running.line("catching ");
+    std::fs::rename(&log, &moved).unwrap();
+    running.signal(Signal::USR1);
+    running.signal(Signal::USR2);
+    running.line("caught 12");
+    assert_eq!(running.stop().0, 0);
+    let text = |path| std::fs::read_to_string(path).unwrap();
+    assert!(text(&moved).starts_with("catching "), "{}", text(&moved));
+    assert_eq!(text(&log), "caught 12\n");
+}
+
+#[test]
 fn output_is_kept_in_a_file_and_a_full_disk_stops_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("out.log");
@@ -241,6 +352,7 @@ fn metrics_and_health_are_served() {
         text
     };
     let text = get("/metrics");
+    assert!(text.contains("fdguard"), "{text}");
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     assert!(
         text.contains("process_open_fds ") && text.contains("service-O1"),

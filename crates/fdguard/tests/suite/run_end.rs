@@ -23,7 +23,7 @@ fn members(running: &mut Running, count: usize) -> Vec<u32> {
 
 #[test]
 fn r31_a_stop_leaves_nothing_behind() {
-    let mut running = Running::start(["--grace", "30s", "--", "sh", "-c", TREE]);
+    let mut running = Running::start(["--stop-grace", "30s", "--", "sh", "-c", TREE]);
     let pids = members(&mut running, 4);
     let (code, last) = running.stop();
     assert_eq!((code, last.value("survivors")), (0, "0"));
@@ -45,7 +45,7 @@ fn r31_a_killed_supervisor_leaves_nothing_behind() {
 
 #[test]
 fn r31_one_that_does_not_end_is_killed_after_its_grace() {
-    let mut running = Running::start(["--grace", "200ms", "--", &*service(), "stubborn"]);
+    let mut running = Running::start(["--stop-grace", "200ms", "--", &*service(), "stubborn"]);
     let pid: u32 = running.line("stubborn ").parse().unwrap();
     let (code, last) = running.stop();
     assert_eq!((code, last.number("killed")), (0, 1));
@@ -54,7 +54,7 @@ fn r31_one_that_does_not_end_is_killed_after_its_grace() {
 
 #[test]
 fn a_second_interrupt_waits_for_nobody() {
-    let mut running = Running::start(["--grace", "1h", "--", &*service(), "stubborn"]);
+    let mut running = Running::start(["--stop-grace", "1h", "--", &*service(), "stubborn"]);
     let pid: u32 = running.line("stubborn ").parse().unwrap();
     running.signal(Signal::INT);
     running.event("stopping", &["why=SIGINT"]);

@@ -134,6 +134,23 @@ fn stored_descriptors_are_there_again_after_a_restart() {
 }
 
 #[test]
+fn a_newline_at_its_number_says_ready() {
+    let listen = format!("tcp:{}", super::running::free_port());
+    let args = ["--listen", &*listen, "--ready", "fd:6", "--"];
+    let script = "echo early >&6; exec sleep 1000";
+    let mut running = Running::start(args.into_iter().chain(["sh", "-c", script]));
+    running.event("ready", &["after_ms="]);
+    assert_eq!(running.stop().0, 0);
+    let said = super::run(["run", "--listen", &listen, "--ready", "fd:3", "--", "true"]);
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert!(
+        said.stderr.contains("number 3 is a socket's; fd:4 is free"),
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
 fn one_that_is_not_ready_in_time_is_restarted_and_given_up() {
     let args = [
         "--ready",

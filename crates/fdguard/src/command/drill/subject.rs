@@ -32,6 +32,8 @@ impl Subject {
             "json",
             "--crash-loop",
             "off",
+            "--evidence",
+            "off",
         ]);
         if let Some(ready) = &args.ready {
             command.args(["--ready", ready]);

@@ -10,7 +10,7 @@ use fdguard_process::reserve;
 use fdguard_supervise::config::{Mistake, Said, Settings, explain};
 use fdguard_supervise::supervisor::{self, Launch, Refusal};
 
-use crate::cli::RunArgs;
+use crate::cli::{Level, RunArgs};
 use crate::exit::{self, Hinted};
 use crate::output;
 
@@ -27,6 +27,14 @@ const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     if args.once && args.protect.protect.is_some() {
         return once::run(args);
+    }
+    if args
+        .protect
+        .protect
+        .is_some_and(|level| level != Level::Disabled)
+    {
+        let message = "--protect needs --once: a service that is restarted is not protected yet";
+        return Err(Hinted::usage(message, "fdguard run --once --protect -- CMD").into());
     }
     // Before anything else is opened: their numbers are promised.
     let inherited = inherited::take();

@@ -1,0 +1,80 @@
+//! Whether somebody that a program left behind listens: then it is a server, and not a leftover.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::health::queue;
+
+/// A socket that accepts has this bit in the table of unix sockets (`__SO_ACCEPTCON`).
+const ACCEPTS: u32 = 1 << 16;
+
+/// Where these processes listen, TCP and unix; nothing of those that may not be looked at.
+pub(super) fn places(pids: &[u32]) -> Vec<String> {
+    let tcp = queue::find(pids).unwrap_or_default();
+    let mut places: Vec<String> = tcp.iter().map(|one| one.address.to_string()).collect();
+    let table = fs::read("/proc/self/net/unix").unwrap_or_default();
+    let listening = unix_listeners(&String::from_utf8_lossy(&table));
+    if !listening.is_empty() {
+        let held: BTreeSet<u64> = pids.iter().flat_map(|pid| sockets(*pid)).collect();
+        let ours = listening
+            .into_iter()
+            .filter(|(inode, _)| held.contains(inode));
+        places.extend(ours.map(|(_, path)| format!("unix:{path}")));
+    }
+    places
+}
+
+/// Inodes and paths of the unix sockets that accept: `Num RefCount Protocol Flags Type St Inode Path`.
+fn unix_listeners(table: &str) -> Vec<(u64, String)> {
+    let row = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let flags = u32::from_str_radix(words.nth(3)?, 16).ok()?;
+        let inode = words.nth(2)?.parse().ok()?;
+        let path = words.next().unwrap_or("unnamed");
+        (flags & ACCEPTS != 0).then(|| (inode, path.to_owned()))
+    };
+    table.lines().skip(1).filter_map(row).collect()
+}
+
+/// Inodes of a process's sockets.
+fn sockets(pid: u32) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return Vec::new();
+    };
+    let inode = |entry: fs::DirEntry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let inner = target.to_str()?.strip_prefix("socket:[")?;
+        inner.strip_suffix(']')?.parse().ok()
+    };
+    entries.flatten().filter_map(inode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::{places, unix_listeners};
+
+    #[test]
+    fn only_sockets_that_accept_are_listeners() {
+        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 1234 /run/a b\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 5678\n\
+            0000000000000000: 00000002 00000000 00010000 0005 01 91 @abstract\n\
+            nonsense\n";
+        let found = unix_listeners(table);
+        assert_eq!(found, [(1234, "/run/a".into()), (91, "@abstract".into())]);
+    }
+
+    #[test]
+    fn our_own_listener_is_found_and_a_connection_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _pair = UnixStream::pair().unwrap();
+        let expected = format!("unix:{}", path.display());
+        assert!(!places(&[std::process::id()]).contains(&expected));
+        let _listener = UnixListener::bind(&path).unwrap();
+        assert!(places(&[std::process::id()]).contains(&expected));
+        assert!(places(&[]).is_empty());
+    }
+}

@@ -1,0 +1,65 @@
+//! Breaches in events.
+
+use fdguard_core::Text;
+
+use crate::budget::{Passed, What};
+use crate::event::{Event, Value};
+use crate::meter::Leak;
+use crate::relief::Drained;
+
+/// The class that a budget is about, or else that of what leaks.
+pub(super) fn class(what: &What, leak: Option<&Leak>) -> Value {
+    let leaking = || {
+        leak.and_then(|leak| leak.class.as_ref())
+            .map(ToString::to_string)
+    };
+    match what {
+        What::Class(class) => Value::Text(class.to_string()),
+        What::Memory | What::Zombies | What::Children => Value::Unknown,
+        _ => leaking().into(),
+    }
+}
+
+pub(super) fn shown(text: &Text) -> String {
+    String::from_utf8_lossy(text.as_bytes()).into_owned()
+}
+
+/// What leaks, or may.
+pub(super) fn suspected(event: Event, leak: Option<&Leak>) -> Event {
+    let Some(leak) = leak else { return event };
+    event
+        .with("leak_target", leak.target.as_ref().map(shown))
+        .with("leak_count", leak.count)
+        .with("leak_per_minute", leak.per_minute.map(f64::round))
+        .with("leak_proven", leak.proven)
+}
+
+pub(super) fn drained(how: &Drained) -> String {
+    match how {
+        Drained::ConnectionsGone => "connections_gone".to_owned(),
+        Drained::HookDone => "hook_done".to_owned(),
+        Drained::HookFailed(why) => format!("hook failed: {why}"),
+        Drained::Ended => "ended".to_owned(),
+        Drained::TimeUp => "time_up".to_owned(),
+        Drained::None => "none".to_owned(),
+    }
+}
+
+/// A measure in an event; whole numbers as such.
+pub(super) fn measured(event: Event, what: &What, passed: &Passed, class: Value) -> Event {
+    event
+        .with("budget", what.to_string())
+        .with("count", whole(passed.value))
+        .with("level", whole(passed.level))
+        .with("wall", passed.wall.map(whole))
+        .with("class", class)
+        .with("pid", passed.pid)
+}
+
+fn whole(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
+        return Value::Number(i128::from(value as i64));
+    }
+    Value::Fraction((value * 100.0).round() / 100.0)
+}
