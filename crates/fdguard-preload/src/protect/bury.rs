@@ -49,7 +49,7 @@ fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
         number::step(fd, age, Phase::Closing, Phase::Free);
     }
     // Who is inside and could not be woken has a number that leads nowhere, too.
-    let prevented = ending.inside().is_any.then_some(Prevented::Stranger);
+    let prevented = ending.is_under_a_call().then_some(Prevented::Stranger);
     record::ended_by(fd, ending, 0, prevented);
     if is_put_off {
         stranger::look_again(fd);

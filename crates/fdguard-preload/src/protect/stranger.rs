@@ -9,25 +9,19 @@ use super::{grave, kernel};
 use crate::record::Ending;
 use crate::seat;
 
-/// Puts the close off, if somebody is inside and can be woken.
+/// Puts the close off until who is inside comes out, if somebody is.
 pub(super) fn put_off(fd: c_int, age: Age, ending: &Ending) -> bool {
-    let inside = ending.inside();
-    if !inside.is_any {
+    if !ending.is_under_a_call() || !number::step(fd, age, Phase::Closing, Phase::PutOff) {
         return false;
     }
-    // A writer would be woken by a signal that ends the program: it goes on, as it always did, and only the number is kept.
-    if inside.is_writing && kernel::is_pipe_signal_deadly() {
-        return false;
+    // In the ring before anybody wakes up: should its owner never come out, it is closed with the oldest graves.
+    grave::dig(fd, age);
+    // From here on who comes out closes it, and who begins a call is refused.
+    if !kernel::shut(fd, kernel::is_pipe_signal_deadly()) {
+        // No socket: nobody can be woken, and the number is kept at once.
+        finish(fd);
     }
-    if !kernel::shut(fd) {
-        return false;
-    }
-    let is_mine = number::step(fd, age, Phase::Closing, Phase::PutOff);
-    if is_mine {
-        // Should its owner never come out, it is closed with the oldest graves.
-        grave::dig(fd, age);
-    }
-    is_mine
+    true
 }
 
 /// The owner may have come out while the close was put off.
