@@ -9,19 +9,20 @@ use super::{grave, kernel};
 use crate::record::Ending;
 use crate::seat;
 
-/// Puts the close off until who is inside comes out, if somebody is.
+/// Puts the close off until who is inside comes out, if somebody is and can be woken.
+///
+/// While the number is "being closed" it is ours: nobody frees it, so it is this connection that is ended, and who is woken and goes on is
+/// refused by us before the kernel sees an ended connection.
 pub(super) fn put_off(fd: c_int, age: Age, ending: &Ending) -> bool {
-    if !ending.is_under_a_call() || !number::step(fd, age, Phase::Closing, Phase::PutOff) {
+    if !ending.is_under_a_call() || !kernel::shut(fd, kernel::is_pipe_signal_deadly()) {
         return false;
     }
-    // In the ring before anybody wakes up: should its owner never come out, it is closed with the oldest graves.
-    grave::dig(fd, age);
-    // From here on who comes out closes it, and who begins a call is refused.
-    if !kernel::shut(fd, kernel::is_pipe_signal_deadly()) {
-        // No socket: nobody can be woken, and the number is kept at once.
-        finish(fd);
+    let is_mine = number::step(fd, age, Phase::Closing, Phase::PutOff);
+    if is_mine {
+        // Should its owner never come out, it is closed with the oldest graves.
+        grave::dig(fd, age);
     }
-    true
+    is_mine
 }
 
 /// The owner may have come out while the close was put off.
@@ -50,7 +51,8 @@ fn finish(fd: c_int) {
     if phase != Phase::PutOff || !number::step(fd, age, phase, Phase::Closing) {
         return;
     }
-    if !grave::bury_late(fd, age) {
+    // It may be in the ring already, or not yet: of two entries the second finds nothing to do.
+    if !grave::bury(fd, age) {
         kernel::close(fd);
         number::step(fd, age, Phase::Closing, Phase::Free);
     }
