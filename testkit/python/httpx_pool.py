@@ -16,7 +16,7 @@ import httpx
 FOLDER = sys.argv[1]
 BOARD = os.path.join(FOLDER, "board.db")
 KEY, CERTIFICATE = (os.path.join(FOLDER, name) for name in ("key.pem", "certificate.pem"))
-WAITING = ("7 ", "271 ", "0 ", "45 ")
+POLL, PPOLL = "7 ", "271 "
 
 
 def certificate():
@@ -54,7 +54,7 @@ def work(client, url, saw):
 def wait_until_waiting(saw):
     while True:
         with open(f"/proc/self/task/{saw[0]}/syscall") as file:
-            if file.read().startswith(WAITING):
+            if file.read().startswith((POLL, PPOLL)):
                 return
 
 

@@ -54,13 +54,14 @@ pub(crate) const BEGINNING: [Call; 9] = [
 
 /// Made for protection: `dup3`, `fcntl` (four ways), `close`, `shutdown`, `openat`, `newfstatat`, `prlimit64`, `sched_yield`, `rt_sigaction`,
 /// `poll`, `close_range`.
-pub(crate) const PROTECTING: [Call; 14] = [
+pub(crate) const PROTECTING: [Call; 15] = [
     (292, [0; 3]),
     (72, [0, 1, 0]),
     (72, [0, 3, 0]),
     (72, [0, 0, 512]),
     (72, [0, 1030, 512]),
     (3, [0; 3]),
+    (48, [0, 0, 0]),
     (48, [0, 2, 0]),
     (257, [0xffff_ff9c, 0, 0o12_000_000]),
     (262, [0; 3]),

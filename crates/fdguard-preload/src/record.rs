@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 pub(crate) use fdguard_wire::Prevented;
-use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping, Touch};
+use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping};
 
 use crate::start::{self, GROUND};
 use crate::{closing, errno, lock, protect, real, seat, stack, thread, told};
@@ -112,15 +112,7 @@ pub(crate) struct Ending {
     /// Its place in the order of events; absent where the mapping is not this process's own.
     ticket: Option<u64>,
     ns: u64,
-    inside: Inside,
-}
-
-/// Who was inside a call on it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Inside {
-    pub(crate) is_any: bool,
-    /// One of them puts something into it.
-    pub(crate) is_writing: bool,
+    is_under_a_call: bool,
 }
 
 impl Ending {
@@ -129,9 +121,9 @@ impl Ending {
         self.death.is_some()
     }
 
-    /// Who was inside a call on it.
-    pub(crate) fn inside(&self) -> Inside {
-        self.inside
+    /// Whether another thread was inside a call on it.
+    pub(crate) fn is_under_a_call(&self) -> bool {
+        self.is_under_a_call
     }
 }
 
@@ -141,7 +133,7 @@ pub(crate) fn ending(fd: c_int) -> Ending {
         death: None,
         ticket: None,
         ns: 0,
-        inside: Inside::default(),
+        is_under_a_call: false,
     };
     if let Ok(number) = u32::try_from(fd)
         && let Some(mapping) = start::mapping()
@@ -151,11 +143,10 @@ pub(crate) fn ending(fd: c_int) -> Ending {
         ending.ns = real::now();
         ending.death = mapping.close(number, ending.ns);
         let generation = ending.death.map_or(0, |death| death.generation);
-        let found = &mut ending.inside;
+        let is_any = &mut ending.is_under_a_call;
         let ns = ending.ns;
         seat::tear(number, generation, |tid, code| {
-            found.is_any = true;
-            found.is_writing |= matches!(Touch::of(code), Touch::Write | Touch::Send);
+            *is_any = true;
             let mut inside = event(Kind::Inside, number, code);
             inside.tid = tid;
             inside.ns = ns;

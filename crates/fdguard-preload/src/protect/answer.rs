@@ -20,10 +20,12 @@ fn is_closed(fd: c_int) -> bool {
     (is_dead || stone::is_it(fd)) && owner::is_here()
 }
 
-/// Whether a close of it was put off, so that the kernel would still work on it.
+/// Whether it is being closed, or the close was put off, so that the kernel would still work on it.
 #[inline]
 pub(crate) fn is_put_off(fd: c_int) -> bool {
-    super::is_on() && number::phase(fd) == Phase::PutOff && owner::is_here()
+    super::is_on()
+        && matches!(number::phase(fd), Phase::Closing | Phase::PutOff)
+        && owner::is_here()
 }
 
 /// The same for the folder that a path begins at; of a path that begins at the root it does not matter.

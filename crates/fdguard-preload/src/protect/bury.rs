@@ -48,7 +48,8 @@ fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
         kernel::close(fd);
         number::step(fd, age, Phase::Closing, Phase::Free);
     }
-    let prevented = is_put_off.then_some(Prevented::Stranger);
+    // Who is inside and could not be woken has a number that leads nowhere, too.
+    let prevented = ending.is_under_a_call().then_some(Prevented::Stranger);
     record::ended_by(fd, ending, 0, prevented);
     if is_put_off {
         stranger::look_again(fd);

@@ -39,29 +39,12 @@ pub(super) fn bury(fd: c_int, age: Age) -> bool {
     is_done
 }
 
-/// The same for one that is in the ring already.
-pub(super) fn bury_late(fd: c_int, age: Age) -> bool {
-    let is_done = replace(fd);
-    if is_done && number::step(fd, age, Phase::Closing, Phase::Buried) && is_past(age, fd) {
-        release(entry(fd, age));
-    }
-    is_done
-}
-
 fn replace(fd: c_int) -> bool {
     let is_done = stone::with(|stone| kernel::replace(stone, fd)).unwrap_or(false);
     if !is_done {
         stone::check();
     }
     is_done
-}
-
-/// Whether its place in the ring was given to others meanwhile.
-fn is_past(age: Age, fd: c_int) -> bool {
-    let wanted = entry(fd, age);
-    !RING
-        .iter()
-        .any(|place| place.load(Ordering::SeqCst) == wanted)
 }
 
 /// After the C library closed a number by itself: takes it back if nobody has it yet.

@@ -25,6 +25,7 @@ const F_GETFD: usize = 1;
 const F_GETFL: usize = 3;
 const F_DUPFD: usize = 0;
 const F_DUPFD_CLOEXEC: usize = 1030;
+const SHUT_RD: usize = 0;
 const SHUT_RDWR: usize = 2;
 const SIGPIPE: usize = 13;
 const RLIMIT_NOFILE: usize = 7;
@@ -142,10 +143,12 @@ pub(super) fn is_stone(fd: c_int) -> bool {
     flags >= 0 && flags.unsigned_abs() & O_PATH != 0
 }
 
-/// Ends a connection in both directions and wakes who waits for it; false when it is no socket.
-pub(super) fn shut(fd: c_int) -> bool {
+/// Ends a connection and wakes who waits for it; false when it is no socket. With `is_gentle` for reading alone: who writes to what is
+/// ended in both directions gets a signal.
+pub(super) fn shut(fd: c_int, is_gentle: bool) -> bool {
+    let how = if is_gentle { SHUT_RD } else { SHUT_RDWR };
     // SAFETY: the program closes it.
-    let done = unsafe { call(SHUTDOWN, [number(fd), SHUT_RDWR, 0, 0, 0, 0]) };
+    let done = unsafe { call(SHUTDOWN, [number(fd), how, 0, 0, 0, 0]) };
     // One that has no other end yet wakes its readers all the same.
     done == 0 || done == ENOTCONN
 }

@@ -9,17 +9,12 @@ use super::{grave, kernel};
 use crate::record::Ending;
 use crate::seat;
 
-/// Puts the close off, if somebody is inside and can be woken.
+/// Puts the close off until who is inside comes out, if somebody is and can be woken.
+///
+/// While the number is "being closed" it is ours: nobody frees it, so it is this connection that is ended, and who is woken and goes on is
+/// refused by us before the kernel sees an ended connection.
 pub(super) fn put_off(fd: c_int, age: Age, ending: &Ending) -> bool {
-    let inside = ending.inside();
-    if !inside.is_any {
-        return false;
-    }
-    // A writer would be woken by a signal that ends the program: it goes on, as it always did, and only the number is kept.
-    if inside.is_writing && kernel::is_pipe_signal_deadly() {
-        return false;
-    }
-    if !kernel::shut(fd) {
+    if !ending.is_under_a_call() || !kernel::shut(fd, kernel::is_pipe_signal_deadly()) {
         return false;
     }
     let is_mine = number::step(fd, age, Phase::Closing, Phase::PutOff);
@@ -56,7 +51,8 @@ fn finish(fd: c_int) {
     if phase != Phase::PutOff || !number::step(fd, age, phase, Phase::Closing) {
         return;
     }
-    if !grave::bury_late(fd, age) {
+    // It may be in the ring already, or not yet: of two entries the second finds nothing to do.
+    if !grave::bury(fd, age) {
         kernel::close(fd);
         number::step(fd, age, Phase::Closing, Phase::Free);
     }

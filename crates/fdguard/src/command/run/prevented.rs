@@ -1,4 +1,4 @@
-//! Tells on stderr what protection prevented.
+//! Tells on stderr what protection prevented, and what came too late for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -19,8 +19,16 @@ pub(super) struct Teller {
     unprotected: BTreeSet<u32>,
 }
 
+/// Misuse that is told also where it came too late to be prevented.
+const HARM: [&str; 4] = [
+    "double-close",
+    "recycled-write",
+    "stranger-close",
+    "use-after-close",
+];
+
 /// What makes two reports one: the kind and the places in the code.
-type Key = (u32, String, [String; 3]);
+type Key = (u32, bool, String, [String; 3]);
 
 impl Teller {
     pub(super) fn new(report: Report) -> Self {
@@ -54,7 +62,8 @@ impl Teller {
 
     fn text(&mut self, hazards: &[Hazard], width: usize) -> Vec<u8> {
         let mut now: BTreeMap<Key, (&Hazard, u64)> = BTreeMap::new();
-        for one in hazards.iter().filter(|one| one.prevented) {
+        let is_told = |one: &&Hazard| one.prevented || HARM.contains(&one.rule.as_str());
+        for one in hazards.iter().filter(is_told) {
             now.entry(key(one)).or_insert((one, 0)).1 += one.count;
         }
         let mut out = Vec::new();
@@ -66,10 +75,16 @@ impl Teller {
             }
             if self.report == Report::Always && count > before.max(1) {
                 let more = count - before.max(1);
+                let what = if one.prevented {
+                    "prevented"
+                } else {
+                    "happened"
+                };
                 drop(writeln!(
                     out,
-                    "fdguard: {} prevented {more} more times, {count} in all: {}",
-                    one.rule, one.message
+                    "fdguard: {} {what} {more} more times, {count} in all: {}",
+                    one.rule,
+                    terminal::sanitize_str(&one.message)
                 ));
             }
         }
@@ -109,7 +124,7 @@ fn key(hazard: &Hazard) -> Key {
         culprit.map_or_else(String::new, |culprit| format!("{culprit:?}"))
     };
     let places = [&hazard.opener, &hazard.closer, &hazard.user].map(place);
-    (hazard.pid, hazard.rule.clone(), places)
+    (hazard.pid, hazard.prevented, hazard.rule.clone(), places)
 }
 
 #[cfg(test)]
@@ -134,9 +149,20 @@ mod tests {
     }
 
     #[test]
-    fn once_is_once_a_place_and_what_was_not_prevented_is_not_told() {
+    fn what_came_too_late_to_be_prevented_is_told_as_it_is() {
         let mut teller = Teller::new(Report::Once);
-        assert_eq!(said(&mut teller, &[hazard()]), "");
+        let other = Hazard {
+            rule: "exhaustion".to_owned(),
+            ..hazard()
+        };
+        assert_eq!(said(&mut teller, &[other]), "");
+        let told = said(&mut teller, &[hazard()]);
+        assert!(told.starts_with("critical double-close  fd 9"), "{told}");
+    }
+
+    #[test]
+    fn once_is_once_a_place() {
+        let mut teller = Teller::new(Report::Once);
         let first = said(&mut teller, &[prevented(3)]);
         assert!(
             first.starts_with("critical double-close  prevented: fd 9"),
