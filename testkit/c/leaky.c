@@ -24,13 +24,12 @@ static int was_handed_over(void)
     return count && pid && atoi(count) == 1 && atoi(pid) == getpid();
 }
 
-/* Outlives its parent unless somebody ends it. */
+/* Outlives its parent and its group unless somebody ends it. */
 static void stray(void)
 {
     if (fork() != 0)
         return;
     setsid();
-    signal(SIGTERM, SIG_IGN);
     for (;;)
         pause();
 }

@@ -19,6 +19,9 @@ pub struct Finding {
     /// Processes that it is about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
+    /// What tells it from another one of its rule without a place in the file.
+    #[serde(skip)]
+    pub(crate) mark: (u64, u64),
 }
 
 impl Finding {
@@ -45,6 +48,7 @@ impl Finding {
             length: None,
             message,
             pids: Vec::new(),
+            mark: (0, 0),
         }
     }
 
@@ -52,6 +56,12 @@ impl Finding {
     #[must_use]
     pub fn long(self, length: Option<u64>) -> Self {
         Self { length, ..self }
+    }
+
+    /// With what tells it from another one.
+    #[must_use]
+    pub(crate) fn marked(self, mark: (u64, u64)) -> Self {
+        Self { mark, ..self }
     }
 
     /// With the processes that it is about.

@@ -353,7 +353,8 @@ pub(crate) fn matters(finding: &Finding) -> bool {
 fn confirmed(before: &[Finding], again: Vec<Finding>) -> Vec<Finding> {
     let same = |one: &Finding| {
         before.iter().any(|other| {
-            (other.rule, other.offset, &other.pids) == (one.rule, one.offset, &one.pids)
+            (other.rule, other.offset, other.mark, &other.pids)
+                == (one.rule, one.offset, one.mark, &one.pids)
         })
     };
     again

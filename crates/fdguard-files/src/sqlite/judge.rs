@@ -152,7 +152,12 @@ impl Image {
                 "the log is damaged at frame {frame}: {} frames behind it are of this log and lost from view",
                 wal.behind_break
             );
-            found.push(Finding::critical("wal-chain", None, text));
+            // A log that is written while we read is broken somewhere else each time, or is another one by then.
+            let mark = (
+                frame,
+                u64::from(head.salts.0) << 32 | u64::from(head.salts.1),
+            );
+            found.push(Finding::critical("wal-chain", None, text).marked(mark));
         }
         found.extend(self.index(wal, head.salts));
         found

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use fdguard_process::signals;
-use fdguard_process::tree::{Exit, Told};
+use fdguard_process::tree::{Exit, Stop, Told};
 
 use super::listening;
 use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
@@ -14,9 +14,16 @@ use crate::event::{Event, Value};
 use crate::policy::{Cause, Halt, Next};
 use crate::turn::Ready;
 
+/// What a program left behind does no work that anybody waits for, and holds its successor up.
+const LEFT_GRACE: Duration = Duration::from_millis(500);
+
 impl Service<'_> {
     /// Asks the run to end.
     pub(super) fn end_run(&mut self, ending: Ending) {
+        self.end_run_within(ending, self.settings.stop.grace);
+    }
+
+    fn end_run_within(&mut self, ending: Ending, grace: Duration) {
         let Some(run) = &mut self.run else { return };
         let first = run.ending.is_none();
         // Whoever asks for the end for good is not overruled by who wants to begin anew.
@@ -26,7 +33,10 @@ impl Service<'_> {
         if !first {
             return;
         }
-        run.tree.stop(self.settings.stop);
+        run.tree.stop(Stop {
+            grace,
+            ..self.settings.stop
+        });
         run.settle = None;
         run.ready_until = None;
         run.watchdog = None;
@@ -78,7 +88,7 @@ impl Service<'_> {
             });
             return self.settle(cx);
         }
-        self.end_the_left(Ending::Left, cx);
+        self.end_the_left(Ending::Left, self.left_grace(), cx);
     }
 
     /// Finds out whether one of those that the program left is the service itself: the loop of a bootstrap under a supervisor begins here.
@@ -91,7 +101,7 @@ impl Service<'_> {
         let listening = listening::places(&members);
         if listening.is_empty() {
             if cx.now >= settle.until {
-                return self.end_the_left(Ending::Left, cx);
+                return self.end_the_left(Ending::Left, self.left_grace(), cx);
             }
             let next = cx.now + LOOK;
             run.settle = Some(Settle { next, ..settle });
@@ -113,8 +123,10 @@ impl Service<'_> {
         cx.sink.tell(&event.with("text", explanation));
         match self.settings.background {
             Background::Adopt => self.adopt(&members, cx),
-            Background::End => self.end_the_left(Ending::Left, cx),
-            Background::Fail => self.end_the_left(Ending::Down(1), cx),
+            Background::End => self.end_the_left(Ending::Left, self.settings.stop.grace, cx),
+            Background::Fail => {
+                self.end_the_left(Ending::Down(1), self.settings.stop.grace, cx);
+            }
         }
     }
 
@@ -128,7 +140,7 @@ impl Service<'_> {
         self.begin_thrift(main, cx);
     }
 
-    fn end_the_left(&mut self, ending: Ending, cx: &mut Context<'_>) {
+    fn end_the_left(&mut self, ending: Ending, grace: Duration, cx: &mut Context<'_>) {
         let Some(run) = &self.run else { return };
         let members = run.tree.members();
         if !members.is_empty() {
@@ -138,7 +150,11 @@ impl Service<'_> {
                 .with("action", "ended");
             cx.sink.tell(&event);
         }
-        self.end_run(ending);
+        self.end_run_within(ending, grace);
+    }
+
+    fn left_grace(&self) -> Duration {
+        self.settings.stop.grace.min(LEFT_GRACE)
     }
 
     /// Nothing of the run is left.
