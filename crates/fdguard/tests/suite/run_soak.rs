@@ -3,17 +3,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use super::fdguard;
+use super::running::{Running, free_port, signal};
 
-const KILLS: usize = 200;
+const KILLS: u32 = 200;
 const CLIENTS: usize = 3;
 /// Far more than it takes: who waits for longer waits for nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,11 +23,11 @@ struct Seen {
     is_over: AtomicBool,
     /// Who answered last.
     last: AtomicU32,
-    answered: AtomicUsize,
+    answered: AtomicU32,
     /// Nobody listened.
-    refused: AtomicUsize,
+    refused: AtomicU32,
     /// The service was killed while it had the connection.
-    cut: AtomicUsize,
+    cut: AtomicU32,
 }
 
 /// Asks one question after the other; each on a connection of its own.
@@ -60,7 +59,7 @@ fn answer(port: u16) -> io::Result<u32> {
 }
 
 /// Processes that run this file, whatever became of their parents.
-fn running(program: &Path) -> BTreeSet<u32> {
+fn running_now(program: &Path) -> BTreeSet<u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|pid: &u32| {
@@ -83,12 +82,6 @@ fn zombies_below(pid: u32) -> usize {
         .count()
 }
 
-/// How many it holds between its looks: the least of many counts.
-fn descriptors(pid: u32) -> usize {
-    let count = |_| fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-    (0..200).map(count).min().unwrap()
-}
-
 /// Lets the clients go, also when the test fails.
 struct Over<'s>(&'s Seen);
 
@@ -107,25 +100,18 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-fn start(program: &Path, port: u16) -> Child {
-    let mut command = fdguard();
-    command.args([
-        "run",
+fn start(program: &Path, port: u16) -> Running {
+    let listen = format!("tcp:127.0.0.1:{port}");
+    let policy = [
         "--restart",
         "always",
         "--crash-loop",
         "off",
         "--backoff",
         "off",
-    ]);
-    command
-        .args(["--listen", &format!("tcp:127.0.0.1:{port}"), "--"])
-        .arg(program);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command.spawn().unwrap()
+    ];
+    let socket = ["--listen", &*listen, "--", program.to_str().unwrap()];
+    Running::start(policy.into_iter().chain(socket))
 }
 
 /// A copy of the victim that nobody else runs.
@@ -136,19 +122,12 @@ fn victim(folder: &Path) -> PathBuf {
     own.canonicalize().unwrap()
 }
 
-fn kill(pid: u32) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
-}
-
 #[test]
 fn soak_two_hundred_kills_under_load_refuse_nobody_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let program = victim(folder.path());
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
-    let mut supervisor = start(&program, port);
+    let port = free_port();
+    let mut running = start(&program, port);
     until("the socket is there", || {
         TcpStream::connect(("127.0.0.1", port)).is_ok()
     });
@@ -158,36 +137,28 @@ fn soak_two_hundred_kills_under_load_refuse_nobody_and_leave_nothing() {
         for _ in 0..CLIENTS {
             scope.spawn(|| ask(port, &seen));
         }
-        until("an answer", || seen.last.load(Ordering::Relaxed) != 0);
-        let before = descriptors(supervisor.id());
+        let mut pid = running.event("start", &[]).number("pid");
+        let before = running.at_rest();
         for _ in 0..KILLS {
-            let now = seen.last.load(Ordering::Relaxed);
-            kill(now);
-            until("a successor answers", || {
-                seen.last.load(Ordering::Relaxed) != now
-            });
+            until("it answers", || seen.last.load(Ordering::Relaxed) == pid);
+            signal(pid, Signal::KILL);
+            pid = running.event("start", &[]).number("pid");
         }
-        until("the supervisor holds what it held", || {
-            descriptors(supervisor.id()) == before
-        });
-        assert_eq!(zombies_below(supervisor.id()), 0);
+        assert_eq!(running.at_rest(), before);
+        assert_eq!(zombies_below(running.pid()), 0);
         // The service and its one stray child: those of two hundred others are gone.
-        until("one service is left", || running(&program).len() <= 2);
+        until("one service is left", || running_now(&program).len() <= 2);
     });
-    let id = Pid::from_child(&supervisor);
-    kill_process(id, Signal::TERM).unwrap();
-    assert_eq!(supervisor.wait().unwrap().code(), Some(0));
-    assert_eq!(
-        running(&program),
-        BTreeSet::new(),
-        "nothing outlives the supervisor"
-    );
+    let (code, last) = running.stop();
+    assert_eq!((code, last.number("restarts")), (0, KILLS));
+    assert_eq!(last.value("fds_at_start"), last.value("fds_at_end"));
+    let left = running_now(&program);
+    assert_eq!(left, BTreeSet::new(), "nothing outlives the supervisor");
     let (answered, refused) = (seen.answered.into_inner(), seen.refused.into_inner());
+    let cut = seen.cut.into_inner();
     assert_eq!(
-        refused,
-        0,
-        "of {answered} that were answered; {} were cut",
-        seen.cut.into_inner()
+        refused, 0,
+        "of {answered} that were answered; {cut} were cut"
     );
     assert!(answered > KILLS);
 }
