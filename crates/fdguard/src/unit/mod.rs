@@ -92,7 +92,7 @@ impl Spec {
         let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
         flag("--name", self.name.clone());
         flag("--restart", self.restart.to_owned());
-        flag("--stop-grace", seconds(self.grace));
+        flag("--grace", seconds(self.grace));
         for listen in &self.listen {
             flag("--listen", listen.to_string());
         }

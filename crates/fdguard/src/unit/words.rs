@@ -45,9 +45,9 @@ pub(super) fn grace(words: &[String]) -> Option<Duration> {
     let run = fdguard_run(words)?;
     let mut given = None;
     for (at, word) in run.iter().enumerate() {
-        if word == "--stop-grace" {
+        if word == "--grace" {
             given = run.get(at + 1).map(String::as_str);
-        } else if let Some(value) = word.strip_prefix("--stop-grace=") {
+        } else if let Some(value) = word.strip_prefix("--grace=") {
             given = Some(value);
         }
     }
@@ -202,13 +202,10 @@ mod tests {
     #[test]
     fn the_grace_of_fdguard_and_of_nobody_else() {
         let seconds = |line: &str| grace(&words(line)).map(|it| it.as_secs());
+        assert_eq!(seconds("/usr/bin/fdguard run -- a --grace 5s"), Some(10));
+        assert_eq!(seconds("fdguard run --grace 30s -- a"), Some(30));
         assert_eq!(
-            seconds("/usr/bin/fdguard run -- a --stop-grace 5s"),
-            Some(10)
-        );
-        assert_eq!(seconds("fdguard run --stop-grace 30s -- a"), Some(30));
-        assert_eq!(
-            seconds("/usr/bin/env fdguard run --stop-grace=1m -- a"),
+            seconds("/usr/bin/env fdguard run --grace=1m -- a"),
             Some(60)
         );
         assert_eq!(seconds("fdguard watch 1"), None);

@@ -7,7 +7,7 @@ use super::running::{Running, service};
 /// A service that leaks below a low limit.
 fn leaking(args: &str, rate: &str) -> Running {
     let script = format!(
-        "ulimit -Sn 256; exec \"$0\" run --raise-limit off --budget fds=40%:60% --warmup 0s {args} -- \"$1\" leak {rate}"
+        "ulimit -Sn 256; exec \"$0\" run --raise-limit off --evidence off --budget fds=40%:60% --warmup 0s {args} -- \"$1\" leak {rate}"
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_fdguard"), &service()]);

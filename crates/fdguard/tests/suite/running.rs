@@ -57,7 +57,9 @@ impl Running {
 
     /// This command, which becomes `fdguard run`.
     pub(crate) fn of(mut command: Command) -> Self {
+        // Evidence that nobody asked for goes nowhere else.
         command
+            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .env_remove("FDGUARD_RUN")
             .env_remove("NOTIFY_SOCKET_X");
         let mut child = command

@@ -240,7 +240,7 @@ fn the_program_is_found_as_the_shell_would_and_written_absolute() {
         .find(|line| line.starts_with("ExecStart=/"))
         .unwrap();
     assert!(
-        start.contains("/fdguard run --name sh --restart on-failure --stop-grace 10s -- /"),
+        start.contains("/fdguard run --name sh --restart on-failure --grace 10s -- /"),
         "{start}"
     );
     assert!(start.ends_with("/sh -c \"exec sleep 100%%\""), "{start}");

@@ -24,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "compose-stop-too-soon",
-        "stop_grace_period: at least 15 s above the grace of `fdguard run --stop-grace`",
+        "stop_grace_period: at least 15 s above the grace of `fdguard run --grace`",
         too_soon,
     ),
 ];

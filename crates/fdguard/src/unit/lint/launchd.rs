@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "launchd-stop-too-soon",
-        "ExitTimeOut at least 15 s above the grace of `fdguard run --stop-grace`",
+        "ExitTimeOut at least 15 s above the grace of `fdguard run --grace`",
         too_soon,
     ),
     rule(

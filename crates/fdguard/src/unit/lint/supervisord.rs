@@ -28,7 +28,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "supervisord-stop-too-soon",
-        "stopwaitsecs= at least 15 s above the grace of `fdguard run --stop-grace`",
+        "stopwaitsecs= at least 15 s above the grace of `fdguard run --grace`",
         too_soon,
     ),
 ];

@@ -45,7 +45,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "systemd-stop-too-soon",
-        "TimeoutStopSec= at least 15 s above the grace of `fdguard run --stop-grace`",
+        "TimeoutStopSec= at least 15 s above the grace of `fdguard run --grace`",
         too_soon,
     ),
     rule("systemd-no-delegate", "Delegate=yes", no_delegate),

@@ -82,9 +82,9 @@ const SYSTEMD: &[Case] = &[
     ),
     (
         "systemd-stop-too-soon",
-        "[Service]\nExecStart=/bin/fdguard run --stop-grace 30s -- a\nTimeoutStopSec=30\n",
+        "[Service]\nExecStart=/bin/fdguard run --grace 30s -- a\nTimeoutStopSec=30\n",
         3,
-        "[Service]\nExecStart=/bin/fdguard run --stop-grace 30s -- a\nTimeoutStopSec=1min\n",
+        "[Service]\nExecStart=/bin/fdguard run --grace 30s -- a\nTimeoutStopSec=1min\n",
     ),
     (
         "systemd-no-delegate",
