@@ -64,7 +64,7 @@ fn service(
 ) -> Result<(String, Place, Values), Mistake> {
     let place = Place::of(text, &name.span());
     if !is_name(name.get_ref()) {
-        let message = "a service's name has letters, digits, '.', '_' and '-' only";
+        let message = "a service's name has letters, digits, '.', '_', '-' and '@' only";
         return Err(Mistake::new(Source::File(place), message));
     }
     let DeValue::Table(entries) = table.get_ref() else {
@@ -92,8 +92,8 @@ fn service(
 
 /// Whether a service may be called so.
 pub(super) fn is_name(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    !text.is_empty() && text.len() <= 64 && text.bytes().all(is_plain)
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+    !text.is_empty() && text.len() <= 128 && text.bytes().all(is_plain)
 }
 
 fn set(
@@ -222,7 +222,7 @@ raise_limit = false
         );
         assert_eq!(
             said("[service.\"a b\"]\ncommand = [\"true\"]\n"),
-            "line 1, column 10: a service's name has letters, digits, '.', '_' and '-' only"
+            "line 1, column 10: a service's name has letters, digits, '.', '_', '-' and '@' only"
         );
         assert!(said("").ends_with("there is no [service.NAME]"));
         assert!(said("service = 3\n").starts_with("line 1, column 11: services are tables"));

@@ -84,7 +84,7 @@ impl Settings {
         values.set("command", words.map(Into::into).collect(), Source::Flag);
         let name = match &said.name {
             Some(name) if !file::is_name(name) => {
-                let message = "a service's name has letters, digits, '.', '_' and '-' only";
+                let message = "a service's name has letters, digits, '.', '_', '-' and '@' only";
                 return Err(reader::mistake("name", Source::Flag, message));
             }
             Some(name) => name.clone(),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::{Context, Service};
-use crate::relief::Breach;
+use crate::relief::Told;
 
 impl Service<'_> {
     /// A program is about to be started with this environment.
@@ -27,16 +27,33 @@ impl Service<'_> {
         }
     }
 
-    /// The place in the code that opened most, where something was put into the program that knows and it is not known yet. Of the process
-    /// that goes: later there is another one.
-    pub(super) fn find_line(&mut self, breach: &Breach, cx: &mut Context<'_>) {
-        let Some(injector) = &mut cx.injector else {
-            return;
+    /// The place in the code that opened most, where something was put into the program that knows: looked up when a breach is told first, and
+    /// once more behind the steps that take their time, where a large program's lines took longer than a moment.
+    pub(super) fn find_line_of(&mut self, told: &Told, cx: &mut Context<'_>) {
+        let known = self
+            .thrift
+            .breach
+            .as_ref()
+            .map(|(breach, _)| breach.passed.pid);
+        let pid = match told {
+            Told::Waits(_) => {
+                self.thrift.line = None;
+                return;
+            }
+            Told::Begun(breach) => {
+                self.thrift.line = None;
+                breach.passed.pid
+            }
+            Told::Again(again) => {
+                self.thrift.line = None;
+                again.breach.passed.pid
+            }
+            Told::Evidence(_) | Told::Drained(..) if self.thrift.line.is_none() => known.flatten(),
+            _ => return,
         };
+        // The process that goes: later there is another one.
         let main = self.run.as_ref().map(|run| run.main);
-        if let Some(pid) = breach.passed.pid.or(main)
-            && self.thrift.line.is_none()
-        {
+        if let (Some(pid), Some(injector)) = (pid.or(main), &mut cx.injector) {
             self.thrift.line = injector.line(&self.settings.name, pid);
         }
     }

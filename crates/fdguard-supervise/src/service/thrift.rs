@@ -33,7 +33,7 @@ pub(super) struct Thrift<'p> {
     /// What the last look saw.
     pub(super) reading: Option<Reading>,
     /// The breach that is being dealt with, and what leaks, for the events.
-    breach: Option<(Breach, Vec<Leak>)>,
+    pub(super) breach: Option<(Breach, Vec<Leak>)>,
     /// The line that opened it, where something was put into the program that knows.
     pub(super) line: Option<String>,
     pub(super) breaches: u64,
@@ -255,27 +255,18 @@ impl Service<'_> {
 
     fn tell_relief(&mut self, told: relief::Told, cx: &mut Context<'_>) {
         let name = self.settings.name.clone();
-        if let relief::Told::Evidence(_) | relief::Told::Drained(..) = &told
-            && let Some((breach, _)) = self.thrift.breach.clone()
-        {
-            // A large program's lines may have taken longer than a moment.
-            self.find_line(&breach, cx);
-        }
+        self.find_line_of(&told, cx);
         let event = match told {
             relief::Told::Begun(breach) => {
                 let leaks = self.thrift.meter.leaks();
-                self.thrift.line = None;
-                self.find_line(&breach, cx);
                 let event = self.breached(&breach, &leaks);
                 self.thrift.evidence = None;
                 self.thrift.breach = Some((breach, leaks));
                 event
             }
-            relief::Told::Waits(breach) => {
-                self.thrift.line = None;
-                let event = self.breached(&breach, &[]);
-                event.with("waits", "another service is being restarted")
-            }
+            relief::Told::Waits(breach) => self
+                .breached(&breach, &[])
+                .with("waits", "another service is being restarted"),
             relief::Told::Evidence(Ok(place)) => {
                 self.thrift.evidence = Some(place.clone());
                 Event::of("evidence", &name).with("place", place)
@@ -311,8 +302,6 @@ impl Service<'_> {
             relief::Told::Again(again) => {
                 self.thrift.is_broken = true;
                 let leaks = self.thrift.meter.leaks();
-                self.thrift.line = None;
-                self.find_line(&again.breach, cx);
                 let text = self.reported(&again.breach, &leaks, |report| report.again(&again));
                 self.breached(&again.breach, &leaks)
                     .with("again", true)

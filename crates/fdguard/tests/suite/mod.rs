@@ -37,6 +37,7 @@ mod run;
 mod run_budget;
 mod run_config;
 mod run_end;
+mod run_injected;
 mod run_notify;
 mod run_protect;
 mod run_protect_python;
