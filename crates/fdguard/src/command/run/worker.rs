@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
+use fdguard_supervise::trim;
 use fdguard_trace::{Became, Injection, Symbols};
 
 use crate::report::trace::name;
@@ -153,11 +154,14 @@ impl Looker {
                     let found = self.look(true);
                     // The folder is gone when the loop hears of it.
                     drop(self);
+                    trim::return_free_memory();
                     let is_last = true;
                     drop(answer.send(Reply::Found(Found { is_last, ..found })));
                     return;
                 }
             };
+            // Tables are large, and the next look is a while away.
+            trim::return_free_memory();
             if answer.send(reply).is_err() {
                 return;
             }
