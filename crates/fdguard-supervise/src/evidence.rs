@@ -5,11 +5,12 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rustix::process::geteuid;
 
 use crate::child::{Bounded, Ended, Helper};
 use crate::turn::{Ready, Wants};
@@ -46,20 +47,37 @@ impl Settings {
     }
 }
 
-/// `$XDG_STATE_HOME/fdguard/evidence`, else `~/.local/state/fdguard/evidence`, else `fdguard-evidence` where we are. Relative values of the
-/// variables are not believed, as their specification asks.
+/// `$XDG_STATE_HOME/fdguard/evidence`, else `~/.local/state/fdguard/evidence`, else a folder of this user's own where temporary files go; with
+/// the variable that said so. Relative values of the variables are not believed, as their specification asks.
 #[must_use]
-pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
-    let absolute = |name: &str| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> (&'static str, PathBuf) {
+    let absolute = |name: &'static str| {
+        let path = variable(name).map(PathBuf::from);
+        Some((name, path.filter(|path| path.is_absolute())?))
     };
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    state.map_or_else(
-        || PathBuf::from("fdguard-evidence"),
-        |state| state.join("fdguard/evidence"),
-    )
+    if let Some((name, state)) = absolute("XDG_STATE_HOME") {
+        return (name, state.join("fdguard/evidence"));
+    }
+    if let Some((name, home)) = absolute("HOME") {
+        return (name, home.join(".local/state/fdguard/evidence"));
+    }
+    let (name, temporary) = absolute("TMPDIR").unwrap_or(("TMPDIR", PathBuf::from("/tmp")));
+    let own = format!("fdguard-evidence-{}", geteuid().as_raw());
+    (name, temporary.join(own))
+}
+
+/// In a folder where everybody may make files, somebody else may have made ours, or a link in its place.
+fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
+    const SHARED: u32 = 0o1002;
+    let mode = |path: &Path| fs::metadata(path).map(|found| found.mode());
+    let is_shared = folder
+        .parent()
+        .is_some_and(|parent| mode(parent).is_ok_and(|mode| mode & SHARED == SHARED));
+    let found = fs::symlink_metadata(folder)?;
+    if is_shared && !(found.is_dir() && found.uid() == geteuid().as_raw()) {
+        return Err(std::io::Error::other("it is somebody else's"));
+    }
+    Ok(())
 }
 
 /// A bundle that is being written. Dropped without a whole one, it leaves no half.
@@ -88,6 +106,7 @@ impl Evidence {
             .mode(0o700)
             .create(folder)
             .map_err(said)?;
+        refuse_strangers(folder).map_err(said)?;
         prune(folder, settings.kept.saturating_sub(1)).map_err(said)?;
         let place = folder.join(name(service, pid, Timestamp::now()));
         let helper = Helper::new(command(&settings.program, pid, &place, within));
@@ -207,15 +226,34 @@ mod tests {
             })
         };
         let state = [("XDG_STATE_HOME", "/var/state"), ("HOME", "/root")];
-        assert_eq!(given(&state), Path::new("/var/state/fdguard/evidence"));
+        let said = |name, path: &str| (name, PathBuf::from(path));
+        assert_eq!(
+            given(&state),
+            said("XDG_STATE_HOME", "/var/state/fdguard/evidence")
+        );
         assert_eq!(
             given(&state[1..]),
-            Path::new("/root/.local/state/fdguard/evidence")
+            said("HOME", "/root/.local/state/fdguard/evidence")
         );
-        assert_eq!(
-            given(&[("XDG_STATE_HOME", "relative")]),
-            Path::new("fdguard-evidence")
-        );
+        let own = format!("fdguard-evidence-{}", rustix::process::geteuid().as_raw());
+        let (name, path) = given(&[("XDG_STATE_HOME", "relative"), ("TMPDIR", "/var/tmp")]);
+        assert_eq!((name, path), ("TMPDIR", Path::new("/var/tmp").join(&own)));
+        assert_eq!(given(&[]), ("TMPDIR", Path::new("/tmp").join(own)));
+    }
+
+    #[test]
+    fn a_link_that_somebody_laid_where_everybody_may_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, target) = (folder.path().join("shared"), folder.path().join("target"));
+        for one in [&shared, &target] {
+            fs::create_dir(one).unwrap();
+        }
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+        std::os::unix::fs::symlink(&target, shared.join("evidence")).unwrap();
+        let settings = Settings::new(shared.join("evidence"));
+        let said = run(&settings, 1, LONG).unwrap_err();
+        assert!(said.ends_with("it is somebody else's"), "{said}");
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     }
 
     #[test]

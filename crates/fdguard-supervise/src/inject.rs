@@ -1,12 +1,37 @@
 //! What may be put into a service from outside: a tracer, a protector.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::time::Instant;
 
-/// Puts something into programs by their environment, and knows what came of it.
+use crate::event::Event;
+
+/// Puts something into programs by their environment, and knows what came of it. It never holds the loop up for longer than a moment.
 pub trait Injector: std::fmt::Debug {
-    /// Adds to the environment that a program is started with.
-    fn environment(&self, environment: &mut Vec<(OsString, OsString)>);
+    /// A service is about to be started: changes the environment that its program gets. Gives what is to be told.
+    fn begin(
+        &mut self,
+        service: &str,
+        command: &[OsString],
+        environment: &mut Vec<(OsString, OsString)>,
+    ) -> Vec<Event>;
 
-    /// What is known about this process in one line: the place in the code that opened most of what is open, say.
-    fn report(&self, pid: u32) -> Option<String>;
+    /// The place in the code that opened most of what this process of a service holds. Where that takes longer than a moment there is
+    /// nothing; asked again, it gives what was found since.
+    fn line(&mut self, service: &str, pid: u32) -> Option<String>;
+
+    /// Nothing of the service is left. Gives what is to be told.
+    fn ended(&mut self, service: &str) -> Vec<Event>;
+
+    /// When it wants a turn at the latest.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Goes on. Gives what is to be told.
+    fn turn(&mut self, now: Instant) -> Vec<Event>;
+
+    /// Everything is down. Gives what is still to be told.
+    fn finish(&mut self) -> Vec<Event>;
+
+    /// What was prevented until now, by rule.
+    fn prevented(&self) -> BTreeMap<String, u64>;
 }

@@ -62,8 +62,9 @@ fn forget(range: Range) {
     let _refused = advised;
 }
 
+/// Gives back what the allocator keeps for later.
 #[cfg(target_env = "gnu")]
-fn return_free_memory() {
+pub fn return_free_memory() {
     unsafe extern "C" {
         fn malloc_trim(pad: usize) -> std::ffi::c_int;
     }
@@ -71,8 +72,9 @@ fn return_free_memory() {
     let _released = unsafe { malloc_trim(0) };
 }
 
+/// Gives back what the allocator keeps for later.
 #[cfg(not(target_env = "gnu"))]
-fn return_free_memory() {}
+pub fn return_free_memory() {}
 
 /// The mappings that are as the file is. What the loader has written to and then locked (relocations) also looks like a read-only part of the
 /// file, but its pages are ours: `Anonymous` counts them, also `Swap`. `Private_Dirty` says less: a page of a file that was just installed is not on

@@ -1,8 +1,11 @@
 //! What a program is started with so that the library is in it, and what is learned of it then. Whoever starts programs by other means
 //! than [`crate::Traced`] uses this.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
@@ -10,7 +13,7 @@ use fdguard_core::hazard::Hazard;
 use crate::folder::Folder;
 use crate::launch::Options;
 use crate::listener::Listener;
-use crate::observe::{self, is_alive};
+use crate::observe::{self, Became, is_alive, outlived};
 use crate::protect::Protection;
 use crate::table::Tables;
 use crate::{Blind, Error, Program, Site, Symbols};
@@ -116,6 +119,27 @@ impl Injection {
             Some(folder) => Tables::read(folder.path()),
             None => Ok(Tables::default()),
         }
+    }
+
+    /// The same, and which of the processes are another program by now, without the library. Forgets those that are gone: their files take
+    /// memory. Who came and went since the last time is heard before.
+    pub fn sweep(&self) -> Result<(Tables, BTreeMap<u32, Became>), Error> {
+        if let Some(listener) = &self.listener {
+            listener.look();
+        }
+        let whole = self.tables()?;
+        let gone = outlived(&whole);
+        let became = gone.iter().map(|(pid, _)| (*pid, Became::of(*pid)));
+        let became = became.collect();
+        whole.clone().tidy(|table| is_alive(table.pid));
+        Ok((whole, became))
+    }
+
+    /// How many events of its processes were kept from doing harm, as far as they were heard: cheap, and right at any moment.
+    #[must_use]
+    pub fn prevented(&self) -> Arc<AtomicU64> {
+        let listener = self.listener.as_ref();
+        listener.map(Listener::prevented).unwrap_or_default()
     }
 
     /// Which lines opened what a process holds, the one with the most first; empty for a process that wrote nothing down.

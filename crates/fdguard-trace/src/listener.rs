@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -36,6 +37,8 @@ const MOST_RINGS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Listener {
     heard: Arc<Mutex<Heard>>,
+    /// Beside the lock, which is held while stacks are named.
+    prevented: Arc<AtomicU64>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -43,7 +46,9 @@ pub(crate) struct Listener {
 impl Listener {
     /// Begins to listen to all that is written to this folder.
     pub(crate) fn begin(folder: &Path) -> std::io::Result<Self> {
-        let heard = Arc::new(Mutex::new(Heard::new(folder)));
+        let heard = Heard::new(folder);
+        let prevented = Arc::clone(&heard.prevented);
+        let heard = Arc::new(Mutex::new(heard));
         let (stop, stopped) = mpsc::channel::<()>();
         let shared = Arc::clone(&heard);
         let thread = std::thread::Builder::new()
@@ -58,9 +63,20 @@ impl Listener {
             })?;
         Ok(Self {
             heard,
+            prevented,
             stop: Some(stop),
             thread: Some(thread),
         })
+    }
+
+    /// Reads all that is new.
+    pub(crate) fn look(&self) {
+        lock(&self.heard).look(false);
+    }
+
+    /// How many events were prevented from doing harm: to be asked at any time.
+    pub(crate) fn prevented(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.prevented)
     }
 
     /// What was found until now. With `is_end` nothing more is expected of anybody.
@@ -101,6 +117,7 @@ struct Heard {
     over: BTreeSet<PathBuf>,
     lookout: Lookout,
     stacks: Stacks,
+    prevented: Arc<AtomicU64>,
     unheard: u64,
 }
 
@@ -119,6 +136,7 @@ impl Heard {
             over: BTreeSet::new(),
             lookout: Lookout::new(Collected::ALL),
             stacks: Stacks::default(),
+            prevented: Arc::default(),
             unheard: 0,
         }
     }
@@ -153,6 +171,7 @@ impl Heard {
             let mut number = |stack| self.stacks.number(*key, stack);
             while let Some(event) = source.feed.next(now, is_end || is_over, &mut number) {
                 if source.feed.is_prevented() {
+                    self.prevented.fetch_add(1, Ordering::Relaxed);
                     self.lookout.take_prevented(&event);
                 } else {
                     self.lookout.take(&event);
@@ -164,6 +183,7 @@ impl Heard {
             }
         }
         for key in ended {
+            self.stacks.forget(key);
             if let Some(source) = self.rings.remove(&key) {
                 self.over.insert(source.path);
             }
@@ -247,7 +267,9 @@ fn key_of(path: &Path) -> Option<(u32, u64)> {
 /// The stacks of all processes, read when they are first met: their tables may be gone at the end.
 #[derive(Debug, Default)]
 struct Stacks {
-    numbers: HashMap<(u32, u64, u32), StackId>,
+    numbers: HashMap<(u32, u64), HashMap<u32, StackId>>,
+    /// Those of thousands of processes of one program are the same few.
+    same: HashMap<Vec<Spot>, StackId>,
     spots: Vec<Vec<Spot>>,
 }
 
@@ -259,7 +281,8 @@ impl Stacks {
         path: &Path,
         events: &[fdguard_wire::EventRecord],
     ) {
-        let is_new = |stack: &u32| *stack != 0 && !self.numbers.contains_key(&(pid, began, *stack));
+        let known = self.numbers.entry((pid, began)).or_default();
+        let is_new = |stack: &u32| *stack != 0 && !known.contains_key(stack);
         let new: BTreeSet<u32> = events
             .iter()
             .map(|event| event.stack)
@@ -275,14 +298,23 @@ impl Stacks {
                 .as_ref()
                 .map(|table| table.spots(stack))
                 .unwrap_or_default();
-            let number = StackId(u32::try_from(self.spots.len()).unwrap_or(u32::MAX));
-            self.spots.push(spots);
-            self.numbers.insert((pid, began, stack), number);
+            let next = StackId(u32::try_from(self.spots.len()).unwrap_or(u32::MAX));
+            let number = *self.same.entry(spots).or_insert_with_key(|spots| {
+                self.spots.push(spots.clone());
+                next
+            });
+            known.insert(stack, number);
         }
     }
 
+    /// Its events were all taken; what they name stays.
+    fn forget(&mut self, process: (u32, u64)) {
+        self.numbers.remove(&process);
+    }
+
     fn number(&self, (pid, began): (u32, u64), stack: u32) -> StackId {
-        let known = self.numbers.get(&(pid, began, stack));
+        let of_process = self.numbers.get(&(pid, began));
+        let known = of_process.and_then(|known| known.get(&stack));
         known.copied().unwrap_or(StackId(u32::MAX))
     }
 

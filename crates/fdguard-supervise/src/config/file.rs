@@ -93,7 +93,7 @@ fn service(
 /// Whether a service may be called so.
 pub(super) fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
-    !text.is_empty() && text.len() <= 64 && text.bytes().all(is_plain)
+    !text.is_empty() && text.len() <= 128 && text.bytes().all(is_plain)
 }
 
 fn set(

@@ -183,7 +183,7 @@ fn in_order(services: Vec<Service>) -> Result<Vec<Service>, Mistake> {
 /// A folder, or the usual one.
 fn evidence(text: &str) -> Result<PathBuf, String> {
     Ok(match text {
-        "auto" => evidence::default_folder(|name| std::env::var_os(name)),
+        "auto" => evidence::default_folder(|name| std::env::var_os(name)).1,
         folder => folder.into(),
     })
 }

@@ -108,7 +108,7 @@ impl Conflict {
     #[must_use]
     pub fn remedy(&self) -> String {
         if self.is_all_ours_before() {
-            return "--port-conflict end-if-ours ends what an earlier run left behind".to_owned();
+            return "--on-conflict end-if-ours ends what an earlier run left behind".to_owned();
         }
         let pids: Vec<String> = self.holders.iter().map(|it| it.pid.to_string()).collect();
         if pids.is_empty() {

@@ -160,6 +160,7 @@ impl Service<'_> {
     /// Nothing of the run is left.
     fn over(&mut self, exit: Option<Exit>, killed: u32, reaped: u32, cx: &mut Context<'_>) {
         let Some(run) = self.run.take() else { return };
+        self.end_injected(cx);
         for check in self.ready.iter_mut().chain(&mut self.checks) {
             check.end();
         }

@@ -22,6 +22,7 @@ use crate::relief::Flight;
 use crate::turn::{Ready, Wants};
 
 mod end;
+mod injected;
 mod listening;
 mod run;
 mod sense;

@@ -40,7 +40,7 @@ pub(crate) struct Context<'c> {
     /// Nothing to read from and nowhere to write to.
     pub(crate) null: &'c OwnedFd,
     /// What is put into programs.
-    pub(crate) injector: Option<&'c dyn Injector>,
+    pub(crate) injector: Option<&'c mut (dyn Injector + 'static)>,
     /// The limits that we were started with.
     pub(crate) limits: Limits,
 }
@@ -104,14 +104,12 @@ impl Service<'_> {
                 all.push(("WATCHDOG_USEC".into(), micros.into()));
             }
         }
-        if let Some(injector) = cx.injector {
-            injector.environment(&mut all);
-        }
         // The last one of a name holds.
         let mut seen = std::collections::BTreeSet::new();
         all.reverse();
         all.retain(|(name, _)| seen.insert(name.clone()));
         all.reverse();
+        self.inject(&mut all, cx);
         all
     }
 
@@ -159,6 +157,7 @@ impl Service<'_> {
     }
 
     fn not_started(&mut self, error: &StartError, cx: &mut Context<'_>) {
+        self.end_injected(cx);
         let code = error.code().unwrap_or(125);
         let event = Event::of("start_failed", self.name()).with("status", u32::from(code));
         cx.sink.tell(&event.with("text", error.to_string()));

@@ -59,7 +59,7 @@ impl Service<'_> {
         within: Duration,
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
-        let folder = cx.evidence.ok_or("no folder was given (--evidence DIR)")?;
+        let folder = cx.evidence.ok_or("it is off (--evidence off)")?;
         let pid = pid.or(self.main()).ok_or("there is no process any more")?;
         let settings = evidence::Settings::new(folder.to_owned());
         let of = (self.settings.name.as_str(), pid);

@@ -34,7 +34,9 @@ pub(super) struct Thrift<'p> {
     /// What the last look saw.
     pub(super) reading: Option<Reading>,
     /// The breach that is being dealt with, and what leaks, for the events.
-    breach: Option<(Breach, Vec<Leak>)>,
+    pub(super) breach: Option<(Breach, Vec<Leak>)>,
+    /// The line that opened it, where something was put into the program that knows.
+    pub(super) line: Option<String>,
     pub(super) breaches: u64,
     pub(super) last_breach: Option<Timestamp>,
     evidence: Option<String>,
@@ -53,6 +55,7 @@ impl<'p> Thrift<'p> {
             is_on: false,
             reading: None,
             breach: None,
+            line: None,
             breaches: 0,
             last_breach: None,
             evidence: None,
@@ -264,16 +267,17 @@ impl Service<'_> {
 
     fn tell_relief(&mut self, told: relief::Told, cx: &mut Context<'_>) {
         let name = self.settings.name.clone();
+        self.find_line_of(&told, cx);
         let event = match told {
             relief::Told::Begun(breach) => {
                 let leaks = self.thrift.meter.leaks();
-                let event = self.breached(&breach, &leaks, cx);
+                let event = self.breached(&breach, &leaks);
                 self.thrift.evidence = None;
                 self.thrift.breach = Some((breach, leaks));
                 event
             }
             relief::Told::Waits(breach) => self
-                .breached(&breach, &[], cx)
+                .breached(&breach, &[])
                 .with("waits", "another service is being restarted"),
             relief::Told::Evidence(Ok(place)) => {
                 self.thrift.evidence = Some(place.clone());
@@ -286,7 +290,7 @@ impl Service<'_> {
             relief::Told::Proven(proof) => {
                 self.thrift.is_broken = false;
                 let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
-                let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), cx, |report| {
+                let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), |report| {
                     report.proven(&proof)
                 });
                 Event::of("proven", &name)
@@ -294,21 +298,24 @@ impl Service<'_> {
                     .with("before", proof.before.map(|before| before.pid))
                     .with("took_s", seconds(proof.took))
                     .with("down_s", seconds(proof.down))
+                    .with("leak_line", self.thrift.line.take())
                     .with("text", text)
             }
             relief::Told::Unproven(breach, why) => {
                 self.thrift.is_broken = true;
                 let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
-                let text = self.reported(&breach, &leaks.unwrap_or_default(), cx, |report| {
+                let text = self.reported(&breach, &leaks.unwrap_or_default(), |report| {
                     report.unproven(&why)
                 });
-                Event::of("unproven", &name).with("text", text)
+                Event::of("unproven", &name)
+                    .with("leak_line", self.thrift.line.take())
+                    .with("text", text)
             }
             relief::Told::Again(again) => {
                 self.thrift.is_broken = true;
                 let leaks = self.thrift.meter.leaks();
-                let text = self.reported(&again.breach, &leaks, cx, |report| report.again(&again));
-                self.breached(&again.breach, &leaks, cx)
+                let text = self.reported(&again.breach, &leaks, |report| report.again(&again));
+                self.breached(&again.breach, &leaks)
                     .with("again", true)
                     .with("text", text)
             }
@@ -316,26 +323,19 @@ impl Service<'_> {
         cx.sink.tell(&event);
     }
 
-    fn breached(&self, breach: &Breach, leaks: &[Leak], cx: &Context<'_>) -> Event {
+    fn breached(&self, breach: &Breach, leaks: &[Leak]) -> Event {
         let class = class(&breach.what, leaks.first());
         let event = Event::of("breach", self.name()).with("reason", report::reason(&breach.what));
         let event = measured(event, &breach.what, &breach.passed, class);
-        suspected(event, leaks.first()).with("line", self.line(cx))
-    }
-
-    /// The place in the code that opened most, where something was put into the program that knows.
-    fn line(&self, cx: &Context<'_>) -> Option<String> {
-        cx.injector?.report(self.main()?)
+        suspected(event, leaks.first()).with("leak_line", self.thrift.line.clone())
     }
 
     fn reported(
         &self,
         breach: &Breach,
         leaks: &[Leak],
-        cx: &Context<'_>,
         text: impl FnOnce(&Report<'_>) -> String,
     ) -> String {
-        let line = self.line(cx);
         let words = self
             .settings
             .command
@@ -346,7 +346,7 @@ impl Service<'_> {
             service: self.name(),
             breach,
             leaks,
-            line: line.as_deref(),
+            line: self.thrift.line.as_deref(),
             evidence: self.thrift.evidence.as_deref(),
             command: &command,
         })

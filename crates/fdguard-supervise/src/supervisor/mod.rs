@@ -27,6 +27,7 @@ use crate::{limit, trim};
 mod above;
 mod conflict;
 mod hear;
+mod injected;
 mod own;
 mod pages;
 mod reload;
@@ -267,6 +268,7 @@ impl<'p> Supervisor<'p> {
             self.hear_signals(&ready);
             self.sink.turn(&ready);
             self.each(|service, cx, _| service.turn(cx, &ready));
+            self.turn_injector();
             self.turn_pages(&ready);
             self.forget_removed();
         }
@@ -296,6 +298,9 @@ impl<'p> Supervisor<'p> {
         if let Some(pages) = &self.pages {
             pages.wants(&mut wants);
         }
+        if let Some(at) = self.injector.as_ref().and_then(|one| one.deadline()) {
+            wants.until(at);
+        }
         for service in &self.services {
             service.wants(&mut wants);
         }
@@ -318,7 +323,7 @@ impl<'p> Supervisor<'p> {
             evidence: self.settings.evidence.as_deref(),
             reserve: &mut self.reserve,
             null: &self.null,
-            injector: self.injector.as_deref(),
+            injector: self.injector.as_deref_mut(),
             limits: self.limits,
         };
         for service in &mut self.services {
@@ -365,6 +370,7 @@ impl<'p> Supervisor<'p> {
         let restarts = self.services.iter().map(|one| one.restarts).sum::<u64>();
         let killed = self.services.iter().map(|one| one.killed).sum::<u64>();
         self.services.clear();
+        self.end_injector();
         if !self.settings.once {
             let why = match &self.stopping {
                 Some(stopping) => stopping.why.clone(),

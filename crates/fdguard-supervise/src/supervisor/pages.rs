@@ -44,7 +44,11 @@ impl Supervisor<'_> {
             own,
             host: host(),
             services: services.collect(),
-            ..State::default()
+            prevented: self
+                .injector
+                .as_ref()
+                .map(|one| one.prevented())
+                .unwrap_or_default(),
         }
     }
 }

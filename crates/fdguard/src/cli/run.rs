@@ -28,7 +28,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub once: bool,
     /// Become the program: the same process, with its limit raised and nothing watched.
-    #[arg(long, conflicts_with_all = ["once", "config"])]
+    #[arg(long, conflicts_with_all = ["once", "config", "trace", "protect"])]
     pub exec: bool,
     /// Run below another `fdguard run`.
     #[arg(long)]
@@ -63,6 +63,9 @@ pub struct RunArgs {
     /// Where it is told.
     #[command(flatten)]
     pub output: RunOutputArgs,
+    /// Put the tracer into it: a breach names the line that opened what leaks.
+    #[arg(long, conflicts_with = "once")]
+    pub trace: bool,
     /// Protection.
     #[command(flatten)]
     pub protect: ProtectArgs,
@@ -172,7 +175,7 @@ pub struct BudgetArgs {
     #[arg(long, value_name = "N")]
     pub raise_limit: Option<String>,
     /// Write the evidence of each breach (what `fdguard doctor` writes) into this folder, or `off`
-    /// [default: auto, below ~/.local/state/fdguard].
+    /// [default: $XDG_STATE_HOME/fdguard/evidence].
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<String>,
 }

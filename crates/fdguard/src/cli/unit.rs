@@ -33,8 +33,8 @@ pub struct UnitArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<std::net::SocketAddr>,
     /// From the first signal to KILL.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_positive)]
-    pub stop_grace: Duration,
+    #[arg(long = "stop-grace", value_name = "TIME", default_value = "10s", value_parser = parse_positive)]
+    pub grace: Duration,
     /// When fdguard starts the program again.
     #[arg(long, value_enum, default_value_t = Restart::OnFailure, value_name = "WHEN")]
     pub restart: Restart,

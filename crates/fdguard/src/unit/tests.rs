@@ -1,15 +1,18 @@
 //! Units that we write, read by the parsers of those who read them.
 
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
+use clap::Parser as _;
+use fdguard_supervise::config::{Said, Settings};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::read::{Node, read};
 use super::{Spec, Target, is_name, lint};
+use crate::cli::{Cli, Command};
 
 fn spec(command: &[&str]) -> Spec {
     Spec {
@@ -34,6 +37,44 @@ const ALL: [Target; 4] = [
     Target::Supervisord,
     Target::Compose,
 ];
+
+#[test]
+fn every_command_that_we_write_is_one_that_run_takes() {
+    let specs = ["always", "on-failure", "never"].map(|restart| Spec {
+        restart,
+        name: "web@1".to_owned(),
+        grace: Duration::from_millis(1500),
+        listen: [
+            "http=tcp:8787",
+            "tcp:*:80",
+            "tcp:[::1]:81",
+            "unix:/run/a.sock",
+        ]
+        .map(|listen| listen.parse().unwrap())
+        .to_vec(),
+        ..spec(&["/bin/server", "--port", "80"])
+    });
+    for spec in specs {
+        let words = spec.words();
+        let parsed = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{error}"));
+        let Command::Run(args) = parsed.command else {
+            panic!("{words:?}");
+        };
+        let said = Said {
+            command: args.command.clone(),
+            name: args.name.clone(),
+            flags: args.said(),
+            ..Said::default()
+        };
+        let settings = Settings::of(&said, None).unwrap_or_else(|error| panic!("{error}"));
+        let [service] = &settings.services[..] else {
+            panic!("{words:?}");
+        };
+        assert_eq!((&*service.name, service.stop.grace), ("web@1", spec.grace));
+        assert_eq!(service.listen.len(), 4);
+        assert_eq!(settings.metrics.unwrap().port(), 9464);
+    }
+}
 
 #[test]
 fn what_we_write_has_none_of_the_traps() {
@@ -178,7 +219,7 @@ fn read_by_python(
         std::fs::write(&file, spec(&words).write(target).unwrap()).unwrap();
         files.push(file);
     }
-    let mut child = Command::new("python3")
+    let mut child = std::process::Command::new("python3")
         .args(["-c", code])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -270,7 +311,7 @@ fn systemd_itself_takes_the_unit() {
         std::fs::write(&file, unit.write(Target::Systemd).unwrap()).unwrap();
         files.push(file);
     }
-    let output = Command::new("systemd-analyze")
+    let output = std::process::Command::new("systemd-analyze")
         .arg("verify")
         .args(&files)
         .output()
@@ -288,7 +329,7 @@ fn systemd_itself_takes_the_unit() {
         "[Service]\nExecStart=bin/relative 'open\nNonsense=1\n",
     )
     .unwrap();
-    let output = Command::new("systemd-analyze")
+    let output = std::process::Command::new("systemd-analyze")
         .arg("verify")
         .arg(&broken)
         .output()

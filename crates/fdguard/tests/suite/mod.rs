@@ -39,6 +39,7 @@ mod run;
 mod run_budget;
 mod run_config;
 mod run_end;
+mod run_injected;
 mod run_notify;
 mod run_protect;
 mod run_protect_python;

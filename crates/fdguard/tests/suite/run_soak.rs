@@ -55,7 +55,7 @@ fn answer(port: u16) -> io::Result<u32> {
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     let parsed = text.trim().parse();
-    parsed.map_err(|_| io::ErrorKind::UnexpectedEof.into())
+    parsed.map_err(|_error| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Processes that run this file, whatever became of their parents.

@@ -57,6 +57,10 @@ impl Running {
 
     /// This command, which becomes `fdguard run`.
     pub(crate) fn of(mut command: Command) -> Self {
+        if !command.get_envs().any(|(name, _)| name == "XDG_STATE_HOME") {
+            // Evidence that nobody asked for goes nowhere else.
+            command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
+        }
         command
             .env_remove("FDGUARD_RUN")
             .env_remove("NOTIFY_SOCKET_X");
@@ -75,6 +79,12 @@ impl Running {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The process of its latest start.
+    pub(crate) fn main(&mut self) -> u32 {
+        self.signal(Signal::QUIT);
+        self.event("state", &["state=ready"]).number("pid")
     }
 
     /// The next event of this name that has all of these words.

@@ -56,8 +56,7 @@ fn conclude(
     let leave = &args.leave;
     let processes = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
     let joined = Joined::of(watched, traced, &args.command, settings)?;
-    let mut diagnosis = joined.diagnosis;
-    let watch = watched.live.as_ref().map(Live::watch);
+    let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
     let grown: Vec<_> = diagnosis
         .findings
         .iter()

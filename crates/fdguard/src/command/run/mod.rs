@@ -7,16 +7,23 @@ use fdguard_probe::Probe;
 use fdguard_process::listen::inherited;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
-use fdguard_supervise::config::{Mistake, Said, Settings, explain};
+use fdguard_supervise::config::{Mistake, Said, Service, Settings, explain};
+use fdguard_supervise::evidence;
+use fdguard_supervise::inject::Injector;
 use fdguard_supervise::supervisor::{self, Launch, Refusal};
+use fdguard_trace::Program;
 
-use crate::cli::{Level, RunArgs};
+use crate::cli::RunArgs;
 use crate::exit::{self, Hinted};
 use crate::output;
 
 mod become_program;
-mod once;
+mod injected;
 mod prevented;
+mod watched;
+mod worker;
+
+use injected::Injected;
 
 /// A mistake in the file: no restart can help (sysexits: EX_CONFIG).
 const CONFIGURATION: u8 = 78;
@@ -25,17 +32,6 @@ const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 
 /// Runs the verb.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
-    if args.once && args.protect.protect.is_some() {
-        return once::run(args);
-    }
-    if args
-        .protect
-        .protect
-        .is_some_and(|level| level != Level::Disabled)
-    {
-        let message = "--protect needs --once: a service that is restarted is not protected yet";
-        return Err(Hinted::usage(message, "fdguard run --once --protect -- CMD").into());
-    }
     // Before anything else is opened: their numbers are promised.
     let inherited = inherited::take();
     let said = said(args);
@@ -58,6 +54,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     if !args.once && !args.nest {
         refuse_to_nest(&parent)?;
     }
+    let injector = injector(args, &settings)?;
     let stderr = rustix::io::dup(rustix::stdio::stderr()).ok();
     let probe = Probe::new()?;
     let launch = Launch {
@@ -67,9 +64,36 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         parent,
         inherited,
         stderr: stderr.map(reserve::raise),
-        injector: None,
+        injector,
     };
     supervisor::run(launch).map_err(refused)
+}
+
+/// What is put into the programs. One that cannot be protected is not started: nobody would notice.
+fn injector(args: &RunArgs, settings: &Settings) -> anyhow::Result<Option<Box<dyn Injector>>> {
+    let protection = args.protect.protection();
+    if protection.is_some() {
+        for service in &settings.services {
+            refuse_blind(service)?;
+        }
+    }
+    let is_wanted = args.trace || protection.is_some();
+    Ok(is_wanted.then(|| -> Box<dyn Injector> { Box::new(Injected::new(protection, args.once)) }))
+}
+
+fn refuse_blind(service: &Service) -> anyhow::Result<()> {
+    // What cannot be run is told by its start.
+    let program = service.command.first().map(|name| Program::find(name));
+    let Some(Ok(program)) = program else {
+        return Ok(());
+    };
+    let Some(why) = injected::blindness(&program) else {
+        return Ok(());
+    };
+    let name = service.command[0].display();
+    let message = format!("{name} cannot be protected: {why}");
+    let hint = "it was not started; without --protect it runs as it is";
+    Err(Hinted::look(message, hint).into())
 }
 
 fn said(args: &RunArgs) -> Said {
@@ -81,9 +105,19 @@ fn said(args: &RunArgs) -> Said {
         command: args.command.clone(),
         name: args.name.clone(),
         flags: args.said(),
-        environment: VARIABLES.into_iter().filter_map(set).collect(),
+        environment: VARIABLES
+            .into_iter()
+            .filter_map(set)
+            .chain([evidence()])
+            .collect(),
         once: args.once,
     }
+}
+
+/// Where evidence goes when nobody says so.
+fn evidence() -> (&'static str, &'static str, String) {
+    let (variable, folder) = evidence::default_folder(|name| std::env::var_os(name));
+    ("evidence", variable, folder.display().to_string())
 }
 
 fn read(path: &Path) -> anyhow::Result<(String, String)> {

@@ -1,4 +1,4 @@
-//! Tells on stderr what protection prevented, and what came too late for it.
+//! Tells what protection prevented, and what came too late for it: each place in the code once, or each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -11,11 +11,56 @@ use crate::report::diagnosis;
 use crate::report::trace::hazard;
 use crate::terminal;
 
-/// Remembers what was told already.
+/// What was told already, by place.
+#[derive(Debug, Default)]
+pub(super) struct Told(BTreeMap<Key, u64>);
+
+/// Something to tell.
+#[derive(Debug)]
+pub(super) struct News<'h> {
+    pub(super) hazard: &'h Hazard,
+    /// In all.
+    pub(super) count: u64,
+    /// Since it was told last; 0 at a place that is new.
+    pub(super) more: u64,
+}
+
+impl Told {
+    /// What is new at this level.
+    pub(super) fn news<'h>(&mut self, report: Report, hazards: &'h [Hazard]) -> Vec<News<'h>> {
+        let mut now: BTreeMap<Key, (&Hazard, u64)> = BTreeMap::new();
+        let is_told = |one: &&Hazard| one.prevented || HARM.contains(&one.rule.as_str());
+        for one in hazards.iter().filter(is_told) {
+            now.entry(key(one)).or_insert((one, 0)).1 += one.count;
+        }
+        let mut news = Vec::new();
+        for (key, (hazard, count)) in now {
+            let before = self.0.insert(key, count).unwrap_or(0);
+            let is_more = report == Report::Always && count > before.max(1);
+            if before == 0 {
+                news.push(News {
+                    hazard,
+                    count: if is_more { 1 } else { count },
+                    more: 0,
+                });
+            }
+            if is_more {
+                news.push(News {
+                    hazard,
+                    count,
+                    more: count - before.max(1),
+                });
+            }
+        }
+        news
+    }
+}
+
+/// Tells people on stderr.
 #[derive(Debug)]
 pub(super) struct Teller {
     report: Report,
-    told: BTreeMap<Key, u64>,
+    told: Told,
     unprotected: BTreeSet<u32>,
 }
 
@@ -27,14 +72,14 @@ const HARM: [&str; 4] = [
     "use-after-close",
 ];
 
-/// What makes two reports one: the kind and the places in the code.
-type Key = (u32, bool, String, [String; 3]);
+/// What makes two reports one: the kind and the places in the code, in whichever process.
+type Key = (bool, String, [String; 3]);
 
 impl Teller {
     pub(super) fn new(report: Report) -> Self {
         Self {
             report,
-            told: BTreeMap::new(),
+            told: Told::default(),
             unprotected: BTreeSet::new(),
         }
     }
@@ -61,21 +106,18 @@ impl Teller {
     }
 
     fn text(&mut self, hazards: &[Hazard], width: usize) -> Vec<u8> {
-        let mut now: BTreeMap<Key, (&Hazard, u64)> = BTreeMap::new();
-        let is_told = |one: &&Hazard| one.prevented || HARM.contains(&one.rule.as_str());
-        for one in hazards.iter().filter(is_told) {
-            now.entry(key(one)).or_insert((one, 0)).1 += one.count;
-        }
         let mut out = Vec::new();
-        for (key, (one, count)) in now {
-            let before = self.told.insert(key, count).unwrap_or(0);
-            if before == 0 {
-                // Writing to memory does not fail.
-                drop(hazard::write(&mut out, one, None, width));
-            }
-            if self.report == Report::Always && count > before.max(1) {
-                let more = count - before.max(1);
-                let what = if one.prevented {
+        for News {
+            hazard,
+            count,
+            more,
+        } in self.told.news(self.report, hazards)
+        {
+            // Writing to memory does not fail.
+            if more == 0 {
+                drop(hazard::write(&mut out, hazard, None, width));
+            } else {
+                let what = if hazard.prevented {
                     "prevented"
                 } else {
                     "happened"
@@ -83,8 +125,8 @@ impl Teller {
                 drop(writeln!(
                     out,
                     "fdguard: {} {what} {more} more times, {count} in all: {}",
-                    one.rule,
-                    terminal::sanitize_str(&one.message)
+                    hazard.rule,
+                    terminal::sanitize_str(&hazard.message)
                 ));
             }
         }
@@ -124,7 +166,7 @@ fn key(hazard: &Hazard) -> Key {
         culprit.map_or_else(String::new, |culprit| format!("{culprit:?}"))
     };
     let places = [&hazard.opener, &hazard.closer, &hazard.user].map(place);
-    (hazard.pid, hazard.prevented, hazard.rule.clone(), places)
+    (hazard.prevented, hazard.rule.clone(), places)
 }
 
 #[cfg(test)]

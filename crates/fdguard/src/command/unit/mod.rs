@@ -80,7 +80,7 @@ fn spec(args: &UnitArgs, target: Target) -> anyhow::Result<Spec> {
         fdguard: text(fdguard.as_os_str())?,
         listen: args.listen.clone(),
         metrics: args.metrics.map(|it| it.to_string()),
-        grace: args.stop_grace,
+        grace: args.grace,
         restart: args.restart.name(),
         files: args.files,
         user: args.user,

@@ -1,0 +1,220 @@
+//! The thread that looks into one run of a service: reading tables and naming lines takes its time, and the loop waits for nobody.
+//!
+//! It is started by the loop, so that it has the loop's mask of signals: none of them is for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fdguard_core::Gap;
+use fdguard_core::hazard::Hazard;
+use fdguard_supervise::trim;
+use fdguard_trace::{Became, Injection, Symbols};
+
+use crate::report::trace::name;
+
+/// What was prevented, by rule.
+pub(super) type Counts = BTreeMap<&'static str, u64>;
+
+/// What is asked of the thread.
+#[derive(Debug)]
+enum Job {
+    Look,
+    Line(u32),
+    End,
+}
+
+/// What it answers.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Found(Found),
+    Line(u32, Option<String>),
+}
+
+/// What one look found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Since the run began.
+    pub(super) counts: Counts,
+    /// Processes that are another program by now, without the library.
+    pub(super) became: BTreeMap<u32, Became>,
+    /// All of them, where there may be new ones.
+    pub(super) hazards: Vec<Hazard>,
+    pub(super) gaps: Vec<Gap>,
+    /// Nothing is left of the injection.
+    pub(super) is_last: bool,
+}
+
+/// The loop's end of it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    jobs: Sender<Job>,
+    replies: Receiver<Reply>,
+    thread: Option<JoinHandle<()>>,
+    prevented: Arc<AtomicU64>,
+}
+
+impl Worker {
+    pub(super) fn begin(injection: Injection) -> std::io::Result<Self> {
+        let prevented = injection.prevented();
+        let (jobs, asked) = mpsc::channel();
+        let (answer, replies) = mpsc::channel();
+        let heard = Arc::clone(&prevented);
+        let thread = std::thread::Builder::new()
+            .name("fdguard-look".to_owned())
+            .spawn(move || Looker::new(injection, heard).work(&asked, &answer))?;
+        Ok(Self {
+            jobs,
+            replies,
+            thread: Some(thread),
+            prevented,
+        })
+    }
+
+    /// How much was prevented, as far as it was heard of: whether a look is worth it.
+    pub(super) fn prevented(&self) -> u64 {
+        self.prevented.load(Ordering::Relaxed)
+    }
+
+    // A thread that is gone answers nothing, and that is seen where answers are awaited.
+    pub(super) fn look(&self) {
+        drop(self.jobs.send(Job::Look));
+    }
+
+    pub(super) fn ask_line(&self, pid: u32) {
+        drop(self.jobs.send(Job::Line(pid)));
+    }
+
+    pub(super) fn end(&self) {
+        drop(self.jobs.send(Job::End));
+    }
+
+    /// The next answer until then; an error when the thread is gone.
+    pub(super) fn reply(&self, until: Instant) -> Result<Option<Reply>, Gone> {
+        let within = until.saturating_duration_since(Instant::now());
+        match self
+            .replies
+            .recv_timeout(within.max(Duration::from_micros(1)))
+        {
+            Ok(reply) => Ok(Some(reply)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Gone),
+        }
+    }
+
+    /// After its last answer.
+    pub(super) fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic of it was shown already.
+            drop(thread.join());
+        }
+    }
+}
+
+/// The thread is gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone;
+
+/// The thread's end of it.
+struct Looker {
+    injection: Injection,
+    prevented: Arc<AtomicU64>,
+    /// How much was prevented when hazards were named last.
+    named: u64,
+    /// Names of one run: the next one may be of another build.
+    symbols: Option<Symbols>,
+    /// Of processes that have a table.
+    counts: BTreeMap<(u32, u64), Counts>,
+    /// Of those that are gone.
+    past: Counts,
+}
+
+impl Looker {
+    fn new(injection: Injection, prevented: Arc<AtomicU64>) -> Self {
+        Self {
+            injection,
+            prevented,
+            named: 0,
+            symbols: None,
+            counts: BTreeMap::new(),
+            past: Counts::new(),
+        }
+    }
+
+    /// Until the end, or until nobody asks any more.
+    fn work(mut self, asked: &Receiver<Job>, answer: &Sender<Reply>) {
+        for job in asked {
+            let reply = match job {
+                Job::Look => Reply::Found(self.look(false)),
+                Job::Line(pid) => Reply::Line(pid, self.line(pid)),
+                Job::End => {
+                    let found = self.look(true);
+                    // The folder is gone when the loop hears of it.
+                    drop(self);
+                    trim::return_free_memory();
+                    let is_last = true;
+                    drop(answer.send(Reply::Found(Found { is_last, ..found })));
+                    return;
+                }
+            };
+            // Tables are large, and the next look is a while away.
+            trim::return_free_memory();
+            if answer.send(reply).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn look(&mut self, is_end: bool) -> Found {
+        // A folder that cannot be read any more tells nothing.
+        let (tables, became) = self.injection.sweep().unwrap_or_default();
+        let mut counts = BTreeMap::new();
+        for table in tables.iter().filter(|table| !table.prevented.is_empty()) {
+            counts.insert((table.pid, table.began), table.prevented.clone());
+        }
+        for (key, gone) in std::mem::take(&mut self.counts) {
+            if !counts.contains_key(&key) {
+                add(&mut self.past, &gone);
+            }
+        }
+        self.counts = counts;
+        let mut sums = self.past.clone();
+        for one in self.counts.values() {
+            add(&mut sums, one);
+        }
+        let heard = self.prevented.load(Ordering::Relaxed);
+        let is_news = heard != self.named || (is_end && !sums.is_empty());
+        let (hazards, gaps) = if is_news {
+            self.named = heard;
+            let symbols = self.symbols.get_or_insert_default();
+            self.injection.hazards(symbols, is_end)
+        } else {
+            Default::default()
+        };
+        Found {
+            counts: sums,
+            became,
+            hazards,
+            gaps,
+            is_last: false,
+        }
+    }
+
+    /// The line that opened most of what a process holds. Names are given back at once: breaches are rare.
+    fn line(&self, pid: u32) -> Option<String> {
+        let sites = self.injection.sites(pid, &mut Symbols::new()).ok()?;
+        sites
+            .iter()
+            .find_map(|site| site.culprit.as_ref())
+            .map(name::culprit)
+    }
+}
+
+pub(super) fn add(sums: &mut Counts, more: &Counts) {
+    for (rule, count) in more {
+        *sums.entry(rule).or_default() += count;
+    }
+}

@@ -1,0 +1,273 @@
+//! `fdguard run --trace` and `--protect`: the library in every start of a service.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use super::running::{Running, await_end, free_port, is_alive, service, signal};
+use super::{Said, fdguard};
+
+/// The variable that tells the library where to write.
+const VARIABLE: &[u8] = b"FDGUARD_TRACE_DIR=";
+
+const SERVER: &str = "\
+import os, time
+held = []
+def load():
+    held.append(open('/dev/null'))
+print('leaking', os.getpid(), flush=True)
+while True:
+    load()
+    time.sleep(0.01)
+";
+
+fn victim() -> PathBuf {
+    let flags = ["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls"];
+    testkit::c_variant("protected", "O1", &flags).expect("a victim that compiles")
+}
+
+/// Where a process writes down what it opens.
+fn folder_of(pid: u32) -> PathBuf {
+    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let mut words = environ.split(|byte| *byte == 0);
+    let folder = words.find_map(|word| word.strip_prefix(VARIABLE));
+    OsString::from_vec(folder.expect("a traced process").to_vec()).into()
+}
+
+fn files(folder: &Path) -> usize {
+    fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// A service of Python that leaks, below a low budget.
+fn leaking(folder: &Path, flags: &[&str]) -> Running {
+    let script = folder.join("server.py");
+    fs::write(&script, SERVER).unwrap();
+    let mut command = fdguard();
+    command.env("XDG_STATE_HOME", folder).arg("run").args(flags);
+    command.args(["--budget", "fds=60:90", "--warmup", "0s"]);
+    command.args(["--", "python3"]).arg(script);
+    Running::of(command)
+}
+
+#[test]
+fn r29_a_breach_names_the_line_that_opened_what_leaks() {
+    if !testkit::have("python3") {
+        return testkit::skip("needs python3");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut running = leaking(folder.path(), &["--trace", "--evidence", "off"]);
+    let first = running.event("start", &[]).number("pid");
+    let line = "leak_line=\"server.py:4 load\"";
+    let breach = running.event("breach", &["reason=fd_budget", line]);
+    assert_eq!(breach.number("pid"), first);
+    // The line is the old process's, and the proof is the new one's.
+    let proven = running.event("proven", &[line, "look at server.py:4 load for what"]);
+    assert_eq!(proven.number("before"), first);
+    running.event("breach", &["again=true", line]);
+    let (code, last) = running.stop();
+    assert_eq!((code, last.number("restarts")), (0, 1));
+    assert_eq!(last.value("fds_at_start"), last.value("fds_at_end"));
+}
+
+#[test]
+fn r29_a_breach_has_evidence_where_nobody_said_a_word_about_it() {
+    if !testkit::have("python3") || !testkit::have("tar") || !testkit::have("zstd") {
+        return testkit::skip("needs python3, tar and zstd");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut running = leaking(folder.path(), &[]);
+    let told = running.event("evidence", &["place="]);
+    let place = PathBuf::from(told.value("place"));
+    assert!(
+        place.starts_with(folder.path().join("fdguard/evidence")),
+        "{}",
+        told.0
+    );
+    running.event("proven", &["(evidence: "]);
+    let mut list = std::process::Command::new("tar");
+    let said = Said::of(list.args(["--zstd", "-tf"]).arg(&place).output().unwrap());
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    assert!(said.text().lines().count() > 3, "{}", said.text());
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn r29_evidence_that_cannot_be_written_does_not_stop_the_restart() {
+    if !testkit::have("python3") {
+        return testkit::skip("needs python3");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let blocked = folder.path().join("file/evidence").display().to_string();
+    let mut running = leaking(folder.path(), &["--evidence", &blocked]);
+    running.event("evidence", &["failed=", "file/evidence"]);
+    running.event("proven", &[]);
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn r41_what_is_prevented_is_told_and_counted_over_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, victim) = (format!("127.0.0.1:{}", free_port()), victim());
+    let mut command = fdguard();
+    command.args(["run", "--protect", "--metrics", &address]);
+    command.args(["--restart", "always", "--crash-loop", "off", "--"]);
+    command.arg(victim).arg("stale-write").arg(folder.path());
+    let mut running = Running::of(command);
+    let mut pids = BTreeSet::new();
+    for _ in 0..3 {
+        let start = running.event("start", &[]).number("pid");
+        let words = ["rule=use-after-close", " fd=", "count=1", "text="];
+        let told = running.event("prevented", &words);
+        assert_eq!(told.number("pid"), start);
+        assert!(told.0.contains("used by protected.c:"), "{}", told.0);
+        assert!(told.0.contains(" stale_write"), "{}", told.0);
+        pids.insert(start);
+    }
+    assert_eq!(pids.len(), 3);
+    let text = get(&address, "/metrics");
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("fdguard_prevented_total{rule=\"use-after-close\"} "));
+    let count: u32 = line.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+    assert!(count >= 3, "{count}");
+    let (code, last) = running.stop();
+    assert_eq!(code, 0);
+    assert_eq!(last.value("fds_at_start"), last.value("fds_at_end"));
+}
+
+#[test]
+fn r33_thirty_restarts_leave_no_folder_no_file_and_no_descriptor() {
+    let service = service();
+    let flags = ["--protect", "--crash-loop", "off", "--backoff", "1ms..1ms"];
+    let mut running = Running::start(flags.into_iter().chain(["--", &*service, "stamp"]));
+    running.line("stamp ");
+    let before = running.at_rest();
+    let mut folders = BTreeSet::new();
+    let mut pid = running.main();
+    for _ in 0..30 {
+        let folder = folder_of(pid);
+        // The library, what Node loads, the mark, and the table of the one process.
+        assert_eq!(files(&folder), 4, "{}", folder.display());
+        assert!(folders.insert(folder));
+        signal(pid, Signal::KILL);
+        running.line("stamp ");
+        pid = running.main();
+    }
+    // The run before is over before the next begins.
+    assert!(folders.iter().all(|folder| !folder.exists()));
+    folders.insert(folder_of(pid));
+    assert_eq!(running.at_rest(), before);
+    let (code, last) = running.stop();
+    assert_eq!((code, last.number("restarts")), (0, 30));
+    assert_eq!(last.value("fds_at_start"), last.value("fds_at_end"));
+    assert!(folders.iter().all(|folder| !folder.exists()));
+}
+
+#[test]
+fn r33_the_tables_of_children_that_ended_do_not_stay() {
+    let script =
+        "i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done; echo done; exec sleep 600";
+    let mut running = Running::start(["--trace", "--", "sh", "-c", script]);
+    let pid = running.event("start", &[]).number("pid");
+    running.line("done");
+    let folder = folder_of(pid);
+    // Each answer is a turn of the loop, and within some seconds it looks. A stuck test is ended by nextest.
+    while files(&folder) > 10 {
+        running.signal(Signal::QUIT);
+        running.event("state", &[]);
+    }
+    assert_eq!(running.stop().0, 0);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn r25_no_thread_of_the_supervisor_takes_its_signals() {
+    let service = service();
+    let mut running = Running::start(["--protect", "--", &*service, "stamp"]);
+    running.line("stamp ");
+    let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap();
+    let masks: Vec<String> = tasks
+        .map(|task| {
+            let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let mut lines = status.lines();
+            let mask = lines.find_map(|line| line.strip_prefix("SigBlk:"));
+            mask.unwrap().trim().to_owned()
+        })
+        .collect();
+    assert_eq!(masks.len(), 3, "the loop, the listener, the looker");
+    assert!(masks.iter().all(|mask| *mask == masks[0]), "{masks:?}");
+    let term = 1 << (Signal::TERM.as_raw() - 1);
+    assert!(u64::from_str_radix(&masks[0], 16).unwrap() & term != 0);
+    assert_eq!(running.stop().0, 0);
+}
+
+#[test]
+fn r33_a_supervisor_that_is_killed_leaves_a_folder_for_the_next_to_remove() {
+    let service = service();
+    let mut running = Running::start(["--trace", "--", &*service, "stamp"]);
+    running.line("stamp ");
+    let pid = running.main();
+    let folder = folder_of(pid);
+    running.signal(Signal::KILL);
+    running.wait();
+    await_end(pid);
+    let mut command = fdguard();
+    command.args(["run", "--once", "--protect", "--", "true"]);
+    assert_eq!(Said::of(command.output().unwrap()).code, 0);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn r29_a_program_that_cannot_be_seen_into_runs_on_and_is_told_of_once() {
+    let Some(program) = testkit::c_variant("service", "static", &["-O1", "-static"]) else {
+        return testkit::skip("needs a static C library");
+    };
+    let program = program.display().to_string();
+    let mut running = Running::start(["--trace", "--", &*program, "stamp"]);
+    running.event("untraced", &["statically linked"]);
+    running.line("stamp ");
+    signal(running.main(), Signal::KILL);
+    running.line("stamp ");
+    assert_eq!(running.stop().0, 0);
+    let told = running.seen.iter();
+    assert_eq!(told.filter(|line| line.contains("untraced")).count(), 1);
+    let mut command = fdguard();
+    command
+        .env_remove("FDGUARD_RUN")
+        .args(["run", "--protect", "--"]);
+    let said = Said::of(command.args([&*program, "stamp"]).output().unwrap());
+    assert_eq!((said.code, said.text()), (3, ""), "{}", said.stderr);
+    assert!(said.stderr.contains("statically linked"), "{}", said.stderr);
+}
+
+#[test]
+fn r41_a_protected_program_leaves_nobody_behind() {
+    let mut command = fdguard();
+    command.args(["run", "--once", "--protect", "--", "sh", "-c"]);
+    // A session of its own, and nothing that holds our pipes.
+    command.arg("setsid sleep 600 >/dev/null 2>&1 & echo $!; exit 5");
+    let said = Said::of(command.output().unwrap());
+    assert_eq!(said.code, 5, "{}", said.stderr);
+    let left: u32 = said.text().trim().parse().unwrap();
+    assert!(!is_alive(left));
+    assert!(said.stderr.contains("event=orphans"), "{}", said.stderr);
+}
