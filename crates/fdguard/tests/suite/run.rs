@@ -166,17 +166,6 @@ fn r22_it_does_not_nest_by_accident() {
 }
 
 #[test]
-fn protection_of_a_service_is_refused_rather_than_left_out() {
-    let said = run(["run", "--protect", "--", "true"]);
-    assert_eq!(said.code, 2, "{}", said.stderr);
-    assert!(
-        said.stderr.contains("--protect needs --once"),
-        "{}",
-        said.stderr
-    );
-}
-
-#[test]
 fn once_passes_the_status_on_and_leaves_nothing() {
     let said = run(["run", "--once", "--", "sh", "-c", "echo out; exit 3"]);
     assert_eq!((said.code, said.text(), &*said.stderr), (3, "out\n", ""));
