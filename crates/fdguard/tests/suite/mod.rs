@@ -43,6 +43,7 @@ mod run_injected;
 mod run_notify;
 mod run_protect;
 mod run_protect_python;
+mod run_rows;
 mod run_soak;
 mod run_sockets;
 mod running;

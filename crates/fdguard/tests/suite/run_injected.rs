@@ -34,7 +34,13 @@ fn victim() -> PathBuf {
 
 /// Where a process writes down what it opens.
 fn folder_of(pid: u32) -> PathBuf {
-    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let environ = loop {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
+        // In the middle of an exec a process has none.
+        if !environ.is_empty() {
+            break environ;
+        }
+    };
     let mut words = environ.split(|byte| *byte == 0);
     let folder = words.find_map(|word| word.strip_prefix(VARIABLE));
     OsString::from_vec(folder.expect("a traced process").to_vec()).into()
@@ -160,7 +166,9 @@ fn r33_thirty_restarts_leave_no_folder_no_file_and_no_descriptor() {
     let flags = ["--protect", "--crash-loop", "off", "--backoff", "1ms..1ms"];
     let mut running = Running::start(flags.into_iter().chain(["--", &*service, "stamp"]));
     running.line("stamp ");
-    let before = running.at_rest();
+    // Its other threads open something for a moment now and then.
+    let at_rest = |running: &mut Running| (0..5).map(|_| running.at_rest()).min();
+    let before = at_rest(&mut running);
     let mut folders = BTreeSet::new();
     let mut pid = running.main();
     for _ in 0..30 {
@@ -175,7 +183,7 @@ fn r33_thirty_restarts_leave_no_folder_no_file_and_no_descriptor() {
     // The run before is over before the next begins.
     assert!(folders.iter().all(|folder| !folder.exists()));
     folders.insert(folder_of(pid));
-    assert_eq!(running.at_rest(), before);
+    assert_eq!(at_rest(&mut running), before);
     let (code, last) = running.stop();
     assert_eq!((code, last.number("restarts")), (0, 30));
     assert_eq!(last.value("fds_at_start"), last.value("fds_at_end"));
