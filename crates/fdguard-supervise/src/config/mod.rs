@@ -1,6 +1,6 @@
 //! What is to be run, and how: defaults, one TOML file, the environment, flags; later ones win. Every value knows who said it.
 //!
-//! [`key`] is the table of keys, [`file`] reads TOML, [`service`] gives the texts their meaning. Nothing here opens a file.
+//! `key` is the table of keys, `file` reads TOML, `service` gives the texts their meaning. Nothing here opens a file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
