@@ -63,3 +63,19 @@ fn a_program_that_is_not_there_cannot_be_drilled() {
     assert_eq!((said.code, said.text()), (3, ""), "{}", said.stderr);
     assert!(said.stderr.contains("command not found"), "{}", said.stderr);
 }
+
+/// Its table was taken for full while Python was still loading; afterwards there was room, and no budget acted.
+#[test]
+fn a_program_that_takes_its_time_to_load_is_at_rest_before_its_table_is_full() {
+    if !testkit::have("python3") {
+        return testkit::skip("needs python3");
+    }
+    let script = "import ssl, json, asyncio, sqlite3, time\nwhile True: time.sleep(60)";
+    let said = run([
+        "drill", "--within", "60s", "--json", "--", "python3", "-c", script,
+    ]);
+    let report: Value = said.json();
+    let cases = report["cases"].as_array().unwrap();
+    let full = cases.iter().find(|case| case["name"] == "table-full");
+    assert_eq!(full.unwrap()["passed"], true, "{report}");
+}

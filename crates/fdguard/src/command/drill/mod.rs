@@ -17,6 +17,12 @@ use subject::{Member, Subject, below, left};
 
 /// How long a start, an end or a budget may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// From one look at a service that comes up to the next.
+const SETTLE_LOOK: Duration = Duration::from_millis(50);
+/// So many equal looks are rest.
+const STANDS_STILL: u32 = 10;
+/// One that never rests is taken as it is.
+const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the drill found.
 #[derive(Debug, Serialize)]
@@ -188,8 +194,7 @@ fn orphaned(args: &DrillArgs) -> Outcome {
 /// The service's limit is lowered to what it has.
 fn starved(args: &DrillArgs) -> Outcome {
     let (subject, pid) = up(args, &["--warmup", "0s"], &[])?;
-    let count = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| error.to_string())?;
-    let soft = u64::try_from(count.count()).unwrap_or(u64::MAX);
+    let soft = settled(pid).map_err(|error| error.to_string())?;
     let began = Instant::now();
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let limits = prlimit(
@@ -223,6 +228,20 @@ fn starved(args: &DrillArgs) -> Outcome {
         Some(took),
         format!("with {soft} of {soft} descriptors in use: restarted ({reason})"),
     ))
+}
+
+/// How many descriptors it has once that number stands still: while a program loads it opens and closes many.
+fn settled(pid: u32) -> std::io::Result<u64> {
+    let count = || Ok::<_, std::io::Error>(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count());
+    let end = Instant::now() + SETTLES_WITHIN;
+    let (mut last, mut same) = (count()?, 0);
+    while same < STANDS_STILL && Instant::now() < end {
+        std::thread::sleep(SETTLE_LOOK);
+        let now = count()?;
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    Ok(u64::try_from(last).unwrap_or(u64::MAX))
 }
 
 /// Somebody else has a port that we want.
