@@ -55,6 +55,7 @@ pub mod through;
 pub mod timeline;
 pub mod wall;
 pub mod watch;
+pub mod written;
 
 pub use class::{Class, TcpState};
 pub use delta::Delta;

@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-const TIMES: [(&str, f64); 5] = [
-    ("ms", 0.001),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
-    ("d", 86400.0),
-];
+pub use fdguard_core::written::duration;
 
 const SIZES: [(&str, u64); 8] = [
     ("B", 1),
@@ -20,20 +14,6 @@ const SIZES: [(&str, u64); 8] = [
     ("MB", 1_000_000),
     ("GB", 1_000_000_000),
 ];
-
-/// `250ms`, `1.5s`, `5m`, `2h`; a number alone is seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = split(text);
-    let scale = match unit {
-        "" => Some(1.0),
-        unit => find(&TIMES, unit),
-    };
-    let scale = scale.ok_or_else(|| format!("{text:?} is no time: write 250ms, 30s, 5m or 2h"))?;
-    let seconds = number
-        .parse::<f64>()
-        .map_err(|_why| format!("{text:?} is no time: it begins with no number"))?;
-    seconds_of(seconds * scale).ok_or_else(|| format!("{text:?} is too long a time"))
-}
 
 /// So many seconds; nothing for what is negative, not a number, or longer than a clock goes.
 #[must_use]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+pub use fdguard_core::written::duration;
+
 /// A level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
@@ -28,41 +30,6 @@ impl fmt::Display for Amount {
             Self::Bytes(bytes) => f.write_str(&written_size(*bytes)),
         }
     }
-}
-
-const UNITS_OF_TIME: &[(&str, f64)] = &[
-    ("ms", 0.001),
-    ("s", 1.0),
-    ("min", 60.0),
-    ("m", 60.0),
-    ("h", 3600.0),
-    ("d", 86_400.0),
-];
-
-/// A hundred years: clocks can be added to that without a thought.
-const LONGEST: f64 = 36_500.0 * 86_400.0;
-
-/// `20s`, `500ms`, `5m`, `1h30m`, `2d`, `0.5s`; a number alone is seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no length of time: 20s, 500ms, 5m, 1h30m, 2d");
-    let whole = text.trim();
-    if let Ok(seconds) = whole.parse::<u32>() {
-        return Ok(Duration::from_secs(seconds.into()));
-    }
-    let (mut rest, mut seconds) = (whole, 0.0);
-    if rest.is_empty() {
-        return Err(wrong());
-    }
-    while !rest.is_empty() {
-        let (value, name, behind) = number_and_unit(rest).ok_or_else(wrong)?;
-        let unit = UNITS_OF_TIME.iter().find(|(unit, _)| *unit == name);
-        seconds += value * unit.ok_or_else(wrong)?.1;
-        rest = behind;
-    }
-    if seconds > LONGEST {
-        return Err(format!("{text:?} is too long: 36500d at most"));
-    }
-    Duration::try_from_secs_f64(seconds).ok().ok_or_else(wrong)
 }
 
 /// Powers of ten and powers of two are told apart, as their names are.

@@ -5,15 +5,19 @@ use std::process::Command;
 
 use testkit::skip;
 
-/// Runs one case by the bench's own judge. Each takes its own 20 seconds.
 fn case(name: &str) {
+    judged("watch", name);
+}
+
+/// Runs one case by the bench's own judge. Each takes its own 20 seconds.
+pub(super) fn judged(what: &str, name: &str) {
     let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/leakbench");
     if !bench.join("score").is_file() {
         return skip("needs LeakBench beside the project");
     }
     let output = Command::new(bench.join("score"))
         .args(["--bin", env!("CARGO_BIN_EXE_fdguard")])
-        .args(["watch", "open", "--case", name])
+        .args([what, "open", "--case", name])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

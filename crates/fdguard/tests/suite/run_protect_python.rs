@@ -5,6 +5,7 @@ use std::process::Command;
 
 use testkit::{have, skip};
 
+use super::leakbench::judged;
 use super::{Said, fdguard};
 
 const ROUNDS: usize = 3;
@@ -183,28 +184,12 @@ server.listen(0, async () => {
 });
 ";
 
-/// Runs one case by the bench's own judge. Each takes its own 20 seconds.
-fn case(name: &str) {
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/leakbench");
-    if !bench.join("score").is_file() {
-        return skip("needs LeakBench beside the project");
-    }
-    let output = Command::new(bench.join("score"))
-        .args(["--bin", env!("CARGO_BIN_EXE_fdguard")])
-        .args(["protect", "open", "--case", name])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 of 1 right"), "{said}");
-}
-
 #[test]
 fn r41_a_second_close_takes_nobodys_journal() {
-    case("c-double-close");
+    judged("protect", "c-double-close");
 }
 
 #[test]
 fn r41_a_late_record_stays_out_of_the_database() {
-    case("py-tls-recycle");
+    judged("protect", "py-tls-recycle");
 }
