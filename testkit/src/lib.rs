@@ -16,6 +16,7 @@ mod launch;
 mod locate;
 mod report;
 mod requirement;
+mod scripted;
 pub mod sys;
 mod victim;
 
@@ -25,4 +26,5 @@ pub use launch::{NOBODY, run_as};
 pub use locate::{c_variant, c_victim, compiled, victim_path};
 pub use report::{Report, next_line, number, text};
 pub use requirement::{Runtime, have, is_root, runtimes, skip};
+pub use scripted::Scripted;
 pub use victim::{Launch, Namespace, Victim, listed};

@@ -2,6 +2,7 @@
 //!
 //! Our own is never changed: other threads may read it. The program's is built from a copy.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 /// What our parent meant for us alone. The program would take our sockets for its own, or speak to our parent past us.
@@ -27,11 +28,28 @@ pub fn for_program(
         .collect()
 }
 
+/// Each name once, in the order of the last that were given: of variables with one name the last holds.
+#[must_use]
+pub fn last_of_each(mut environment: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let mut seen = BTreeSet::new();
+    environment.reverse();
+    environment.retain(|(name, _)| seen.insert(name.clone()));
+    environment.reverse();
+    environment
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
 
-    use super::{OURS, for_program};
+    use super::{OURS, for_program, last_of_each};
+
+    #[test]
+    fn the_last_one_of_a_name_holds() {
+        let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
+        let given = vec![pair("A", "1"), pair("B", "2"), pair("A", "3")];
+        assert_eq!(last_of_each(given), [pair("B", "2"), pair("A", "3")]);
+    }
 
     #[test]
     fn r27_sockets_and_notifications_are_ours_and_signs_of_the_supervisor_are_passed_on() {

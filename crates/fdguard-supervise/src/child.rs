@@ -3,7 +3,6 @@
 //! It is a tree with a keeper of its own, so that nothing it starts escapes, whatever signals are blocked or ignored here. The turn
 //! never waits. A helper that is dropped before it is gone is killed, and that drop may wait a little: see [`Tree`].
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -11,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_process::environment::for_program;
+use fdguard_process::environment::{for_program, last_of_each};
 use fdguard_process::plan::{Group, Plan};
 use fdguard_process::tree::{Exit, StartError, Stop, Told, Tree};
 use rustix::io::Errno;
@@ -303,12 +302,4 @@ fn is_full(error: &io::Error) -> bool {
     let full = [Errno::NFILE, Errno::MFILE];
     full.iter()
         .any(|one| error.raw_os_error() == Some(one.raw_os_error()))
-}
-
-fn last_of_each(mut environment: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    let mut seen = BTreeSet::new();
-    environment.reverse();
-    environment.retain(|(name, _)| seen.insert(name.clone()));
-    environment.reverse();
-    environment
 }

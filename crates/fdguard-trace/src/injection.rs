@@ -42,10 +42,8 @@ impl Injection {
         };
         let program = Program::find(name)?;
         let folder = match program.blind {
-            None if !options.is_bare => {
-                Some(Folder::create().map_err(|source| Error::Folder { source })?)
-            }
-            _ => None,
+            None => Some(Folder::create().map_err(|source| Error::Folder { source })?),
+            Some(_) => None,
         };
         let listener = folder.as_ref().map(|folder| Listener::begin(folder.path()));
         let listener = listener

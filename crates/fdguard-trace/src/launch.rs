@@ -27,8 +27,6 @@ pub struct Options {
     pub as_server: bool,
     /// Keep stale descriptors from reaching other files.
     pub protect: Option<Protection>,
-    /// Start the program as it is: only its end is waited for.
-    pub is_bare: bool,
 }
 
 impl Options {
@@ -52,15 +50,6 @@ impl Options {
 }
 
 impl Options {
-    /// To run a program without looking into it.
-    #[must_use]
-    pub fn without_library(self) -> Self {
-        Self {
-            is_bare: true,
-            ..self
-        }
-    }
-
     /// To protect the program as well, if that is asked for.
     #[must_use]
     pub fn protecting(self, protect: Option<Protection>) -> Self {

@@ -66,6 +66,19 @@ fn judged(life: &Life, place: &Place) -> Judged {
     remains[0].judged
 }
 
+/// One of those by which the watch saw the number grow.
+fn grown(age: f64) -> Left {
+    Left {
+        grew: true,
+        ..left(age)
+    }
+}
+
+/// Two hundred of them, so far apart.
+fn ages(step: f64) -> Vec<Left> {
+    (1..=200).map(|n| grown(f64::from(n) * step)).collect()
+}
+
 #[test]
 fn r34_a_file_that_was_opened_and_never_closed_fails() {
     let one = place(1, 0, vec![left(0.001)]);
@@ -182,15 +195,6 @@ fn r15_what_the_line_itself_shows_to_be_a_cache_is_no_leak_whatever_it_looked_li
         has_history: true,
         ..life(21.0)
     };
-    let grown = |age: f64| Left {
-        grew: true,
-        ..left(age)
-    };
-    let ages = |step: f64| {
-        (1..=200)
-            .map(|n| grown(f64::from(n) * step))
-            .collect::<Vec<_>>()
-    };
     // The last 200 of 420.
     let cache = rolling(place(420, 220, ages(0.05)), (10.0, 11.0));
     assert_eq!(judged(&long, &cache), Judged::Rolling);
@@ -254,15 +258,6 @@ fn r15_a_cache_that_has_only_begun_to_replace_is_known() {
         has_history: true,
         ..life(20.5)
     };
-    let grown = |age: f64| Left {
-        grew: true,
-        ..left(age)
-    };
-    let ages = |step: f64| {
-        (1..=200)
-            .map(|n| grown(f64::from(n) * step))
-            .collect::<Vec<_>>()
-    };
     let cache = rolling(place(249, 49, ages(0.0855)), (17.1, 3.4));
     assert_eq!(judged(&long, &cache), Judged::Rolling);
     // Four of five leak, from the beginning on.
@@ -274,10 +269,6 @@ fn r15_a_pool_that_is_full_for_most_of_the_time_is_no_leak_whatever_it_looked_li
     let long = Life {
         has_history: true,
         ..life(22.2)
-    };
-    let grown = |age: f64| Left {
-        grew: true,
-        ..left(age)
     };
     // Fifty in the first six seconds, none in the fifteen since.
     let pool = (0..50)

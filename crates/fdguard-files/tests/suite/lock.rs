@@ -1,10 +1,9 @@
 //! Locks with a deadline that name their holder.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fdguard_files::{Error, Lock};
+use testkit::Scripted;
 
 #[test]
 fn r46_two_of_us_exclude_each_other_and_the_file_goes_with_the_lock() {
@@ -26,18 +25,7 @@ fn r46_the_holder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
     let script = "import fcntl,struct,sys\nf=open(sys.argv[1],'w+')\nfcntl.fcntl(f,37,struct.pack('hhqqi4x',1,0,0,0,0))\nprint('ready',flush=True)\nsys.stdin.read()";
-    let mut child = Command::new("python3")
-        .args(["-c", script])
-        .arg(&path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert_eq!(line, "ready\n");
+    let child = Scripted::python(script, &path);
     let refused = Lock::take(&path, Duration::from_millis(20))
         .unwrap_err()
         .to_string();
@@ -47,8 +35,7 @@ fn r46_the_holder_is_named() {
     );
     // It is ours as soon as the other lets go, without another try of the caller.
     let waiting = std::thread::spawn(move || Lock::take(&path, Duration::from_secs(60)).is_ok());
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    drop(child);
     assert!(waiting.join().unwrap());
 }
 

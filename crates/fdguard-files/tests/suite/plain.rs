@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use fdguard_files::lease::Answer;
 use fdguard_files::{Kind, Verdict};
+use testkit::Scripted;
 
 use super::{alert, look};
 
@@ -67,17 +68,8 @@ fn r44_a_writer_is_named_by_the_lease_and_by_the_tables() {
     let path = folder.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
     assert_eq!(look(&path).writers.lease, Answer::NoWriter);
-    let mut child = Command::new("sh")
-        .args(["-c", "exec 5>>\"$1\"; echo ready; read x", "sh"])
-        .arg(&path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let script = ["-c", "exec 5>>\"$1\"; echo ready; read x", "sh"];
+    let child = Scripted::of(Command::new("sh").args(script).arg(&path));
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
@@ -86,8 +78,7 @@ fn r44_a_writer_is_named_by_the_lease_and_by_the_tables() {
     let process = &found.holders.processes[0];
     assert_eq!((process.pid, &process.main.fds), (child.id(), &vec![5]));
     assert_eq!(found.verdict, Verdict::Clean);
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    drop(child);
     assert_eq!(look(&path).writers.lease, Answer::NoWriter);
 }
 
@@ -98,17 +89,7 @@ fn r44_a_writer_that_is_in_no_table_is_explained() {
     let path = folder.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
     let script = "import os,socket,sys\na,b=socket.socketpair()\nfd=os.open(sys.argv[1],os.O_WRONLY)\nsocket.send_fds(a,[b'x'],[fd])\nos.close(fd)\nprint('ready',flush=True)\nsys.stdin.read()";
-    let mut child = Command::new("python3")
-        .args(["-c", script])
-        .arg(&path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let child = Scripted::python(script, &path);
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
@@ -118,8 +99,7 @@ fn r44_a_writer_that_is_in_no_table_is_explained() {
         found.writers.note.unwrap().contains("a writer exists"),
         "the note explains"
     );
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    drop(child);
 }
 
 #[test]
@@ -128,25 +108,14 @@ fn r44_a_mapping_without_a_descriptor_is_a_writer() {
     let path = folder.path().join("a.bin");
     fs::write(&path, vec![7; 8192]).unwrap();
     let script = "import mmap,os,sys\nfd=os.open(sys.argv[1],os.O_RDWR)\nm=mmap.mmap(fd,8192)\nos.close(fd)\nprint('ready',flush=True)\nsys.stdin.read()";
-    let mut child = Command::new("python3")
-        .args(["-c", script])
-        .arg(&path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let child = Scripted::python(script, &path);
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
         (Answer::Writer, 1)
     );
     assert!(found.holders.processes[0].main.mapped);
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    drop(child);
 }
 
 #[test]

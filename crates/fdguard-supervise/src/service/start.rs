@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fdguard_core::snapshot::Limits;
+use fdguard_process::environment::last_of_each;
 use fdguard_process::plan::{FIRST_HANDED, Group, Handed, Plan};
 use fdguard_process::reserve::Reserve;
 use fdguard_process::run_id::{self, RunId};
@@ -104,11 +105,7 @@ impl Service<'_> {
                 all.push(("WATCHDOG_USEC".into(), micros.into()));
             }
         }
-        // The last one of a name holds.
-        let mut seen = std::collections::BTreeSet::new();
-        all.reverse();
-        all.retain(|(name, _)| seen.insert(name.clone()));
-        all.reverse();
+        let mut all = last_of_each(all);
         self.inject(&mut all, cx);
         all
     }

@@ -1,13 +1,13 @@
 //! `fdguard inspect` as its users run it.
 
 use std::fs::{self, OpenOptions, Permissions};
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::Scripted;
 
 use super::{AsNobody, Said, run};
 
@@ -256,17 +256,7 @@ fn r44_a_holder_that_may_not_be_read_is_named_by_its_locks() {
     let (folder, path) = made("wal");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1])\nc.execute('SELECT count(*) FROM t').fetchall()\nprint('ready',flush=True)\nsys.stdin.read()";
-    let mut child = Command::new("python3")
-        .args(["-c", script])
-        .arg(&path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let child = Scripted::python(script, &path);
     let said = AsNobody::new().run(&["inspect", "--json", path.to_str().unwrap()]);
     assert_eq!((said.code, &*said.stderr), (0, ""), "{}", said.text());
     let process = &said.json()["files"][0]["holders"]["processes"][0];
@@ -275,6 +265,5 @@ fn r44_a_holder_that_may_not_be_read_is_named_by_its_locks() {
         (&json!(child.id()), &json!(true)),
         "{process:#}"
     );
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    drop(child);
 }

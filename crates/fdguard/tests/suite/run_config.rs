@@ -1,6 +1,6 @@
 //! `fdguard run`: files, flags, reloads, output.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::TcpStream;
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::run;
-use super::running::{Running, free_port, service};
+use super::running::{Running, free_port, get, service};
 
 struct File {
     path: PathBuf,
@@ -340,17 +340,7 @@ fn metrics_and_health_are_served() {
     let address = format!("127.0.0.1:{}", free_port());
     let mut running = Running::start(["--metrics", &*address, "--", &*service(), "stamp"]);
     running.line("stamp ");
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(&address).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
+    let get = |path: &str| get(&address, path);
     let text = get("/metrics");
     assert!(text.contains("fdguard"), "{text}");
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");

@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use super::running::{Running, await_end, free_port, is_alive, service, signal};
+use super::running::{Running, await_end, free_port, get, is_alive, service, signal};
 use super::{Said, fdguard};
 
 /// The variable that tells the library where to write.
@@ -48,18 +46,6 @@ fn folder_of(pid: u32) -> PathBuf {
 
 fn files(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
-}
-
-fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
 }
 
 /// A service of Python that leaks, below a low budget.

@@ -1,8 +1,8 @@
 //! A supervisor under test: its events are awaited, never the clock.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
@@ -206,4 +206,17 @@ pub(crate) fn is_alive(pid: u32) -> bool {
         .next()
         .and_then(|rest| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// What a server of pages answers.
+pub(crate) fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
