@@ -13,6 +13,7 @@ use std::ptr;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::process::Pid;
 
 use crate::tree::{Exit, Usage};
 
@@ -71,6 +72,12 @@ pub(crate) unsafe fn fork(birth: Birth<'_>) -> Result<Option<u32>, Errno> {
     };
     let pid = checked(pid)?;
     Ok(u32::try_from(pid).ok().filter(|pid| *pid != 0))
+}
+
+/// The group of this process; absent where its leader is outside of our pid namespace, for then it has no number here.
+pub(crate) fn own_group() -> Option<Pid> {
+    // SAFETY: takes nothing and cannot fail.
+    Pid::from_raw(unsafe { libc::getpgrp() })
 }
 
 /// Ends this process without running anything of the C library.

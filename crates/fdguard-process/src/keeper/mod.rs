@@ -19,8 +19,7 @@ use std::time::Duration;
 use rustix::io::{Errno, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, PidfdFlags, chdir, getpgrp, getpid, getppid, pidfd_open, set_child_subreaper, setpgid,
-    setsid,
+    Pid, PidfdFlags, chdir, getpid, getppid, pidfd_open, set_child_subreaper, setpgid, setsid,
 };
 use rustix::thread::set_name;
 
@@ -51,7 +50,7 @@ pub(crate) struct Setup<'s> {
 
 /// Forks a keeper and gives its number. It is born without a signal: the owner's own waits for children do not see it.
 pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
-    let (owner, group) = (getpid(), getpgrp());
+    let (owner, group) = (getpid(), sys::own_group());
     // A handler of the owner must not run in the keeper.
     let before = sys::block_signals(sys::ALL_SIGNALS);
     let birth = Birth {
@@ -68,7 +67,7 @@ pub(crate) fn fork(mut setup: Setup<'_>) -> Result<u32, Errno> {
 }
 
 /// The keeper's life. The C convention makes a panic an abort: it must never unwind into the owner's frames.
-extern "C" fn enter(setup: &mut Setup<'_>, owner: Pid, group: Pid) -> ! {
+extern "C" fn enter(setup: &mut Setup<'_>, owner: Pid, group: Option<Pid>) -> ! {
     match start(setup, owner, group) {
         Ok(keeper) => keeper.keep(),
         Err(failed) => {
@@ -79,7 +78,11 @@ extern "C" fn enter(setup: &mut Setup<'_>, owner: Pid, group: Pid) -> ! {
     }
 }
 
-fn start<'s>(setup: &'s mut Setup<'_>, owner: Pid, group: Pid) -> Result<Keeper<'s>, Failed> {
+fn start<'s>(
+    setup: &'s mut Setup<'_>,
+    owner: Pid,
+    group: Option<Pid>,
+) -> Result<Keeper<'s>, Failed> {
     // First, for the owner's table may be full: what follows needs a few numbers.
     close_others(setup.needed).map_err(Failed::at(Step::CloseRange))?;
     sys::forget_handlers();
@@ -88,6 +91,8 @@ fn start<'s>(setup: &'s mut Setup<'_>, owner: Pid, group: Pid) -> Result<Keeper<
     let _nameless = set_name(c"fdguard-keeper");
     match setup.prepared.group() {
         Group::Session => setsid().map(drop),
+        // A group that has no number here cannot be joined again: the program stays in it by birth. Signals for it are blocked in us.
+        Group::Same if group.is_none() => Ok(()),
         // Out of the group that a terminal or a supervisor signals, in the session that the program shall be in.
         Group::Own | Group::Same => setpgid(None, None),
     }
@@ -134,7 +139,11 @@ struct Ends<'s> {
 }
 
 /// Makes the program's process and waits until it runs or cannot. A cgroup that it cannot be born into is given up.
-fn launch(prepared: &mut Prepared, group: Pid, leaf: &mut Option<Leaf<'_>>) -> Result<u32, Failed> {
+fn launch(
+    prepared: &mut Prepared,
+    group: Option<Pid>,
+    leaf: &mut Option<Leaf<'_>>,
+) -> Result<u32, Failed> {
     let (errors, told) = pipe_with(PipeFlags::CLOEXEC).map_err(Failed::at(Step::Pipe))?;
     let mut birth = Birth {
         exit_signal: libc::SIGCHLD,
@@ -152,7 +161,7 @@ fn launch(prepared: &mut Prepared, group: Pid, leaf: &mut Option<Leaf<'_>>) -> R
         }
     }
     let Some(main) = forked.map_err(Failed::at(Step::Fork))? else {
-        child::run(prepared, Some(group), told.as_raw_fd());
+        child::run(prepared, group, told.as_raw_fd());
     };
     drop(told);
     let mut bytes = [0; Failed::LENGTH];

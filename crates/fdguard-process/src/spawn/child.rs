@@ -26,7 +26,7 @@ impl Failed {
     }
 }
 
-/// Becomes the program, or writes what failed to `errors` and ends. `owner_group` is the group of the owner.
+/// Becomes the program, or writes what failed to `errors` and ends. `owner_group` is the group of the owner, absent where that is outside of our pid namespace: then the child is in it.
 pub(crate) fn run(
     prepared: &mut Prepared,
     owner_group: Option<rustix::process::Pid>,
@@ -73,7 +73,7 @@ fn attempt(
     match prepared.group {
         Group::Session => setsid().map(drop),
         Group::Own => setpgid(None, None),
-        Group::Same => setpgid(None, owner_group),
+        Group::Same => owner_group.map_or(Ok(()), |group| setpgid(None, Some(group))),
     }
     .map_err(Failed::at(Step::Group))?;
     if *errors < prepared.beyond {
