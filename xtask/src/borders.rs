@@ -27,6 +27,7 @@ const RULES: Rules = Rules {
             &[
                 "fdguard-core",
                 "fdguard-files",
+                "fdguard-host",
                 "fdguard-probe",
                 "fdguard-process",
                 "fdguard-supervise",
@@ -39,6 +40,15 @@ const RULES: Rules = Rules {
             &["fdguard-core", "fdguard-probe", "fdguard-process"],
         ),
         ("fdguard-files", &["fdguard-core", "fdguard-probe"]),
+        (
+            "fdguard-host",
+            &[
+                "fdguard-core",
+                "fdguard-files",
+                "fdguard-probe",
+                "fdguard-process",
+            ],
+        ),
         ("testkit", &["fdguard-core", "fdguard-probe", "fdguard"]),
         ("xtask", &["fdguard-core", "fdguard-probe", "fdguard"]),
     ],
@@ -61,8 +71,9 @@ const RULES: Rules = Rules {
                 "fdguard-process",
             ],
         ),
-        ("tokio", &[]),
-        ("axum", &[]),
+        ("tokio", &["fdguard-host"]),
+        ("axum", &["fdguard-host"]),
+        ("rmcp", &["fdguard-host"]),
     ],
     pure: &["crates/fdguard-core/src"],
     impure: &[

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the descriptors begin that a program is given besides its standard streams.
 pub const FIRST_HANDED: u32 = 3;
@@ -27,6 +28,10 @@ pub struct Plan {
     pub group: Group,
     /// Try a delegated cgroup.
     pub cgroup: bool,
+    /// Its standard input becomes the terminal that controls its session. Needs [`Group::Session`] and a terminal there.
+    pub terminal: bool,
+    /// What it and its descendants may use.
+    pub limits: Limits,
 }
 
 impl Plan {
@@ -48,6 +53,19 @@ impl Plan {
         };
         self.handed.iter().map(number).collect()
     }
+}
+
+/// What a program and its descendants may use; absent is as we may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+    /// Time on a core.
+    pub cpu: Option<Duration>,
+    /// Processes at a time.
+    pub processes: Option<u32>,
+    /// Descriptors of each process, soft and hard.
+    pub descriptors: Option<u64>,
 }
 
 /// A descriptor that the program is given.
@@ -95,6 +113,8 @@ mod tests {
             soft_limit: None,
             group: Group::Same,
             cgroup: false,
+            terminal: false,
+            limits: Limits::default(),
         };
         assert_eq!(plan.numbers(), [5, 3, 6, 4]);
     }

@@ -111,6 +111,8 @@ impl Helper {
             soft_limit: None,
             group: Group::Session,
             cgroup: false,
+            terminal: false,
+            limits: fdguard_process::plan::Limits::default(),
         }
     }
 }

@@ -28,10 +28,11 @@ pub(crate) enum Step {
     Folder,
     Exec,
     Pidfd,
+    Terminal,
 }
 
 impl Step {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Unknown,
         Self::Keeper,
         Self::Signals,
@@ -45,6 +46,7 @@ impl Step {
         Self::Folder,
         Self::Exec,
         Self::Pidfd,
+        Self::Terminal,
     ];
 
     pub(crate) fn from_number(number: u32) -> Self {
@@ -68,6 +70,7 @@ impl Step {
             Self::Folder => "going to its folder",
             Self::Exec => "running the program",
             Self::Pidfd => "a descriptor of its process",
+            Self::Terminal => "its terminal",
         }
     }
 }

@@ -81,6 +81,10 @@ fn attempt(
             sys::copy_above(*errors, prepared.beyond).map_err(Failed::at(Step::Descriptors))?;
     }
     place(&mut prepared.slots, prepared.beyond).map_err(Failed::at(Step::Descriptors))?;
+    if prepared.terminal {
+        rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
+            .map_err(Failed::at(Step::Terminal))?;
+    }
     // Marked, not closed: `errors` must live until the exec.
     let beyond = prepared.beyond.unsigned_abs();
     sys::close_range(beyond, u32::MAX, true).map_err(Failed::at(Step::CloseRange))?;

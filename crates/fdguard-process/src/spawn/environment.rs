@@ -134,6 +134,8 @@ mod tests {
             soft_limit: None,
             group: Group::Same,
             cgroup: false,
+            terminal: false,
+            limits: crate::plan::Limits::default(),
         }
     }
 

@@ -40,6 +40,7 @@ pub(crate) struct Prepared {
     beyond: c_int,
     soft_limit: Option<u64>,
     group: Group,
+    terminal: bool,
     /// Keeps what `words` points to.
     _strings: Vec<CString>,
 }
@@ -87,6 +88,7 @@ impl Prepared {
             slots,
             soft_limit: plan.soft_limit,
             group: plan.group,
+            terminal: plan.terminal,
             _strings: strings,
         })
     }

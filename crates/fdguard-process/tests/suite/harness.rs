@@ -35,6 +35,8 @@ pub(crate) fn plan(command: &[&str]) -> Plan {
         soft_limit: None,
         group: Group::Session,
         cgroup: false,
+        terminal: false,
+        limits: fdguard_process::plan::Limits::default(),
     }
 }
 

@@ -89,6 +89,8 @@ impl Service<'_> {
             soft_limit: limit::decide(self.settings.raise_limit, cx.limits).soft,
             group,
             cgroup: true,
+            terminal: false,
+            limits: fdguard_process::plan::Limits::default(),
         })
     }
 

@@ -1,0 +1,93 @@
+//! Why the host could not do what it was asked to.
+
+use std::time::Duration;
+
+/// What a caller can be told in one line. Each has a code that stays the same: [`Error::code`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such session, scope, client or call.
+    #[error("no {what} {id}")]
+    Unknown {
+        /// `session`, `scope`, `client` or `call`.
+        what: &'static str,
+        /// As it was asked for.
+        id: String,
+    },
+    /// A command runs in it already.
+    #[error("session {id} is busy: a command has been running for {for_ms} ms")]
+    Busy {
+        /// Which session.
+        id: String,
+        /// Since when.
+        for_ms: u64,
+    },
+    /// There are as many as there may be.
+    #[error("{count} {what} are open, which is the cap")]
+    Full {
+        /// `sessions`, `calls`.
+        what: &'static str,
+        /// How many.
+        count: usize,
+    },
+    /// The host is closing.
+    #[error("the host is shutting down")]
+    Closing,
+    /// The session has ended.
+    #[error("session {id} has ended: {why}")]
+    Ended {
+        /// Which.
+        id: String,
+        /// Why, in words.
+        why: String,
+    },
+    /// Its program could not be started; nothing of it is left.
+    #[error("the program cannot be started: {0}")]
+    Start(#[from] fdguard_process::tree::StartError),
+    /// Its program started and did not get ready in time; nothing of it is left.
+    #[error("the program was not ready within {} ms; it said: {said:?}", after.as_millis())]
+    NotReady {
+        /// The limit.
+        after: Duration,
+        /// Its last output.
+        said: String,
+    },
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Bad(String),
+    /// The system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A file could not be handled.
+    #[error(transparent)]
+    Files(#[from] fdguard_files::Error),
+}
+
+impl Error {
+    /// A stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "unknown",
+            Self::Busy { .. } => "busy",
+            Self::Full { .. } => "full",
+            Self::Closing => "closing",
+            Self::Ended { .. } => "ended",
+            Self::Start(_) => "start-failed",
+            Self::NotReady { .. } => "not-ready",
+            Self::Bad(_) => "bad-request",
+            Self::Io { .. } => "io",
+            Self::Files(_) => "files",
+        }
+    }
+
+    /// The system's refusal.
+    pub fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io { what, source }
+    }
+}

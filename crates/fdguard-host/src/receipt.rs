@@ -1,0 +1,71 @@
+//! What a close proves.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The end of a session: what was left is counted, not assumed.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Receipt {
+    /// Which session.
+    pub session: String,
+    /// Why it ended.
+    pub reason: Reason,
+    /// Nothing of it is left: the keeper reaped its last process, and our descriptors are as before it began.
+    pub clean: bool,
+    /// Processes that live on; `null` when the keeper was lost and nobody can say.
+    pub survivors: Option<u32>,
+    /// Zombies that are left; `null` when unknown.
+    pub zombies: Option<u32>,
+    /// Processes that were reaped besides the program.
+    pub reaped: Option<u32>,
+    /// Processes that did not end when they were asked to and were killed.
+    pub killed: Option<u32>,
+    /// Descriptors that the host held for it while it lived.
+    pub descriptors_held: u32,
+    /// Descriptors that the host still holds for it.
+    pub descriptors_left: u32,
+    /// How the program ended: `exit 0`, `signal 9`; `null` when unknown.
+    pub exit: Option<String>,
+    /// Bytes of output that nobody got.
+    pub dropped_bytes: u64,
+    /// Milliseconds of each step, in order.
+    pub steps: Vec<StepTime>,
+    /// Of all steps together.
+    pub total_ms: f64,
+    /// What went wrong on the way.
+    pub errors: Vec<String>,
+}
+
+/// One step of a close.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct StepTime {
+    /// `ask`, `kill`, `drain`, `release`, …
+    pub step: String,
+    /// How long it took.
+    pub ms: f64,
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its client asked.
+    Asked,
+    /// A reset: the session lives on with a new program.
+    Reset,
+    /// Its program ended by itself.
+    ProgramEnded,
+    /// Nobody used it for too long.
+    Idle,
+    /// Its client's lease ran out, or its connection ended.
+    ClientGone,
+    /// It gave way to another at the cap.
+    Evicted,
+    /// It used more than it may.
+    Limit,
+    /// The host shuts down.
+    Shutdown,
+    /// It could not be started.
+    StartFailed,
+}

@@ -1,0 +1,5 @@
+//! Everything that one agent holds, and its end.
+
+/// What one agent holds.
+#[derive(Debug)]
+pub struct Scope {}

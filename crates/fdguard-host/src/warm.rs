@@ -1,0 +1,1 @@
+//! Interpreters that are forked from a warm one.

@@ -1,0 +1,3 @@
+//! Tests on real programs.
+
+mod suite;

@@ -1,0 +1,1 @@
+//! The tests of the whole crate, one binary.
