@@ -29,6 +29,8 @@ fn main() {
             soft_limit: None,
             group: Group::Session,
             cgroup,
+            terminal: false,
+            limits: fdguard_process::plan::Limits::default(),
         };
         let mut mechanism = None;
         let times = (0..runs).map(|_| {

@@ -48,6 +48,8 @@ fn one_life(cgroup: bool, hopper: bool) -> (Duration, Mechanism) {
         soft_limit: None,
         group: Group::Session,
         cgroup,
+        terminal: false,
+        limits: fdguard_process::plan::Limits::default(),
     };
     let mut tree = Tree::start(&plan).expect("a start");
     File::from(out).read_exact(&mut [0; 3]).expect("up");
