@@ -18,6 +18,7 @@ pub mod read;
 pub mod sqlite;
 mod sys;
 pub mod tls;
+pub mod vault;
 pub mod watch;
 mod words;
 
@@ -26,4 +27,5 @@ pub use finding::Finding;
 pub use heal::{Healed, heal};
 pub use inspection::{Inspection, Kind, Options, Sqlite, Verdict, Writers, inspect};
 pub use lock::Lock;
+pub use vault::Vault;
 pub use watch::Watch;

@@ -18,6 +18,7 @@ mod plain;
 mod pure;
 mod random;
 mod tls;
+mod vault;
 mod watch;
 
 /// The alert that OpenSSL answers with when it reads a database for a connection.
