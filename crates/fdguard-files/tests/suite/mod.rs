@@ -14,6 +14,7 @@ use testkit::{Launch, Victim};
 mod damage;
 mod heal;
 mod holders;
+mod jsonl;
 mod lock;
 mod plain;
 mod pure;

@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Text;
 use fdguard_files::Registry;
+use fdguard_files::registry::state::{Standing, Step};
 use fdguard_files::registry::{
     Alive, Change, Claim, End, Error, Filter, Identity, Kind, New, Owner, Row, State,
 };
 use jiff::Timestamp;
+use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -716,6 +718,58 @@ fn threads_that_open_and_close_in_turn_never_meet_in_the_wrong_table() {
     });
     let registry = place.open();
     assert_eq!(registry.list(&Filter::default()).unwrap().len(), 40);
+}
+
+/// One of the steps that the registry knows, as the pure rules know it and as a call.
+fn both(registry: &Registry, standing: &Standing, what: u8, off: i64, lives: bool) -> (Step, bool) {
+    let version = standing.version.saturating_add_signed(off);
+    let owner = owner("somebody");
+    let present = if lives { Alive::Alive } else { Alive::Gone };
+    let claim = Claim {
+        id: "s".to_owned(),
+        version,
+        owner: owner.clone(),
+        took_over_from: None,
+    };
+    let end = if lives { End::Closed } else { End::Failed };
+    match what {
+        0 => {
+            let done = registry.update("s", version, Change::default()).is_ok();
+            (Step::Update { version }, done)
+        }
+        1 => {
+            let claimed = registry.begin_closing_with("s", &owner, &|_| present);
+            (Step::BeginClosing { owner, present }, claimed.is_ok())
+        }
+        2 => {
+            let taken = registry.take_over("s", version, &owner).is_ok();
+            (Step::TakeOver { version, owner }, taken)
+        }
+        _ => {
+            let done = registry.finish(&claim, end, "asked", None).is_ok();
+            (Step::Finish { version, end }, done)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn the_file_follows_the_rules(
+        steps in prop::collection::vec((0u8..4, -1i64..=1, any::<bool>()), 0..15)
+    ) {
+        let place = Place::new();
+        let registry = place.open();
+        let mut standing = registry.add(session("s")).unwrap().standing();
+        for (what, off, lives) in steps {
+            let (step, done) = both(&registry, &standing, what, off, lives);
+            let expected = standing.after(&step);
+            prop_assert_eq!(expected.is_ok(), done, "{:?}", step);
+            standing = expected.unwrap_or(standing);
+            let row = registry.get("s").unwrap().unwrap();
+            prop_assert_eq!(row.standing(), standing.clone());
+        }
+    }
 }
 
 #[test]
