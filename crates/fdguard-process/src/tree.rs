@@ -18,6 +18,7 @@ use start::Started;
 pub use types::{Exit, Mechanism, Options, StartError, Stop, Told, Usage};
 
 use crate::keeper::message::{FromKeeper, ToKeeper};
+pub use crate::limits::{By, Enforced};
 use crate::lost;
 use crate::members::{self, Member};
 use crate::plan::Plan;
@@ -38,6 +39,7 @@ pub struct Tree {
     keeper: u32,
     control: OwnedFd,
     mechanism: Mechanism,
+    enforced: Enforced,
     leaf: Option<CString>,
     /// `Empty` or `Lost` was told.
     is_over: bool,
@@ -63,6 +65,7 @@ impl Tree {
             } else {
                 Mechanism::Keeper
             },
+            enforced: started.enforced,
             leaf: leaf.filter(|_| started.in_cgroup),
             is_over: false,
             empty: None,
@@ -108,6 +111,12 @@ impl Tree {
     #[must_use]
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
+    }
+
+    /// Who sees to the plan's limits.
+    #[must_use]
+    pub fn enforced(&self) -> Enforced {
+        self.enforced
     }
 
     /// What the program itself used; known since `MainEnded` was told.

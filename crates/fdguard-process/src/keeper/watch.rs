@@ -18,6 +18,7 @@ use super::message::{FromKeeper, LENGTH, Step, ToKeeper};
 use super::phase::{Due, Phase};
 use super::{Ends, Room, close_others, kin, leave_folder};
 use crate::cgroup::Leaf;
+use crate::limits::Enforced;
 use crate::spawn::child::Failed;
 use crate::sys::{self, Reaped};
 use crate::tree::{Exit, Stop};
@@ -31,6 +32,7 @@ const LONGEST_PAUSE: u64 = 200_000_000;
 pub(super) struct Keeper<'s> {
     me: u32,
     main: u32,
+    enforced: Enforced,
     main_exit: Option<Reaped>,
     /// Whether the owner knows that the program ended.
     main_told: bool,
@@ -58,6 +60,7 @@ enum Left {
 impl<'s> Keeper<'s> {
     pub(super) fn new(
         main: u32,
+        enforced: Enforced,
         ends: Ends<'s>,
         leaf: Option<Leaf<'s>>,
         room: &'s mut Room,
@@ -66,6 +69,7 @@ impl<'s> Keeper<'s> {
         Self {
             me: getpid().as_raw_nonzero().get().unsigned_abs(),
             main,
+            enforced,
             main_exit: None,
             main_told: false,
             ends,
@@ -133,6 +137,7 @@ impl<'s> Keeper<'s> {
             main: self.main,
             at,
             in_cgroup: self.leaf.is_some(),
+            enforced: self.enforced,
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);

@@ -12,7 +12,8 @@ use super::{StartError, Stop, Tree};
 use crate::cgroup;
 use crate::keeper::message::{FromKeeper, Step, ToKeeper};
 use crate::keeper::{self, Room, Setup};
-use crate::plan::Plan;
+use crate::limits::Enforced;
+use crate::plan::{Limits, Plan};
 use crate::spawn::{Prepared, Unfit};
 use crate::sys;
 
@@ -27,7 +28,7 @@ pub(super) fn begin(
     };
     let mut prepared = Prepared::new(plan).map_err(unfit)?;
     let leaf = if plan.cgroup {
-        cgroup::next_path()
+        cgroup::next_path(plan.limits != Limits::default())
     } else {
         None
     };
@@ -78,6 +79,7 @@ pub(super) struct Started {
     pub(super) at: u64,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) in_cgroup: bool,
+    pub(super) enforced: Enforced,
 }
 
 fn introduced(control: &OwnedFd, keep_pidfd: bool) -> Result<Introduced, Errno> {
@@ -90,6 +92,7 @@ fn introduced(control: &OwnedFd, keep_pidfd: bool) -> Result<Introduced, Errno> 
                     main,
                     at,
                     in_cgroup,
+                    enforced,
                 },
                 pidfd,
             )) => {
@@ -102,6 +105,7 @@ fn introduced(control: &OwnedFd, keep_pidfd: bool) -> Result<Introduced, Errno> 
                     at,
                     pidfd,
                     in_cgroup,
+                    enforced,
                 }))
             }
             Ok(Heard::Said(FromKeeper::Failed { step, errno }, _)) => {

@@ -7,6 +7,7 @@ mod harness;
 mod inborn;
 mod keeper;
 mod lean;
+mod limits;
 mod lost;
 mod owner;
 mod sockets;
