@@ -234,11 +234,12 @@ impl<'s> Keeper<'s> {
         match due {
             Due::Nothing => {}
             Due::AskMain(signal) => {
+                kin::forget_asked(self.room);
                 if self.main_exit.is_none() {
                     kin::signal(me, main, true, signal);
                 }
             }
-            Due::AskAll(signal) => kin::each(me, self.room, &mut |pid, is_child| {
+            Due::AskAll(signal) => kin::each_unasked(me, self.room, &mut |pid, is_child| {
                 if pid != main {
                     kin::signal(me, pid, is_child, signal);
                 }
@@ -260,7 +261,8 @@ impl<'s> Keeper<'s> {
 
     fn wait(&mut self, left: Left) {
         let moment = now();
-        let mut pause = self.phase.next().map(|at| at.saturating_sub(moment));
+        let next = self.phase.next(self.main_exit.is_none());
+        let mut pause = next.map(|at| at.saturating_sub(moment));
         // A child's end is told by the signal; a process that becomes ours is not, so we look again.
         if self.phase == Phase::Killing || left == Left::Cgroup {
             pause = Some(pause.map_or(self.pause, |pause| pause.min(self.pause)));
