@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::cgroup::Leaf;
 use crate::plan::Limits;
@@ -123,23 +123,23 @@ impl Wanted {
         enforced
     }
 
-    /// Takes the rest upon this process and its descendants; a child does it before its exec.
-    pub(crate) fn take(&self, enforced: Enforced) -> Result<(), Errno> {
-        take(&self.limits, enforced)
+    /// Puts the rest on a process and its descendants to come: this one, before its exec, or a child that waits.
+    pub(crate) fn put(&self, on: Option<Pid>, enforced: Enforced) -> Result<(), Errno> {
+        put(&self.limits, on, enforced)
     }
 }
 
-fn take(limits: &Limits, enforced: Enforced) -> Result<(), Errno> {
+fn put(limits: &Limits, on: Option<Pid>, enforced: Enforced) -> Result<(), Errno> {
     if let (Some(bytes), By::Rlimit) = (limits.memory, enforced.memory) {
-        cap(Resource::Data, bytes, bytes)?;
+        cap(on, Resource::Data, bytes, bytes)?;
     }
     if let Some(time) = limits.cpu {
         let seconds = whole_seconds(time);
         // XCPU first, then KILL for who goes on.
-        cap(Resource::Cpu, seconds, seconds.saturating_add(1))?;
+        cap(on, Resource::Cpu, seconds, seconds.saturating_add(1))?;
     }
     if let Some(count) = limits.descriptors {
-        cap(Resource::Nofile, count, count)?;
+        cap(on, Resource::Nofile, count, count)?;
     }
     Ok(())
 }
@@ -151,14 +151,14 @@ fn whole_seconds(time: Duration) -> u64 {
 }
 
 /// Never more than we may ourselves.
-fn cap(resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
+fn cap(on: Option<Pid>, resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
     let ours = getrlimit(resource).maximum;
     let at_most = |wanted: u64| Some(ours.map_or(wanted, |ours| ours.min(wanted)));
     let limit = Rlimit {
         current: at_most(soft),
         maximum: at_most(hard),
     };
-    setrlimit(resource, limit)
+    prlimit(on, resource, limit).map(drop)
 }
 
 #[cfg(test)]

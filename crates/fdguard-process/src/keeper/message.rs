@@ -55,6 +55,17 @@ impl Step {
         Self::ALL.get(index).copied().unwrap_or(Self::Unknown)
     }
 
+    /// What a program that waits for its keeper calls it.
+    pub(crate) fn from_word(word: &str) -> Self {
+        match word {
+            "group" => Self::Group,
+            "descriptors" => Self::Descriptors,
+            "terminal" => Self::Terminal,
+            "folder" => Self::Folder,
+            _ => Self::Unknown,
+        }
+    }
+
     /// What was tried, for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
@@ -85,6 +96,9 @@ pub(crate) enum FromKeeper {
         at: u64,
         in_cgroup: bool,
         enforced: Enforced,
+        /// The keeper itself, and its own start.
+        keeper: u32,
+        keeper_at: u64,
     },
     /// It does not, and nothing of it is left.
     Failed { step: Step, errno: Errno },
@@ -119,9 +133,21 @@ impl FromKeeper {
                 at,
                 in_cgroup,
                 enforced,
+                keeper,
+                keeper_at,
             } => {
-                let enforced = enforced.word();
-                [1, main.into(), in_cgroup.into(), at, enforced, 0, 0, 0]
+                let (in_cgroup, enforced) = (in_cgroup.into(), enforced.word());
+                let keeper = keeper.into();
+                [
+                    1,
+                    main.into(),
+                    in_cgroup,
+                    at,
+                    enforced,
+                    keeper,
+                    keeper_at,
+                    0,
+                ]
             }
             Self::Failed { step, errno } => [
                 2,
@@ -168,6 +194,8 @@ impl FromKeeper {
                 in_cgroup: b != 0,
                 at: c,
                 enforced: Enforced::from_word(d),
+                keeper: small(e)?,
+                keeper_at: f,
             },
             2 => Self::Failed {
                 step: Step::from_number(small(a)?),
@@ -298,6 +326,8 @@ mod tests {
                     memory: By::Cgroup,
                     ..Enforced::default()
                 },
+                keeper: 7,
+                keeper_at: 8,
             },
             FromKeeper::Failed { step, errno },
             FromKeeper::MainEnded {

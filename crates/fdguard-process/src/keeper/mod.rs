@@ -6,11 +6,13 @@
     reason = "two forks, whose children keep the rules of a forked process"
 )]
 
+mod here;
 mod kin;
 pub(crate) mod message;
 mod name;
 mod phase;
 mod watch;
+pub(crate) mod words;
 
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -23,6 +25,7 @@ use rustix::process::{
 };
 use rustix::thread::set_name;
 
+pub use here::keep_here;
 pub(crate) use kin::Room;
 use message::{FromKeeper, Step};
 use watch::Keeper;

@@ -138,6 +138,8 @@ impl<'s> Keeper<'s> {
             at,
             in_cgroup: self.leaf.is_some(),
             enforced: self.enforced,
+            keeper: self.me,
+            keeper_at: kin::stat(self.me).map_or(0, |stat| stat.started),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);

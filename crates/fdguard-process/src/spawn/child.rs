@@ -91,7 +91,7 @@ fn attempt(
     // Marked, not closed: `errors` must live until the exec.
     let beyond = prepared.beyond.unsigned_abs();
     sys::close_range(beyond, u32::MAX, true).map_err(Failed::at(Step::CloseRange))?;
-    let limited = prepared.wanted.take(enforced);
+    let limited = prepared.wanted.put(None, enforced);
     limited.map_err(Failed::at(Step::Limit))?;
     if let Some(soft) = prepared.soft_limit {
         limit(soft).map_err(Failed::at(Step::Limit))?;

@@ -1,3 +1,4 @@
+mod attach;
 mod cgroup;
 mod cycles;
 mod end;
