@@ -1,1 +1,4 @@
-//! The tests of the whole crate, one binary.
+//! By what they need.
+
+mod session_bash;
+mod session_support;
