@@ -1,4 +1,8 @@
 //! By what they need.
 
 mod session_bash;
+mod session_interrupt;
+mod session_life;
+mod session_output;
+mod session_python;
 mod session_support;
