@@ -63,12 +63,12 @@ impl Calls {
     }
 
     /// Aborts all of them. Each owner still closes its own.
-    pub fn abort_all(&self, reason: Reason) -> usize {
+    pub fn abort_all(&self, reason: Reason) -> Vec<Aborted> {
         let handles = self
             .list()
             .into_iter()
             .filter_map(|call| self.caller.handle(&call.id));
-        handles.map(|handle| handle.abort_for(reason)).count()
+        handles.map(|handle| handle.abort_for(reason)).collect()
     }
 
     /// The client behind it.

@@ -20,6 +20,7 @@ mod connect;
 mod event;
 mod exchange;
 mod failure;
+mod limits;
 mod owner;
 mod pool;
 mod request;

@@ -1,1 +1,2 @@
 //! The tests of the whole crate, one binary.
+mod call;
