@@ -66,6 +66,9 @@ pub enum Error {
     /// A file could not be handled.
     #[error(transparent)]
     Files(#[from] fdguard_files::Error),
+    /// A call gave no answer.
+    #[error(transparent)]
+    Call(#[from] crate::call::Failure),
 }
 
 impl Error {
@@ -83,6 +86,7 @@ impl Error {
             Self::Bad(_) => "bad-request",
             Self::Io { .. } => "io",
             Self::Files(_) => "files",
+            Self::Call(failure) => failure.code(),
         }
     }
 

@@ -1,5 +1,6 @@
-//! By what they need.
+//! The tests of the whole crate, one binary.
 
+mod call;
 mod session_bash;
 mod session_interrupt;
 mod session_life;
