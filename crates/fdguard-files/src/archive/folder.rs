@@ -35,13 +35,8 @@ impl Folder {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let opened = rustix::fs::openat2(
-            CWD,
-            &path,
-            flags,
-            Mode::empty(),
-            ResolveFlags::NO_SYMLINKS,
-        );
+        let opened =
+            rustix::fs::openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
         let fd = match opened {
             // A kernel, or a sandbox, without this call.
             Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(&path, flags, Mode::empty()),
@@ -81,11 +76,8 @@ impl Folder {
 
     /// Opens a file for reading alone. Neither a link is followed nor a pipe waited for.
     pub(super) fn read(&self, name: &OsStr) -> io::Result<File> {
-        let flags = OFlags::RDONLY
-            | OFlags::CLOEXEC
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY;
+        let flags =
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         Ok(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?.into())
     }
 

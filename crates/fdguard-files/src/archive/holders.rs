@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{By, Sought};
+use fdguard_probe::linux::holders::{By, Held, Sought};
 use fdguard_probe::parse::fdinfo::Fdinfo;
 
 use super::receipt::{Holder, Means};
@@ -22,81 +22,110 @@ pub(super) struct Found {
     pub(super) gaps: Vec<Gap>,
 }
 
-/// Walks over all processes. The path is where the file is now.
+/// A file to look for, and where it is now.
+pub(super) type Sight<'a> = (PathBuf, &'a File);
+
+/// Walks over all processes for one file.
 pub(super) fn find(path: &Path, file: &File) -> Found {
-    let Ok(meta) = file.metadata() else {
-        return Found::default();
-    };
-    let id = (meta.dev(), meta.ino());
-    let mut found = Found::default();
-    let sought = Sought {
-        path: path.as_os_str().as_encoded_bytes().to_vec(),
-        id: Some(id),
-    };
-    let walked = Probe::new().and_then(|probe| probe.holders(std::slice::from_ref(&sought), true));
-    match walked {
+    let found = find_all(&[(path.to_owned(), file)]);
+    found.into_iter().next().unwrap_or_default()
+}
+
+/// Walks over all processes once, for all of these files.
+pub(super) fn find_all(files: &[Sight<'_>]) -> Vec<Found> {
+    let id = |file: &File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    let sought: Vec<Sought> = files
+        .iter()
+        .map(|(path, file)| Sought {
+            path: path.as_os_str().as_encoded_bytes().to_vec(),
+            id: id(file),
+        })
+        .collect();
+    let mut all: Vec<Found> = sought.iter().map(|_| Found::default()).collect();
+    match Probe::new().and_then(|probe| probe.holders(&sought, true)) {
         Ok(walked) => {
             for held in walked.held.iter().filter(|held| held.current) {
-                let (fd, by) = match held.by {
-                    By::Descriptor { fd, .. } => (Some(fd), Means::Descriptor),
-                    By::Mapping => (None, Means::Mapping),
-                    By::Ring { fd } => (Some(fd), Means::IoUring),
-                };
-                let holder = Holder {
-                    pid: held.pid,
-                    comm: held.comm.clone(),
-                    fd,
-                    by,
-                    at_deadline: false,
-                };
-                if held.locks.iter().any(|lock| is_lock(&lock.kind)) {
-                    found.lockers.push(holder.clone());
-                }
-                if held.by.writes() != Some(false) {
-                    found.writers.push(holder);
+                if let Some(found) = all.get_mut(held.which) {
+                    found.add(held);
                 }
             }
-            found.gaps.extend(walked.gaps);
+            for found in &mut all {
+                found.gaps.extend(walked.gaps.iter().cloned());
+            }
         }
-        Err(error) => found.gaps.push(Gap::new(
-            "who has the file",
-            error.to_string(),
-            "mount /proc (mount -t proc proc /proc)",
-        )),
+        Err(error) => {
+            let gap = Gap::new(
+                "who has the file",
+                error.to_string(),
+                "mount /proc (mount -t proc proc /proc)",
+            );
+            for found in &mut all {
+                found.gaps.push(gap.clone());
+            }
+        }
     }
-    own(id, &mut found);
-    found
+    own(&sought, &mut all);
+    all
+}
+
+impl Found {
+    fn add(&mut self, held: &Held) {
+        let (fd, by) = match held.by {
+            By::Descriptor { fd, .. } => (Some(fd), Means::Descriptor),
+            By::Mapping => (None, Means::Mapping),
+            By::Ring { fd } => (Some(fd), Means::IoUring),
+        };
+        let holder = Holder {
+            pid: held.pid,
+            comm: held.comm.clone(),
+            fd,
+            by,
+            at_deadline: false,
+        };
+        if held.locks.iter().any(|lock| is_lock(&lock.kind)) {
+            self.lockers.push(holder.clone());
+        }
+        if held.by.writes() != Some(false) {
+            self.writers.push(holder);
+        }
+    }
 }
 
 fn is_lock(kind: &str) -> bool {
     matches!(kind, "POSIX" | "FLOCK" | "OFDLCK")
 }
 
-/// This process is not on the walk, but another part of it may have the file.
-fn own(id: (u64, u64), found: &mut Found) {
+/// This process is not on the walk, but another part of it may have a file.
+fn own(sought: &[Sought], all: &mut [Found]) {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return;
     };
     let name = std::fs::read("/proc/self/comm").unwrap_or_default();
     for entry in entries.flatten() {
-        let is_it = entry
-            .path()
-            .metadata()
-            .is_ok_and(|meta| (meta.dev(), meta.ino()) == id);
-        let fd = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let (true, Some(fd)) = (is_it, fd) else {
+        let meta = entry.path().metadata();
+        let id = meta.map(|meta| (meta.dev(), meta.ino())).ok();
+        let which = sought.iter().position(|one| id.is_some() && one.id == id);
+        let fd: Option<u32> = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let (Some(which), Some(fd)) = (which, fd) else {
             continue;
         };
         let info = std::fs::read(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
-        let writes = Fdinfo::parse(&info).mode().map(fdguard_core::Mode::writes);
-        if writes != Some(false) {
-            found.writers.push(Holder {
-                pid: std::process::id(),
-                comm: Text::from(name.trim_ascii_end()),
-                fd: Some(fd),
-                by: Means::Descriptor,
-                at_deadline: false,
-            });
+        let info = Fdinfo::parse(&info);
+        let holder = Holder {
+            pid: std::process::id(),
+            comm: Text::from(name.trim_ascii_end()),
+            fd: Some(fd),
+            by: Means::Descriptor,
+            at_deadline: false,
+        };
+        if info.locks().iter().any(|lock| is_lock(&lock.kind)) {
+            all[which].lockers.push(holder.clone());
+        }
+        if info.mode().map(fdguard_core::Mode::writes) != Some(false) {
+            all[which].writers.push(holder);
         }
     }
 }
@@ -105,9 +134,9 @@ fn own(id: (u64, u64), found: &mut Found) {
 pub(super) fn at_deadline(before: &mut Vec<Holder>, now: Vec<Holder>) {
     for mut holder in now {
         holder.at_deadline = true;
-        let same = before.iter_mut().find(|other| {
-            (other.pid, other.fd, other.by) == (holder.pid, holder.fd, holder.by)
-        });
+        let same = before
+            .iter_mut()
+            .find(|other| (other.pid, other.fd, other.by) == (holder.pid, holder.fd, holder.by));
         match same {
             Some(other) => other.at_deadline = true,
             None => before.push(holder),

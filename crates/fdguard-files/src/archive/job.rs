@@ -13,12 +13,14 @@ use rustix::io::Errno;
 use super::argument::{Named, refused, text, unreadable};
 use super::digest::{self, Contents};
 use super::folder::Folder;
+use super::holders::Sight;
 use super::proof::{Asked, Asking, Free, Question, is_locked};
-use super::receipt::{Method, Outcome, Problem, Receipt, Trouble};
+use super::receipt::{Holder, Method, Outcome, Problem, Receipt, Trouble};
 use super::step::Step;
 use super::transfer::{Moved, Placed, Transfer};
 use super::waker::Waker;
 use super::{Archive, holders, names};
+use crate::lease::{self, Answer};
 use crate::{Lock, lock};
 
 /// What all files of an archive share.
@@ -38,6 +40,8 @@ pub(super) enum Wait {
     Locked,
     /// For those who can write it.
     Written,
+    /// For their names: before anything is changed.
+    Names,
 }
 
 #[derive(Debug)]
@@ -65,6 +69,7 @@ pub(super) struct Job<'a> {
     held: Option<Held>,
     asking: Asking,
     watch: Option<i32>,
+    is_named: bool,
     has_successor: bool,
     since: Instant,
     receipt: Receipt,
@@ -80,6 +85,7 @@ impl<'a> Job<'a> {
             held: None,
             asking: Asking::default(),
             watch: None,
+            is_named: false,
             has_successor: false,
             since: Instant::now(),
             receipt: Receipt::new(text(&named.path())),
@@ -91,7 +97,8 @@ impl<'a> Job<'a> {
     pub(super) fn advance(&mut self, is_last: bool) -> bool {
         match self.go_on(is_last) {
             Ok(Progress::Done) => {}
-            Ok(Progress::Waits(_)) if !is_last => return false,
+            // Names are asked for in any case.
+            Ok(Progress::Waits(wait)) if !is_last || matches!(wait, Wait::Names) => return false,
             Ok(Progress::Waits(wait)) => {
                 let problem = self.too_late(&wait);
                 self.fail(problem);
@@ -127,14 +134,40 @@ impl<'a> Job<'a> {
         if self.held.is_none() && !self.open()? {
             return self.gone();
         }
+        if self.wants_names().is_some() {
+            return Ok(Progress::Waits(Wait::Names));
+        }
         if let Some(wait) = self.close_name()? {
             return Ok(Progress::Waits(wait));
         }
         self.prove_and_move(is_last)
     }
 
+    /// The file and where it is, when it is not known yet who can write it. Without a writer nobody needs to be named.
+    pub(super) fn wants_names(&self) -> Option<Sight<'_>> {
+        let held = self.held.as_ref().filter(|_| !self.is_named)?;
+        let name = if held.is_closing {
+            &self.closing
+        } else {
+            &self.named.name
+        };
+        let is_free = lease::ask(&held.file) == Answer::NoWriter;
+        (!is_free).then(|| (self.named.folder.path().join(name), &held.file))
+    }
+
+    /// These can write it.
+    pub(super) fn name(&mut self, writers: Vec<Holder>) {
+        self.is_named = true;
+        self.receipt.writers = writers;
+    }
+
     fn is_gone(&self) -> Result<bool, Problem> {
-        let look = |name| self.named.folder.look(name).map_err(|error| unreadable(&error));
+        let look = |name| {
+            self.named
+                .folder
+                .look(name)
+                .map_err(|error| unreadable(&error))
+        };
         Ok(look(&self.named.name)?.is_none() && look(&self.closing)?.is_none())
     }
 
@@ -189,7 +222,7 @@ impl<'a> Job<'a> {
     /// Gives the file its name for the time of the archive, so that late openers begin a new one.
     fn close_name(&mut self) -> Result<Option<Wait>, Problem> {
         let Some(held) = self.held.as_mut().filter(|held| !held.is_closing) else {
-            self.begin_watch();
+            self.watch_if(self.is_named);
             return Ok(None);
         };
         // Who holds a lock by this name relies on the name.
@@ -215,13 +248,14 @@ impl<'a> Job<'a> {
             return Ok(Some(Wait::Written));
         }
         held.is_closing = true;
-        self.begin_watch();
+        self.watch_if(self.is_named);
         self.passed(Step::Closing);
         Ok(None)
     }
 
-    fn begin_watch(&mut self) {
-        if self.watch.is_none() {
+    /// Begins to watch, before the kernel is asked: nobody may close in between unseen.
+    fn watch_if(&mut self, is_written: bool) {
+        if is_written && self.watch.is_none() {
             let path = self.named.folder.path().join(&self.closing);
             self.watch = self.common.waker.watch(&path);
         }
@@ -250,7 +284,10 @@ impl<'a> Job<'a> {
             .map_err(|error| Problem::io("it cannot be asked who writes", error))?;
         let free = match asked {
             Asked::Free(free) => free,
-            Asked::NotYet => return Ok(Progress::Waits(Wait::Written)),
+            Asked::NotYet => {
+                self.watch_if(true);
+                return Ok(Progress::Waits(Wait::Written));
+            }
             Asked::Unproven => return Err(unproven()),
         };
         // A reader may have a lock, too.
@@ -389,9 +426,7 @@ impl<'a> Job<'a> {
         let folder = &self.named.folder;
         let mut name = &self.named.name;
         let is_closing = self.held.as_ref().is_some_and(|held| held.is_closing);
-        if is_closing
-            && let Err(error) = folder.rename(&self.closing, folder, name)
-        {
+        if is_closing && let Err(error) = folder.rename(&self.closing, folder, name) {
             name = &self.closing;
             self.receipt.note(match error {
                 Errno::EXIST => "its name was taken meanwhile: it waits under this one, and the next archive takes both".to_owned(),

@@ -28,6 +28,7 @@ mod waker;
 
 use argument::{Finder, Named, text};
 use folder::Folder;
+use holders::Sight;
 use job::{Common, Job};
 use waker::Waker;
 
@@ -113,7 +114,10 @@ impl Archive {
             ..Problem::io("the folder that files must be in", error)
         })?;
         std::fs::create_dir_all(&self.to).map_err(|error| unusable(&error))?;
-        Ok((Folder::open(&self.to).map_err(|error| unusable(&error))?, within))
+        Ok((
+            Folder::open(&self.to).map_err(|error| unusable(&error))?,
+            within,
+        ))
     }
 
     fn work(
@@ -148,14 +152,35 @@ impl Archive {
                 }
             }
             active = waiting;
+            let was_named = name_writers(&mut active);
             if active.is_empty() && work.queue.is_empty() {
                 return work.receipts();
             }
-            if active.len() == before {
+            if active.len() == before && !was_named {
                 waker.wait(deadline);
             }
         }
     }
+}
+
+/// Names who can write the files that are new, in one walk for all; whether there were any.
+fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
+    let asking: Vec<(usize, Sight<'_>)> = active
+        .iter()
+        .enumerate()
+        .filter_map(|(at, (_, job))| Some((at, job.wants_names()?)))
+        .collect();
+    if asking.is_empty() {
+        return false;
+    }
+    let (places, files): (Vec<usize>, Vec<Sight<'_>>) = asking.into_iter().unzip();
+    let found = holders::find_all(&files);
+    for (at, found) in places.into_iter().zip(found) {
+        if let Some((_, job)) = active.get_mut(at) {
+            job.name(found.writers);
+        }
+    }
+    true
 }
 
 /// The archive is no folder, or none that may be used.
@@ -226,6 +251,9 @@ impl Work {
     /// In the order of the arguments.
     fn receipts(mut self) -> Vec<Receipt> {
         self.receipts.sort_by_key(|(index, _)| *index);
-        self.receipts.into_iter().map(|(_, receipt)| receipt).collect()
+        self.receipts
+            .into_iter()
+            .map(|(_, receipt)| receipt)
+            .collect()
     }
 }

@@ -71,11 +71,10 @@ pub(super) struct Question<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     walked: Option<Instant>,
-    has_named: bool,
 }
 
 impl Asking {
-    /// Asks once. Who can write is put into the receipt the first time.
+    /// Asks once. What a walk could not see is put into the receipt.
     pub(super) fn ask(
         &mut self,
         question: &Question<'_>,
@@ -84,13 +83,7 @@ impl Asking {
         let file = question.file;
         match Kept::take(file.try_clone()?) {
             Ok(kept) => Ok(Asked::Free(Free::Leased(kept))),
-            Err(Answer::Writer) => {
-                if !self.has_named {
-                    self.has_named = true;
-                    receipt.writers = holders::find(question.path, file).writers;
-                }
-                Ok(Asked::NotYet)
-            }
+            Err(Answer::Writer) => Ok(Asked::NotYet),
             Err(answer) => self.walk(question, answer, receipt),
         }
     }
@@ -107,14 +100,8 @@ impl Asking {
         }
         let before = Stamp::of(question.file)?;
         let found = holders::find(question.path, question.file);
-        let is_first = self.walked.replace(Instant::now()).is_none();
-        if !found.writers.is_empty() {
-            if is_first {
-                receipt.writers = found.writers;
-            }
-            return Ok(Asked::NotYet);
-        }
-        if Stamp::of(question.file)? != before {
+        self.walked = Some(Instant::now());
+        if !found.writers.is_empty() || Stamp::of(question.file)? != before {
             return Ok(Asked::NotYet);
         }
         let is_complete = found.gaps.is_empty();

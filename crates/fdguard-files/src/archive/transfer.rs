@@ -102,7 +102,8 @@ impl Transfer<'_> {
         let is_ours = self.is_ours(self.to, &name);
         if !(is_ours && self.free.holds(self.file)) {
             let undone = self.to.rename(&name, self.from, self.closing);
-            undone.map_err(|error| Problem::io("somebody came to write it in the archive", error))?;
+            undone
+                .map_err(|error| Problem::io("somebody came to write it in the archive", error))?;
             return Ok(Some(Moved::Disturbed));
         }
         sync(self.to)?;
@@ -161,7 +162,12 @@ impl Transfer<'_> {
 
     fn fill_and_place(&mut self, part: &OsStr, copy: &File) -> Result<Moved, Problem> {
         let mut notes = Vec::new();
-        let contents = copy::fill(self.file, copy, names::has_json_lines(self.name), &mut notes)?;
+        let contents = copy::fill(
+            self.file,
+            copy,
+            names::has_json_lines(self.name),
+            &mut notes,
+        )?;
         (self.passed)(Step::Copied);
         if !self.free.holds(self.file) {
             return Ok(Moved::Disturbed);
@@ -232,8 +238,8 @@ impl Transfer<'_> {
                 None => self.read()?,
             };
             let theirs = self.to.read(&name).map_err(failed)?;
-            let is_same = digest::of(&theirs, names::has_json_lines(self.name)).map_err(failed)?
-                == ours;
+            let is_same =
+                digest::of(&theirs, names::has_json_lines(self.name)).map_err(failed)? == ours;
             if is_same {
                 theirs.sync_all().map_err(failed)?;
                 return self.adopt(name, ours).map(Some);

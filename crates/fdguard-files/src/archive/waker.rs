@@ -1,6 +1,6 @@
 //! Waits until a writer closes one of the files. That it was the last one is for the lease to say.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -14,30 +14,32 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The kernel tells of a close before it counts the writer out.
 const AFTER_EVENT: Duration = Duration::from_millis(1);
 
-/// Wakes us; where the kernel has no more watches to give, by the clock alone.
+/// Wakes us; where the kernel has no more watches to give, by the clock alone. Made when the first one waits: to end it takes the
+/// kernel many milliseconds.
 #[derive(Debug)]
 pub(super) struct Waker {
-    inotify: Option<OwnedFd>,
+    inotify: OnceCell<Option<OwnedFd>>,
     pause: Cell<Duration>,
 }
 
 impl Waker {
     pub(super) fn new() -> Self {
         Self {
-            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
+            inotify: OnceCell::new(),
             pause: Cell::new(PAUSE),
         }
     }
 
     /// Watches a file; the number is for [`Self::forget`].
     pub(super) fn watch(&self, path: &Path) -> Option<i32> {
-        let inotify = self.inotify.as_ref()?;
+        let make = || inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+        let inotify = self.inotify.get_or_init(make).as_ref()?;
         inotify::add_watch(inotify, path, WatchFlags::CLOSE_WRITE).ok()
     }
 
     /// Watches it no more.
     pub(super) fn forget(&self, watch: i32) {
-        if let Some(inotify) = &self.inotify {
+        if let Some(Some(inotify)) = self.inotify.get() {
             // It went with its file, then.
             let _ = inotify::remove_watch(inotify, watch);
         }
@@ -47,7 +49,7 @@ impl Waker {
     pub(super) fn wait(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         let most = self.pause.get().min(left);
-        let Some(inotify) = &self.inotify else {
+        let Some(Some(inotify)) = self.inotify.get() else {
             std::thread::sleep(most);
             return;
         };

@@ -83,7 +83,9 @@ fn every_step(make: impl Fn() -> Option<Place>, has_successor: bool) -> Vec<Step
             fs::write(&path, lines(500..600)).unwrap();
             wanted += &lines(500..600);
         }
-        let report = place.archive(super::PATIENCE).run(std::slice::from_ref(&path));
+        let report = place
+            .archive(super::PATIENCE)
+            .run(std::slice::from_ref(&path));
         assert!(report.success, "{step:?}: {report:?}");
         let found = all_lines(&[place.logs.path(), place.to.path()]);
         assert_eq!(found.join("\n") + "\n", wanted, "{step:?}");
@@ -99,7 +101,9 @@ fn every_step(make: impl Fn() -> Option<Place>, has_successor: bool) -> Vec<Step
 #[test]
 fn r50_killed_after_any_step_of_a_rename_every_line_is_there_once() {
     use Step::{Claimed, Closing, Moved, Proven, Read, Recorded, Settled, Synced};
-    let wanted = [Claimed, Closing, Proven, Read, Synced, Moved, Recorded, Settled];
+    let wanted = [
+        Claimed, Closing, Proven, Read, Synced, Moved, Recorded, Settled,
+    ];
     assert_eq!(every_step(|| Some(Place::same()), false), wanted);
 }
 
@@ -132,7 +136,10 @@ fn the_same_content_from_another_folder_is_no_copy_of_ours() {
         .unwrap();
     assert!(killed_after(Step::Copied, &path, &place));
     let receipt = place.once(&path);
-    assert_eq!((receipt.outcome, receipt.recovered), (Outcome::Archived, true));
+    assert_eq!(
+        (receipt.outcome, receipt.recovered),
+        (Outcome::Archived, true)
+    );
     assert_eq!(all_lines(&[place.to.path()]).len(), 6);
     place.assert_tidy();
 }

@@ -17,7 +17,13 @@ fn what_is_no_file_is_refused_and_the_others_go_on() {
     let folder = place.logs.path().join("folder");
     fs::create_dir(&folder).unwrap();
     let pipe = place.logs.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let good = place.file("good", "x\n");
     let link = place.logs.path().join("link");
     symlink(&good, &link).unwrap();
@@ -62,7 +68,12 @@ fn a_link_is_followed_when_asked_but_not_out_of_the_folder() {
     symlink(&secret, &outer).unwrap();
     let way = place.logs.path().join("way");
     symlink(outside.path(), &way).unwrap();
-    let dots = place.logs.path().join("..").join(outside.path().file_name().unwrap()).join("secret");
+    let dots = place
+        .logs
+        .path()
+        .join("..")
+        .join(outside.path().file_name().unwrap())
+        .join("secret");
     let mut archive = place.archive(Duration::ZERO);
     archive.follow = true;
     archive.within = Some(place.logs.path().to_owned());
@@ -107,10 +118,15 @@ fn r50_a_full_disk_leaves_the_original_and_no_part_of_a_copy() {
         return testkit::skip("a small file system needs root");
     }
     let mount = |args: &[&str]| {
-        let status = Command::new("mount").args(args).arg(place.to.path()).status();
+        let status = Command::new("mount")
+            .args(args)
+            .arg(place.to.path())
+            .status();
         status.is_ok_and(|status| status.success())
     };
-    let is_private = Command::new("mount").args(["--make-rprivate", "/"]).status();
+    let is_private = Command::new("mount")
+        .args(["--make-rprivate", "/"])
+        .status();
     if !is_private.is_ok_and(|status| status.success())
         || !mount(&["-t", "tmpfs", "-o", "size=64k", "none"])
     {
@@ -120,7 +136,10 @@ fn r50_a_full_disk_leaves_the_original_and_no_part_of_a_copy() {
     let big = place.file("big.log", &text);
     let small = place.file("small.log", "x\n");
     let report = place.archive(Duration::ZERO).run(&[big.clone(), small]);
-    assert_eq!(report.files[0].error.as_ref().unwrap().kind, Trouble::NoRoom);
+    assert_eq!(
+        report.files[0].error.as_ref().unwrap().kind,
+        Trouble::NoRoom
+    );
     assert_eq!(report.files[0].outcome, Outcome::Kept);
     assert_eq!(fs::read_to_string(&big).unwrap(), text);
     assert_eq!(report.files[1].outcome, Outcome::Archived);
@@ -150,7 +169,10 @@ fn r50_a_file_under_a_lock_is_not_moved_and_the_others_go_on() {
         assert!(!report.success);
         let receipt = &report.files[0];
         let error = receipt.error.as_ref().unwrap();
-        assert_eq!((error.kind, receipt.outcome), (Trouble::Locked, Outcome::Kept));
+        assert_eq!(
+            (error.kind, receipt.outcome),
+            (Trouble::Locked, Outcome::Kept)
+        );
         let named = format!("python3 (pid {}, descriptor ", holder.id());
         assert!(error.message.contains(&named), "{}", error.message);
         assert_eq!(receipt.locks[0].pid, holder.id());

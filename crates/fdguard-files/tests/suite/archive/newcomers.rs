@@ -31,10 +31,7 @@ impl Observer for Newcomer {
             .append(true)
             .custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap())
             .open(&self.path);
-        assert_eq!(
-            refused.unwrap_err().kind(),
-            std::io::ErrorKind::WouldBlock
-        );
+        assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
         let path = self.path.clone();
         let waiting = std::thread::spawn(move || {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
@@ -64,7 +61,11 @@ fn disturbed(place: &Place, at: Step, is_in_archive: bool) {
     assert_eq!(receipt.outcome, Outcome::Archived, "{at:?}: {receipt:?}");
     let text = place.archived("a.log");
     // Whoever came so late that the name was gone wrote nothing; nobody who wrote has lost it.
-    let wanted = if came.is_ok() { "first\nnewcomer\n" } else { "first\n" };
+    let wanted = if came.is_ok() {
+        "first\nnewcomer\n"
+    } else {
+        "first\n"
+    };
     assert_eq!(text, wanted, "{at:?}");
     place.assert_tidy();
 }
@@ -79,7 +80,13 @@ fn r50_who_comes_to_write_while_it_is_renamed_loses_nothing() {
 
 #[test]
 fn r50_who_comes_to_write_while_it_is_copied_loses_nothing() {
-    for at in [Step::Proven, Step::Begun, Step::Copied, Step::Moved, Step::Recorded] {
+    for at in [
+        Step::Proven,
+        Step::Begun,
+        Step::Copied,
+        Step::Moved,
+        Step::Recorded,
+    ] {
         let Some(place) = Place::across() else { return };
         disturbed(&place, at, false);
     }

@@ -77,7 +77,10 @@ fn a_torn_tail_is_kept_and_told() {
         let receipt = place.once(&place.file("a.jsonl", whole));
         let tail = receipt.tail.unwrap();
         assert_eq!((tail.torn_bytes, tail.last_line_is_json), (5, Some(false)));
-        assert_eq!((receipt.lines, receipt.outcome), (Some(1), Outcome::Archived));
+        assert_eq!(
+            (receipt.lines, receipt.outcome),
+            (Some(1), Outcome::Archived)
+        );
         assert_eq!(place.archived("a.jsonl"), whole);
     }
 }

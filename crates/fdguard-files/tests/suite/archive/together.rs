@@ -55,10 +55,16 @@ fn an_archive_that_has_a_file_is_named_to_the_next_one() {
     std::thread::scope(|scope| {
         let running = scope.spawn(|| place.patiently(&path));
         until("it is closing", || closing(&path).exists());
-        let mut second = place.archive(Duration::ZERO).run(std::slice::from_ref(&path));
+        let mut second = place
+            .archive(Duration::ZERO)
+            .run(std::slice::from_ref(&path));
         let error = second.files.remove(0).error.unwrap();
         assert_eq!(error.kind, Trouble::BeingArchived);
-        assert!(error.message.contains("being archived by "), "{}", error.message);
+        assert!(
+            error.message.contains("being archived by "),
+            "{}",
+            error.message
+        );
         drop(writer);
         assert_eq!(running.join().unwrap().outcome, Outcome::Archived);
     });

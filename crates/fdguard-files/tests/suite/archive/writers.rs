@@ -4,9 +4,10 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fdguard_files::archive::{Means, Outcome, Receipt, Step, Trouble};
+use fdguard_files::archive::{Means, Observer, Outcome, Receipt, Step, Trouble};
 use testkit::Scripted;
 
 use super::{PATIENCE, Place, closing, listed, one, open_descriptors, until};
@@ -73,7 +74,9 @@ fn r50_no_line_is_lost_of_live_buffered_writers_that_are_ended() {
         let archive = place.archive(PATIENCE);
         let (report, counts) = std::thread::scope(|scope| {
             let running = scope.spawn(|| archive.run(&paths));
-            until("all are closing", || paths.iter().all(|path| closing(path).exists()));
+            until("all are closing", || {
+                paths.iter().all(|path| closing(path).exists())
+            });
             let counts: Vec<u64> = writers.into_iter().map(Writer::end).collect();
             (running.join().unwrap(), counts)
         });
@@ -226,16 +229,45 @@ fn r50_at_the_deadline_a_taken_name_stays_taken_and_the_next_archive_takes_both(
         assert_eq!(receipt.outcome, Outcome::Kept);
         let kept = receipt.kept_at.unwrap().to_lossy().into_owned();
         assert!(kept.ends_with("a.log.closing"), "{kept}");
-        let still = place.archive(Duration::ZERO).run(std::slice::from_ref(&path));
-        let kinds: Vec<_> = still.files.iter().map(|one| one.error.as_ref().map(|error| error.kind)).collect();
-        assert_eq!(kinds, [Some(Trouble::StillWritten), Some(Trouble::EarlierPart)]);
+        let still = place
+            .archive(Duration::ZERO)
+            .run(std::slice::from_ref(&path));
+        let kinds: Vec<_> = still
+            .files
+            .iter()
+            .map(|one| one.error.as_ref().map(|error| error.kind))
+            .collect();
+        assert_eq!(
+            kinds,
+            [Some(Trouble::StillWritten), Some(Trouble::EarlierPart)]
+        );
         drop(writer);
-        let both = place.archive(Duration::ZERO).run(std::slice::from_ref(&path));
+        let both = place
+            .archive(Duration::ZERO)
+            .run(std::slice::from_ref(&path));
         assert!(both.success, "{both:?}");
-        assert_eq!(both.files.iter().map(|one| one.recovered).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(
+            both.files
+                .iter()
+                .map(|one| one.recovered)
+                .collect::<Vec<_>>(),
+            [true, false]
+        );
         assert_eq!(place.archived("a.log"), "old\n");
         assert_eq!(place.archived("a.log.1"), "new\n");
         assert_eq!(listed(place.logs.path()), Vec::<String>::new());
+    }
+}
+
+/// When a file was archived.
+#[derive(Debug, Default)]
+struct Clock(Mutex<Option<Instant>>);
+
+impl Observer for Clock {
+    fn passed(&self, step: Step, _: &Path) {
+        if step == Step::Settled {
+            *self.0.lock().unwrap() = Some(Instant::now());
+        }
     }
 }
 
@@ -246,20 +278,24 @@ fn the_archive_follows_the_last_writer_at_once() {
     for round in 0..9 {
         let path = place.file(&format!("{round}.log"), "x\n");
         let writer = OpenOptions::new().append(true).open(&path).unwrap();
-        let archive = place.archive(PATIENCE);
-        let ms = std::thread::scope(|scope| {
+        let clock = Arc::new(Clock::default());
+        let mut archive = place.archive(PATIENCE);
+        archive.observer = Some(clock.clone());
+        let (closed, receipt) = std::thread::scope(|scope| {
             let running = scope.spawn(|| one(archive.run(std::slice::from_ref(&path))));
             until("it is closing", || closing(&path).exists());
-            // It names the writers first, and waits then.
-            std::thread::sleep(Duration::from_millis(50));
             let closed = Instant::now();
             drop(writer);
-            let receipt = running.join().unwrap();
-            let all = closed.elapsed().as_secs_f64() * 1000.0;
-            let synced = [Step::Synced, Step::Recorded, Step::Settled];
-            all - synced.iter().filter_map(|step| receipt.steps_ms.of(*step)).sum::<f64>()
+            (closed, running.join().unwrap())
         });
-        spent.push(ms);
+        let archived = clock.0.lock().unwrap().unwrap();
+        let all = archived.duration_since(closed).as_secs_f64() * 1000.0;
+        let disk = [Step::Synced, Step::Recorded, Step::Settled];
+        let disk: f64 = disk
+            .iter()
+            .filter_map(|step| receipt.steps_ms.of(*step))
+            .sum();
+        spent.push(all - disk);
     }
     spent.sort_by(f64::total_cmp);
     eprintln!("milliseconds after the last close, without the disk: {spent:.2?}");
