@@ -59,7 +59,7 @@ impl<'a> Finder<'a> {
         let entry = found
             .folder
             .look(&found.name)
-            .map_err(|error| unreadable(&error.into()))?;
+            .map_err(|error| unreadable(&error))?;
         let Some(entry) = entry else {
             let name = names::original(&found.name).to_owned();
             return Ok(Named { name, ..found });
