@@ -1,1 +1,10 @@
 //! The tests of the whole crate, one binary.
+
+mod host_caps;
+mod host_clients;
+mod host_close;
+mod host_harness;
+mod host_killed;
+mod host_limits;
+mod host_room;
+mod host_shut_down;
