@@ -68,30 +68,46 @@ fn marked(mark: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
+/// Kills a host that has worked for so long; gives how many processes there were.
+fn kill_after(work: Duration, mark: &str) -> usize {
+    let mut host = begin(mark);
+    let deadline = Instant::now() + LONG;
+    while marked(mark).len() < 3 {
+        assert!(Instant::now() < deadline, "it does not begin to work");
+    }
+    std::thread::sleep(work);
+    let there = marked(mark).len();
+    host.kill().unwrap();
+    host.wait().unwrap();
+    let deadline = Instant::now() + LONG;
+    loop {
+        let left = marked(mark);
+        if left.is_empty() {
+            return there;
+        }
+        assert!(Instant::now() < deadline, "left: {left:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn r31_a_host_that_is_killed_at_random_points_leaves_no_process() {
-    let mut most = 0;
-    for round in 0..10_u64 {
-        let mark = format!("{}-{round}", std::process::id());
-        let mut host = begin(&mark);
-        // Once it works, at another moment each time.
-        let deadline = Instant::now() + LONG;
-        while marked(&mark).len() < 3 {
-            assert!(Instant::now() < deadline, "it does not begin to work");
-        }
-        std::thread::sleep(Duration::from_millis(round * round * 4));
-        most = most.max(marked(&mark).len());
-        host.kill().unwrap();
-        host.wait().unwrap();
-        let deadline = Instant::now() + LONG;
-        loop {
-            let left = marked(&mark);
-            if left.is_empty() {
-                break;
-            }
-            assert!(Instant::now() < deadline, "left: {left:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-    assert!(most > 5, "nothing to be left was ever there: {most}");
+    // Most of the time is the grace of keepers whose owner is gone: five wait for it side by side.
+    let rounds = |lane: u64| {
+        let round = |round: u64| {
+            let mark = format!("{}-{lane}-{round}", std::process::id());
+            kill_after(Duration::from_millis((lane * 2 + round) * 30), &mark)
+        };
+        round(0).max(round(1))
+    };
+    let most = std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..5)
+            .map(|lane| scope.spawn(move || rounds(lane)))
+            .collect();
+        lanes.into_iter().map(|lane| lane.join().unwrap()).max()
+    });
+    assert!(
+        most > Some(5),
+        "nothing to be left was ever there: {most:?}"
+    );
 }

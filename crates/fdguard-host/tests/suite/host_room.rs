@@ -21,7 +21,7 @@ fn limit(soft: u64) {
 fn fill(host: &Host, until: u64) -> Vec<OwnedFd> {
     let null = OwnedFd::from(File::open("/dev/null").unwrap());
     let mut held = Vec::new();
-    while host.health().fd_count.unwrap() + 1 < until {
+    while host.health().fd_count.unwrap() < until {
         held.push(null.try_clone().unwrap());
     }
     held.push(null);
