@@ -6,5 +6,6 @@ mod host_close;
 mod host_harness;
 mod host_killed;
 mod host_limits;
+mod host_registry;
 mod host_room;
 mod host_shut_down;
