@@ -95,7 +95,7 @@ impl Host {
     #[must_use]
     pub fn health(&self) -> Health {
         let inner = &self.inner;
-        let limits = fdguard_process::limit::read();
+        let limits = fdguard_process::own_limit::read();
         let count = own::count();
         let percent = percent(count, limits.soft);
         let children = own::children();

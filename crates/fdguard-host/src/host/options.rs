@@ -39,7 +39,7 @@ impl Default for Options {
             warm_python: true,
             watch_every: Duration::from_secs(1),
             close_within: Duration::from_secs(5),
-            raise_limit: Some(fdguard_process::limit::ENOUGH),
+            raise_limit: Some(fdguard_process::own_limit::ENOUGH),
             events: Events::default(),
         }
     }
