@@ -13,6 +13,7 @@ pub mod listen;
 mod lost;
 mod members;
 pub mod notify;
+pub mod own_limit;
 pub mod parent;
 pub mod plan;
 pub mod pty;
