@@ -14,7 +14,7 @@ use super::peer::{Identity, Peer, read_request, wait_for_end};
 pub(super) fn database(folder: &Path, number: usize) -> PathBuf {
     let path = folder.join(format!("board-{number}.db"));
     let new = rusqlite::Connection::open(&path).unwrap();
-    new.execute_batch("CREATE TABLE task(id INTEGER PRIMARY KEY, title TEXT)")
+    new.execute_batch("BEGIN; CREATE TABLE task(id INTEGER PRIMARY KEY, title TEXT)")
         .unwrap();
     for number in 0..50 {
         new.execute(
@@ -23,6 +23,7 @@ pub(super) fn database(folder: &Path, number: usize) -> PathBuf {
         )
         .unwrap();
     }
+    new.execute_batch("COMMIT").unwrap();
     path
 }
 
