@@ -72,10 +72,22 @@ fn a_shell_that_is_deaf_itself_is_replaced() {
     on_host_runtime(async {
         let (session, _hub) = open(Program::Bash).await;
         run(&session, "cd /usr").await;
-        for code in ["trap '' INT; echo deaf; while :; do :; done", "echo deaf; exec sleep 100", "echo deaf; PS1=; exec bash --norc"] {
+        for code in [
+            "trap '' INT; echo deaf; while :; do :; done",
+            "echo deaf; exec sleep 100",
+            "echo deaf; PS1=; exec bash --norc",
+        ] {
             let before = session.pid();
             let done = run_for(&session, code, SOON).await;
-            assert_eq!(done.outcome, if code.contains("sleep") { Outcome::ProgramEnded { status: Some(130) } } else { Outcome::TimedOut }, "{done:?}");
+            assert_eq!(
+                done.outcome,
+                if code.contains("sleep") {
+                    Outcome::ProgramEnded { status: Some(130) }
+                } else {
+                    Outcome::TimedOut
+                },
+                "{done:?}"
+            );
             assert!(done.stdout.text.starts_with("deaf\n"), "{done:?}");
             if code.contains("sleep") {
                 session.reset().await.unwrap();
@@ -95,8 +107,14 @@ fn late_output_never_answers_the_next_command() {
         let (python, _hub) = open(Program::Python).await;
         let late = "import time, sys\ntry:\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    print('LATE')";
         let done = run_for(&python, late, SOON).await;
-        assert_eq!((done.outcome, done.stdout.text.as_str()), (Outcome::TimedOut, "LATE\n"));
-        assert_eq!(said(&python, "print('NEXT')").await, (0, "NEXT\n".to_owned()));
+        assert_eq!(
+            (done.outcome, done.stdout.text.as_str()),
+            (Outcome::TimedOut, "LATE\n")
+        );
+        assert_eq!(
+            said(&python, "print('NEXT')").await,
+            (0, "NEXT\n".to_owned())
+        );
         python.close(Reason::Asked).await;
 
         let (bash, _hub) = open(Program::Bash).await;
@@ -161,7 +179,10 @@ fn a_client_that_goes_away_interrupts_its_command_and_leaves_the_session_usable(
                 _ = chunks.recv() => {}
             }
             let done = run(&session, "echo $x").await;
-            assert_eq!((done.stdout.text.as_str(), done.was_reset), ("kept\n", false));
+            assert_eq!(
+                (done.stdout.text.as_str(), done.was_reset),
+                ("kept\n", false)
+            );
             assert!(done.ms < 900.0);
         }
         session.close(Reason::Asked).await;
@@ -193,9 +214,15 @@ fn a_reset_keeps_id_and_folder_and_ends_everything_else() {
 fn pipes_are_interrupted_too() {
     on_host_runtime(async {
         for (program, code) in [
-            (Program::Bash, "echo on; while true; do sleep 1; done; echo not here"),
+            (
+                Program::Bash,
+                "echo on; while true; do sleep 1; done; echo not here",
+            ),
             (Program::Python, "print('on')\nwhile True: pass"),
-            (Program::Python, "print('on')\nimport subprocess; subprocess.run(['sleep', '100'])"),
+            (
+                Program::Python,
+                "print('on')\nimport subprocess; subprocess.run(['sleep', '100'])",
+            ),
         ] {
             let (session, _hub) = open_on_pipes(program).await;
             let (live, mut chunks) = tokio::sync::mpsc::channel(16);
@@ -207,7 +234,11 @@ fn pipes_are_interrupted_too() {
             };
             let (done, ()) = tokio::join!(exec, other);
             let done = done.unwrap();
-            assert_eq!((done.outcome, done.was_reset), (Outcome::Interrupted, false), "{code}");
+            assert_eq!(
+                (done.outcome, done.was_reset),
+                (Outcome::Interrupted, false),
+                "{code}"
+            );
             assert_eq!(done.stdout.text.trim_end(), "on", "{code}");
             session.close(Reason::Asked).await;
         }

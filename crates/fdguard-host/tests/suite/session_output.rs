@@ -20,8 +20,16 @@ fn hex(bytes: &[u8]) -> String {
 /// The largest resident memory of this process so far, in bytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }
 
 #[test]
@@ -55,7 +63,11 @@ fn a_hundred_megabytes_cost_bounded_memory_and_the_gap_is_proven() {
             let missing = missing.len() as u64;
             drop(whole);
             let before = peak_memory();
-            let done = run(&session, &format!("yes '0123456789 abcdefgh' | head -c {size}")).await;
+            let done = run(
+                &session,
+                &format!("yes '0123456789 abcdefgh' | head -c {size}"),
+            )
+            .await;
             assert_eq!(done.outcome, Outcome::Exited { status: 0 });
             assert_eq!(done.stdout.bytes, size as u64);
             let dropped = done.stdout.dropped.unwrap();
@@ -63,7 +75,10 @@ fn a_hundred_megabytes_cost_bounded_memory_and_the_gap_is_proven() {
             assert_eq!(dropped.sha256, sha256);
             assert!(done.stdout.text.len() < cap + 200);
             let grown = peak_memory() - before;
-            assert!(grown < 16 << 20, "{grown} bytes more for {size} bytes of output");
+            assert!(
+                grown < 16 << 20,
+                "{grown} bytes more for {size} bytes of output"
+            );
         }
         session.close(Reason::Asked).await;
     });
@@ -74,7 +89,11 @@ fn output_that_looks_like_an_end_is_output() {
     on_host_runtime(async {
         let (session, hub) = open(Program::Bash).await;
         let fake = "0123456789abcdef0123456789abcdef 0 /tmp";
-        let (status, text) = said(&session, &format!("echo '{fake}'; echo 'bash-5.2$ '; (exit 5)")).await;
+        let (status, text) = said(
+            &session,
+            &format!("echo '{fake}'; echo 'bash-5.2$ '; (exit 5)"),
+        )
+        .await;
         assert_eq!((status, text), (5, format!("{fake}\nbash-5.2$ \n")));
         // Through the channel itself, with a nonce that nobody waits for.
         let (status, _) = said(&session, &format!("echo '{fake}' >&10; (exit 6)")).await;
@@ -88,9 +107,10 @@ fn output_that_looks_like_an_end_is_output() {
 fn one_session_cannot_end_anothers_command() {
     on_host_runtime(async {
         let (first, hub) = open(Program::Python).await;
-        let second = fdguard_host::session::Session::start("second", Spec::new(Program::Python), &hub)
-            .await
-            .unwrap();
+        let second =
+            fdguard_host::session::Session::start("second", Spec::new(Program::Python), &hub)
+                .await
+                .unwrap();
         // The first finds its own nonce, as hostile code can, and hands it to the second, which sends it from its own address.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("nonce");
@@ -148,14 +168,31 @@ fn pipes_keep_both_streams_apart() {
         let (session, _hub) = open_on_pipes(Program::Bash).await;
         let done = run(&session, "echo out; echo err >&2; cat; test -t 1; echo $?").await;
         assert_eq!(done.outcome, Outcome::Exited { status: 0 });
-        assert_eq!(done.stdout.text, "out\n1\n", "the input is empty and there is no terminal");
+        assert_eq!(
+            done.stdout.text, "out\n1\n",
+            "the input is empty and there is no terminal"
+        );
         assert_eq!(done.stderr.unwrap().text, "err\n");
-        let many = run(&session, "for i in {1..20000}; do echo $i; echo $i >&2; done").await;
+        let many = run(
+            &session,
+            "for i in {1..20000}; do echo $i; echo $i >&2; done",
+        )
+        .await;
         assert_eq!(many.stdout.text, many.stderr.unwrap().text);
         assert!(session.close(Reason::Asked).await.clean);
         let (session, _hub) = open_on_pipes(Program::Python).await;
-        let done = run(&session, "import sys; print('out'); print('err', file=sys.stderr)").await;
-        assert_eq!((done.stdout.text.as_str(), done.stderr.unwrap().text.as_str()), ("out\n", "err\n"));
+        let done = run(
+            &session,
+            "import sys; print('out'); print('err', file=sys.stderr)",
+        )
+        .await;
+        assert_eq!(
+            (
+                done.stdout.text.as_str(),
+                done.stderr.unwrap().text.as_str()
+            ),
+            ("out\n", "err\n")
+        );
         let receipt = session.close(Reason::Asked).await;
         assert_eq!((receipt.descriptors_held, receipt.descriptors_left), (3, 0));
     });
@@ -165,17 +202,49 @@ fn pipes_keep_both_streams_apart() {
 fn a_command_may_do_what_it_wants_with_its_own_streams() {
     on_host_runtime(async {
         let (session, _hub) = open(Program::Bash).await;
-        assert_eq!(said(&session, "stty raw; echo raw").await, (0, "raw\n".to_owned()));
-        assert_eq!(said(&session, "exec >/dev/null; false").await, (1, String::new()));
-        assert_eq!(said(&session, "echo unseen; (exit 4)").await, (4, String::new()));
-        assert_eq!(said(&session, "exec >&2; echo seen").await, (0, "seen\n".to_owned()));
+        assert_eq!(
+            said(&session, "stty raw; echo raw").await,
+            (0, "raw\n".to_owned())
+        );
+        assert_eq!(
+            said(&session, "exec >/dev/null; false").await,
+            (1, String::new())
+        );
+        assert_eq!(
+            said(&session, "echo unseen; (exit 4)").await,
+            (4, String::new())
+        );
+        assert_eq!(
+            said(&session, "exec >&2; echo seen").await,
+            (0, "seen\n".to_owned())
+        );
         assert_eq!(said(&session, "exec 0<&- 1>&- 2>&-").await.0, 0);
         assert_eq!(said(&session, "(exit 3)").await.0, 3);
-        assert_eq!(said(&session, "exec >/dev/tty 2>&1 </dev/tty; echo back").await.1, "back\n");
-        assert_eq!(said(&session, "exec 3>/dev/null; echo x >&3; exec 3>&-").await.0, 0);
-        assert_eq!(said(&session, "exec no-such-program; echo stays").await.1.lines().last(), Some("stays"));
-        let leaked = said(&session, "ls /proc/self/fd").await.1;
-        assert_eq!(leaked, "0\n1\n2\n3\n", "a command inherits nothing of ours; 3 is its own");
+        assert_eq!(
+            said(&session, "exec >/dev/tty 2>&1 </dev/tty; echo back")
+                .await
+                .1,
+            "back\n"
+        );
+        assert_eq!(
+            said(&session, "exec 3>/dev/null; echo x >&3; exec 3>&-")
+                .await
+                .0,
+            0
+        );
+        assert_eq!(
+            said(&session, "exec no-such-program; echo stays")
+                .await
+                .1
+                .lines()
+                .last(),
+            Some("stays")
+        );
+        let leaked = said(&session, "ls -1 /proc/self/fd").await.1;
+        assert_eq!(
+            leaked, "0\n1\n2\n3\n",
+            "a command inherits nothing of ours; 3 is its own"
+        );
         let unset = said(&session, "env | grep -i fdguard; echo ${PROMPT_COMMAND:+there} | bash -c 'cat; echo ${PROMPT_COMMAND-none}'").await;
         assert_eq!(unset.1, "there\nnone\n");
         session.close(Reason::Asked).await;
