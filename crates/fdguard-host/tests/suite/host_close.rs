@@ -117,7 +117,7 @@ async fn r48_two_hundred_cycles_leave_descriptors_children_and_zombies_exactly_a
             ),
             2 => {
                 let mut command = Exec::new("sleep 100");
-                command.timeout = std::time::Duration::from_millis(5);
+                command.timeout = std::time::Duration::from_millis(50);
                 let done = host.exec(&id, command, None).await.unwrap();
                 assert_eq!(done.outcome, Outcome::TimedOut);
             }
