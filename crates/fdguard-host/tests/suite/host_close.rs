@@ -100,7 +100,7 @@ async fn a_second_command_at_a_time_is_refused_and_the_first_goes_on() {
 async fn r48_two_hundred_cycles_leave_descriptors_children_and_zombies_exactly_as_before() {
     let host = start(options()).await;
     let cycle = async |round: usize| {
-        let spec = if round % 3 == 0 {
+        let spec = if round.is_multiple_of(3) {
             bash_on_pipes()
         } else {
             bash()
