@@ -258,12 +258,8 @@ impl Wait<'_> {
         let step = escalation.next(since.elapsed());
         let next = escalation.due().map(|due| *since + due);
         match step {
-            Some(Step::Interrupt) => {
-                self.recipe.interrupt(running, Key::Interrupt);
-                if !is_first {
-                    self.ask_again(running, nonce).await;
-                }
-            }
+            Some(Step::Interrupt) if !is_first && self.ask_again(running, nonce).await => {}
+            Some(Step::Interrupt) => self.recipe.interrupt(running, Key::Interrupt),
             Some(Step::Quit) => self.recipe.interrupt(running, Key::Quit),
             Some(Step::KillOthers) => running.kill_others(),
             Some(Step::Reset) => return true,
@@ -274,12 +270,14 @@ impl Wait<'_> {
         false
     }
 
-    /// An interpreter that drops its whole line at an interrupt would never tell the end: it is asked to once more.
-    async fn ask_again(&self, running: &Running, nonce: &str) {
-        if let Program::Repl(repl) = &self.recipe.spec.program {
-            let text = program::filled(repl, Path::new("/dev/null"), nonce);
-            let written = running.streams.write(text.as_bytes());
-            let _unheard = tokio::time::timeout(Duration::from_millis(10), written).await;
-        }
+    /// An interpreter that drops its whole line at an interrupt would never tell the end: it is asked to once more. False where there is nothing to ask.
+    async fn ask_again(&self, running: &Running, nonce: &str) -> bool {
+        let Program::Repl(repl) = &self.recipe.spec.program else {
+            return false;
+        };
+        let text = program::filled(repl, Path::new("/dev/null"), nonce);
+        let written = running.streams.write(text.as_bytes());
+        let _unheard = tokio::time::timeout(Duration::from_millis(10), written).await;
+        true
     }
 }

@@ -10,4 +10,8 @@ mod host_registry;
 mod host_room;
 mod host_shut_down;
 mod session_bash;
+mod session_interrupt;
+mod session_life;
+mod session_output;
+mod session_python;
 mod session_support;
