@@ -11,9 +11,11 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use testkit::{Launch, Victim};
 
+mod archive;
 mod damage;
 mod heal;
 mod holders;
+mod jsonl;
 mod lock;
 mod plain;
 mod pure;

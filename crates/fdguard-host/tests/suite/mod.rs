@@ -1,5 +1,6 @@
 //! The tests of the whole crate, one binary.
 
+mod call;
 mod host_caps;
 mod host_clients;
 mod host_close;
