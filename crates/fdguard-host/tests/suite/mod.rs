@@ -1,1 +1,3 @@
 //! The tests of the whole crate, one binary.
+
+mod warm;
