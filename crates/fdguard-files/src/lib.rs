@@ -3,7 +3,9 @@
 //! [`inspect`] looks at a file from outside: it is opened for reading, no lock is taken, and nothing is changed. What the bytes mean
 //! is judged by the pure parts ([`sqlite`], [`tls`], [`foreign`], [`plain`]), who holds it by [`holding`] and [`lease`].
 //! [`heal()`] works on a copy, and swaps it in when SQLite finds nothing wrong with it. [`Watch`] tells when a database goes bad.
+//! [`Archive`] moves logs without losing a line.
 
+pub mod archive;
 pub mod check;
 mod error;
 mod finding;
@@ -11,19 +13,26 @@ pub mod foreign;
 pub mod heal;
 pub mod holding;
 mod inspection;
+pub mod jsonl;
 pub mod lease;
 pub mod lock;
 pub mod plain;
 pub mod read;
+pub mod registry;
 pub mod sqlite;
 mod sys;
 pub mod tls;
+pub mod vault;
 pub mod watch;
 mod words;
 
+pub use archive::Archive;
 pub use error::Error;
 pub use finding::Finding;
 pub use heal::{Healed, heal};
 pub use inspection::{Inspection, Kind, Options, Sqlite, Verdict, Writers, inspect};
+pub use jsonl::JsonlWriter;
 pub use lock::Lock;
+pub use registry::Registry;
+pub use vault::Vault;
 pub use watch::Watch;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
 use fdguard_probe::linux::holders::{By, Sought};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::{Error, sys};
@@ -28,31 +29,19 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock of this lock file, which is made where it is missing. Fails at the deadline, and says who has it.
     pub fn take(path: &Path, patience: Duration) -> Result<Self, Error> {
-        let deadline = Instant::now() + patience;
-        let mut pause = FIRST_PAUSE;
-        loop {
-            if let Some(lock) = Self::attempt(path)? {
-                return Ok(lock);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Error::Locked {
-                    path: path.to_owned(),
-                    holder: holder(path),
-                });
-            }
-            std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        patiently(path, patience, || Self::attempt(path))
     }
 
-    fn attempt(path: &Path) -> Result<Option<Self>, Error> {
+    /// Takes it if nobody has it.
+    pub(crate) fn attempt(path: &Path) -> Result<Option<Self>, Error> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // Somebody else may have put a link there.
+            .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default())
             .open(path)
             .map_err(|error| Error::io(path, "the lock file", error))?;
         match sys::lock(&file) {
@@ -97,8 +86,32 @@ impl Drop for Lock {
     }
 }
 
+/// Tries until it works or the time is up; then it says who holds the lock of this file.
+pub(crate) fn patiently<T>(
+    path: &Path,
+    patience: Duration,
+    mut attempt: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + patience;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(taken) = attempt()? {
+            return Ok(taken);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::Locked {
+                path: path.to_owned(),
+                holder: holder(path),
+            });
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
 /// Who holds the lock of a file, in words. A lock of an open file names no process: it is found by its descriptor.
-fn holder(path: &Path) -> String {
+pub(crate) fn holder(path: &Path) -> String {
     let unknown = "a process that may not be seen".to_owned();
     let (Ok(probe), Ok(meta), Ok(whole)) = (Probe::new(), path.metadata(), path.canonicalize())
     else {

@@ -4,22 +4,21 @@
 //! when it dies, sessions that were forked from it live on, and the next request starts a new one.
 
 mod request;
+mod watched;
 mod zygote;
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Attach, Offer, StartError, Tree};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use fdguard_process::tree::{Attach, Offer, Tree};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::Error;
 use request::Request;
+use watched::readable;
 use zygote::{Told, Zygote};
 
 /// From the host's end to the first KILL in a session.
@@ -234,10 +233,4 @@ async fn attached(mut offer: Offer) -> Result<Tree, Error> {
             Err(error) => return Err(Error::Start(error)),
         }
     }
-}
-
-/// Waits until this can be read.
-async fn readable(fd: BorrowedFd<'_>) -> std::io::Result<()> {
-    let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
-    fd.readable().await.map(drop)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, Read as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,11 @@ use rustix::net::{
     SocketType, recv, sendmsg, socketpair,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::readable;
 use super::request::Request;
+use super::watched::{readable, writable};
 use crate::Error;
 
 const PROGRAM: &str = include_str!("zygote.py");
@@ -97,10 +95,7 @@ impl Zygote {
         let fds = descriptors(plan, offer).ok_or(io::ErrorKind::InvalidInput)?;
         loop {
             match send_once(&self.requests, &bytes, &fds) {
-                Err(Errno::AGAIN) => {
-                    let socket = AsyncFd::with_interest(self.requests.as_fd(), Interest::WRITABLE)?;
-                    socket.writable().await?.retain_ready();
-                }
+                Err(Errno::AGAIN) => writable(self.requests.as_fd()).await?,
                 Err(Errno::INTR) => {}
                 result => return Ok(result?),
             }

@@ -12,8 +12,7 @@ use fdguard_host::warm::{Pool, find};
 use fdguard_process::plan::{Group, Handed, Limits, Plan};
 use fdguard_process::tree::{By, Stop, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::UnixDatagram;
 
 /// Nothing takes this long.
 const LONG: Duration = Duration::from_secs(60);
@@ -57,15 +56,15 @@ async fn pool() -> Pool {
 /// A session's plan, our end of its side channel and of its standard output.
 struct Asked {
     plan: Plan,
-    side: AsyncFd<OwnedFd>,
+    side: UnixDatagram,
     out: fs::File,
 }
 
 fn ask() -> Asked {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    let flags = SocketFlags::CLOEXEC;
-    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-    let (side, theirs) = pair.unwrap();
+    let (side, theirs) = UnixDatagram::pair().unwrap();
+    let theirs = theirs.into_std().unwrap();
+    // The session's end waits, as a session's does.
+    theirs.set_nonblocking(false).unwrap();
     let (out, their_out) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let null = Arc::new(OwnedFd::from(fs::File::open("/dev/null").unwrap()));
     let their_out = Arc::new(their_out);
@@ -75,7 +74,7 @@ fn ask() -> Asked {
         folder: None,
         stdio: [Some(null), Some(Arc::clone(&their_out)), Some(their_out)],
         handed: vec![Handed {
-            fd: Arc::new(theirs),
+            fd: Arc::new(theirs.into()),
             name: None,
         }],
         soft_limit: None,
@@ -86,7 +85,7 @@ fn ask() -> Asked {
     };
     Asked {
         plan,
-        side: AsyncFd::with_interest(side, Interest::READABLE).unwrap(),
+        side,
         out: out.into(),
     }
 }
@@ -94,7 +93,7 @@ fn ask() -> Asked {
 /// A session that is ready.
 struct Session {
     tree: Tree,
-    side: AsyncFd<OwnedFd>,
+    side: UnixDatagram,
     out: fs::File,
 }
 
@@ -113,25 +112,14 @@ impl Session {
     }
 
     async fn hear(&mut self) -> String {
-        let heard = async {
-            loop {
-                let mut ready = self.side.readable().await.unwrap();
-                let mut room = [0; 4096];
-                let flags = rustix::net::RecvFlags::DONTWAIT;
-                match rustix::net::recv(self.side.get_ref(), &mut room, flags) {
-                    Ok((_, length)) => {
-                        return String::from_utf8(room[..length].to_vec()).unwrap();
-                    }
-                    Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        };
-        tokio::time::timeout(LONG, heard).await.unwrap()
+        let mut room = [0; 4096];
+        let heard = tokio::time::timeout(LONG, self.side.recv(&mut room)).await;
+        let length = heard.unwrap().unwrap();
+        String::from_utf8(room[..length].to_vec()).unwrap()
     }
 
     async fn eval(&mut self, text: &str) -> String {
-        rustix::io::write(self.side.get_ref(), text.as_bytes()).unwrap();
+        self.side.send(text.as_bytes()).await.unwrap();
         self.hear().await
     }
 
@@ -147,20 +135,18 @@ impl Session {
 
 async fn empty(tree: &mut Tree) -> u32 {
     use fdguard_process::tree::Told;
-    let over = async {
-        loop {
-            match tree.told() {
-                Some(Told::Empty { killed, .. }) => return killed,
-                Some(Told::Lost) => panic!("the keeper is gone"),
-                Some(_) => {}
-                None => {
-                    let fd = AsyncFd::with_interest(tree.fd(), Interest::READABLE).unwrap();
-                    drop(fd.readable().await.unwrap());
-                }
+    let deadline = Instant::now() + LONG;
+    loop {
+        match tree.told() {
+            Some(Told::Empty { killed, .. }) => return killed,
+            Some(Told::Lost) => panic!("the keeper is gone"),
+            Some(_) => {}
+            None => {
+                assert!(Instant::now() < deadline, "it lives on");
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
-    };
-    tokio::time::timeout(LONG, over).await.unwrap()
+    }
 }
 
 fn held() -> usize {
@@ -309,7 +295,7 @@ async fn output_and_the_exit_of_a_session_are_its_own() {
     let pool = pool().await;
     let mut session = Session::of(&pool).await;
     assert_eq!(session.eval("print('said')").await, "None");
-    rustix::io::write(session.side.get_ref(), b"exit(3)").unwrap();
+    session.side.send(b"exit(3)").await.unwrap();
     assert_eq!(empty(&mut session.tree).await, 0);
     let mut text = String::new();
     session.out.read_to_string(&mut text).unwrap();
