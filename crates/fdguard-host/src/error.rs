@@ -30,6 +30,14 @@ pub enum Error {
         /// How many.
         count: usize,
     },
+    /// The host's own descriptors are nearly used up.
+    #[error("the host uses {used} of {limit} descriptors: nothing new is opened from 90 % on")]
+    NoRoom {
+        /// How many it holds.
+        used: u64,
+        /// Its soft limit.
+        limit: u64,
+    },
     /// The host is closing.
     #[error("the host is shutting down")]
     Closing,
@@ -76,6 +84,7 @@ impl Error {
             Self::Unknown { .. } => "unknown",
             Self::Busy { .. } => "busy",
             Self::Full { .. } => "full",
+            Self::NoRoom { .. } => "no-room",
             Self::Closing => "closing",
             Self::Ended { .. } => "ended",
             Self::Start(_) => "start-failed",

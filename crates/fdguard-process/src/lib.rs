@@ -8,6 +8,7 @@ mod cgroup;
 pub mod environment;
 pub mod identity;
 mod keeper;
+pub mod limit;
 pub mod listen;
 mod lost;
 mod members;
