@@ -93,6 +93,7 @@ const RULES: Rules = Rules {
     ],
     may_be_unsafe: &[
         "crates/fdguard-files/src/sys.rs",
+        "crates/fdguard-host/src/http/signal.rs",
         "crates/fdguard-preload/src/alone.rs",
         "crates/fdguard-preload/src/errno.rs",
         "crates/fdguard-preload/src/farewell.rs",

@@ -124,7 +124,13 @@ mod tests {
         }
         let problem = parse::<serde_json::Value>(deep.as_bytes()).unwrap_err();
         assert_eq!(problem.status().as_u16(), 400, "{problem:?}");
-        assert_eq!(parse::<Outer>(b"{\"inner\":{\"number\":7}}").unwrap().inner.number, 7);
+        assert_eq!(
+            parse::<Outer>(b"{\"inner\":{\"number\":7}}")
+                .unwrap()
+                .inner
+                .number,
+            7
+        );
     }
 
     #[test]
@@ -139,7 +145,11 @@ mod tests {
             ("application/jsonp", false),
         ] {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-            assert_eq!(decode::<Outer>(&headers, b"{}").is_ok(), is_read, "{media_type}");
+            assert_eq!(
+                decode::<Outer>(&headers, b"{}").is_ok(),
+                is_read,
+                "{media_type}"
+            );
         }
     }
 }

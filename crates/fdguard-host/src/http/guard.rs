@@ -102,7 +102,9 @@ pub(super) fn check_token(settings: &Settings, headers: &HeaderMap) -> Result<()
     let Some(token) = &settings.token else {
         return Ok(());
     };
-    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let given = headers
+        .get(header::AUTHORIZATION)
+        .map(HeaderValue::as_bytes);
     if token.allows(given) {
         return Ok(());
     }

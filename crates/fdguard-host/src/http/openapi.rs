@@ -1,8 +1,7 @@
 //! The OpenAPI 3.1 document, made of the table of routes: what it says is what the router does.
 
-use http::Method;
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema as _, Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::accept::JSON;
@@ -166,6 +165,7 @@ fn named(mut schema: Schema, name: &str) -> Schema {
     properties["schema"] = json!({"const": name});
     let required = object.entry("required").or_insert_with(|| json!([]));
     if let Some(required) = required.as_array_mut() {
+        required.retain(|field| field != "schema");
         required.insert(0, json!("schema"));
     }
     schema

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::Error;
 
 /// The media type of a refusal.
-pub const MEDIA_TYPE: &str = "application/problem+json";
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// A refusal, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -89,7 +89,7 @@ fn status_of(error: &Error) -> StatusCode {
         Error::Busy { .. } => StatusCode::CONFLICT,
         Error::Full { .. } => StatusCode::TOO_MANY_REQUESTS,
         Error::Ended { .. } => StatusCode::GONE,
-        Error::Closing => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Closing | Error::NoRoom { .. } => StatusCode::SERVICE_UNAVAILABLE,
         Error::Start(error) if error.code().is_none() => StatusCode::SERVICE_UNAVAILABLE,
         Error::Start(_) | Error::NotReady { .. } | Error::Bad(_) | Error::Files(_) => {
             StatusCode::UNPROCESSABLE_ENTITY

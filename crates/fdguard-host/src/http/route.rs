@@ -46,7 +46,10 @@ pub(super) struct BodyOf {
     pub(super) is_required: bool,
     pub(super) example: Value,
     /// Reads the example as a request's body is read.
-    #[cfg_attr(not(test), expect(dead_code, reason = "asked by the test of the table"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "asked by the test of the table")
+    )]
     pub(super) check: fn(&[u8]) -> Result<(), Problem>,
 }
 
@@ -115,7 +118,12 @@ pub(super) fn document<T: Serialize>(
     schema: &'static str,
     value: T,
 ) -> Result<Response, Problem> {
-    let body = serde_json::to_vec(&Document::new(schema, value)).map_err(|error| {
+    json(status, &Document::new(schema, value))
+}
+
+/// JSON as it is.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
+    let body = serde_json::to_vec(value).map_err(|error| {
         let detail = format!("the answer cannot be written: {error}");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "io", detail)
     })?;
@@ -274,7 +282,9 @@ impl Route {
         let ids = ids.map_err(|error| {
             Problem::new(StatusCode::BAD_REQUEST, "bad-path", error.body_text())
         })?;
-        let ids = ids.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let ids = ids
+            .iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
         let ids = ids.collect();
         let bytes = match &self.body {
             Some(_) => body::read(&parts.headers, body, api.settings.max_body).await?,

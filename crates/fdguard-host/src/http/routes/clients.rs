@@ -13,8 +13,7 @@ use serde_json::json;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::Error;
-use crate::host::Host;
+use crate::host::{ClientGuard, Host};
 use crate::http::accept::EVENTS;
 use crate::http::problem::Problem;
 use crate::http::route::{Asked, Reply, Route};
@@ -81,10 +80,14 @@ pub(in crate::http) fn routes() -> Vec<Route> {
         )
         .summary("End a client and all its sessions")
         .refuses(&[404]),
-        Route::raw((Method::GET, "/v1/clients/{id}/attach"), "attach_client", attach)
-            .summary("Tie a client to this connection: its sessions end when the connection does")
-            .gives_other(EVENTS, "`attached` at once, then `alive` every few seconds")
-            .refuses(&[404]),
+        Route::raw(
+            (Method::GET, "/v1/clients/{id}/attach"),
+            "attach_client",
+            attach,
+        )
+        .summary("Tie a client to this connection: its sessions end when the connection does")
+        .gives_other(EVENTS, "`attached` at once, then `alive` every few seconds")
+        .refuses(&[404]),
     ]
 }
 
@@ -120,54 +123,27 @@ async fn end(asked: Asked) -> Result<Reply<Receipts>, Problem> {
 }
 
 async fn attach(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
-    let client = Attached {
-        host: asked.api.host.clone(),
-        id: asked.id().to_owned(),
-    };
+    let host = asked.api.host.clone();
+    let client = host.attach_client(asked.id())?;
     let mut ticks = interval(asked.api.settings.heartbeat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    client.alive()?;
     let closing = asked.api.closing.clone();
-    let events = stream::unfold((client, ticks, closing, true), next);
+    let events = stream::unfold((host, client, ticks, closing, true), next);
     Ok(Sse::new(events).into_response())
 }
 
-type Beat = (Attached, Interval, CancellationToken, bool);
+type Beat = (Host, ClientGuard, Interval, CancellationToken, bool);
 
-async fn next((client, mut ticks, closing, is_first): Beat) -> Option<(Result<Event, Infallible>, Beat)> {
+async fn next(
+    (host, client, mut ticks, closing, is_first): Beat,
+) -> Option<(Result<Event, Infallible>, Beat)> {
     tokio::select! {
         _ = ticks.tick() => {}
         () = closing.cancelled() => return None,
     }
     // The connection is the lease: while it lives, the other one never runs out.
-    client.alive().ok()?;
+    host.renew(client.id()).ok()?;
     let name = if is_first { "attached" } else { "alive" };
     let event = Event::default().event(name).data("{}");
-    Some((Ok(event), (client, ticks, closing, false)))
-}
-
-/// A client that lives as long as this.
-#[derive(Debug)]
-struct Attached {
-    host: Host,
-    id: String,
-}
-
-impl Attached {
-    fn alive(&self) -> Result<(), Error> {
-        self.host.renew(&self.id)
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let (host, id) = (self.host.clone(), std::mem::take(&mut self.id));
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        // It may have been ended already: then there is nothing to do. The handle is not awaited: nobody is left who asked.
-        drop(runtime.spawn(async move {
-            drop(host.end_client(&id, Reason::ClientGone).await);
-        }));
-    }
+    Some((Ok(event), (host, client, ticks, closing, false)))
 }

@@ -85,12 +85,7 @@ struct Running {
 }
 
 impl Running {
-    fn begin(
-        api: &Arc<Api>,
-        id: String,
-        command: Exec,
-        live: Option<mpsc::Sender<Chunk>>,
-    ) -> Self {
+    fn begin(api: &Arc<Api>, id: String, command: Exec, live: Option<mpsc::Sender<Chunk>>) -> Self {
         let (sender, done) = oneshot::channel();
         let abandoned = CancellationToken::new();
         let guard = abandoned.clone().drop_guard();

@@ -2,31 +2,19 @@
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, Method, StatusCode, header};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::metrics;
+use crate::host::Health;
 use crate::http::accept::JSON;
 use crate::http::openapi;
 use crate::http::problem::Problem;
-use crate::http::route::{Asked, Reply, Route};
-
-/// How the host is: counts, and nobody's names.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Shown {
-    /// `ok`, or `closing`.
-    status: &'static str,
-    /// Sessions that are open.
-    sessions: usize,
-    /// Sessions in which a command runs.
-    busy: usize,
-}
+use crate::http::route::{self, Asked, Route};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
-    let shown = (StatusCode::OK, "fdguard.host-health/1");
     vec![
-        Route::ask((Method::GET, "/v1/health"), "health", shown, health)
-            .summary("How the host is; needs no token")
+        Route::raw((Method::GET, "/v1/health"), "health", health)
+            .summary("How the host is: counts, and nobody's names; needs no token")
+            .gives::<Health>(StatusCode::OK, "fdguard.health/1")
             .open_to_all(),
         Route::raw((Method::GET, "/metrics"), "metrics", page)
             .summary("Metrics for Prometheus")
@@ -39,14 +27,8 @@ pub(in crate::http) fn routes() -> Vec<Route> {
 
 const METRICS: &str = "text/plain";
 
-async fn health(asked: Asked) -> Result<Reply<Shown>, Problem> {
-    let sessions = asked.api.host.sessions();
-    let is_closing = asked.api.closing.is_cancelled();
-    Ok(Reply::new(Shown {
-        status: if is_closing { "closing" } else { "ok" },
-        sessions: sessions.len(),
-        busy: sessions.iter().filter(|one| one.busy_ms.is_some()).count(),
-    }))
+async fn health(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
+    route::json(StatusCode::OK, &asked.api.host.health())
 }
 
 async fn page(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {

@@ -93,6 +93,9 @@ mod tests {
         assert_eq!(piece.base64.as_deref(), Some("//4="));
         assert_eq!(pieces.take(&chunk(Stream::Stderr, b"\xc3")), None);
         let rest = pieces.rest().unwrap();
-        assert_eq!((rest.stream, rest.base64.as_deref()), (Stream::Stderr, Some("ww==")));
+        assert_eq!(
+            (rest.stream, rest.base64.as_deref()),
+            (Stream::Stderr, Some("ww=="))
+        );
     }
 }

@@ -9,7 +9,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::Error;
 use crate::host::Info;
 use crate::http::problem::Problem;
 use crate::http::route::{Asked, Reply, Route};
@@ -112,14 +111,29 @@ pub(in crate::http) fn routes() -> Vec<Route> {
             .summary("Start an interpreter; 201 means that it can take a command")
             .example(json!({"program": "bash", "folder": "/tmp", "channel": "pipes"}))
             .refuses(&[404]),
-        Route::ask((Method::GET, "/v1/sessions"), "list_sessions", found("fdguard.sessions/1"), list)
-            .summary("All sessions that are open"),
-        Route::ask((Method::GET, one), "get_session", found("fdguard.session/1"), get)
-            .summary("One session")
-            .refuses(&[404, 410]),
-        Route::ask((Method::DELETE, one), "close_session", found("fdguard.receipt/1"), close)
-            .summary("End a session: everything that it started is gone, and the receipt says so")
-            .refuses(&[404, 410]),
+        Route::ask(
+            (Method::GET, "/v1/sessions"),
+            "list_sessions",
+            found("fdguard.sessions/1"),
+            list,
+        )
+        .summary("All sessions that are open"),
+        Route::ask(
+            (Method::GET, one),
+            "get_session",
+            found("fdguard.session/1"),
+            get,
+        )
+        .summary("One session")
+        .refuses(&[404, 410]),
+        Route::ask(
+            (Method::DELETE, one),
+            "close_session",
+            found("fdguard.receipt/1"),
+            close,
+        )
+        .summary("End a session: everything that it started is gone, and the receipt says so")
+        .refuses(&[404, 410]),
         Route::ask(
             (Method::POST, "/v1/sessions/{id}/interrupt"),
             "interrupt_session",
@@ -143,7 +157,7 @@ async fn open(asked: Asked, mut body: NewSession) -> Result<Reply<Info>, Problem
     let client = body.client.take();
     let host = &asked.api.host;
     let id = host.open(client.as_deref(), body.spec()?).await?;
-    let info = find(&asked, &id)?;
+    let info = host.session(&id)?;
     Ok(Reply::new(info).at(&format!("/v1/sessions/{id}")))
 }
 
@@ -153,16 +167,7 @@ async fn list(asked: Asked) -> Result<Reply<Sessions>, Problem> {
 }
 
 async fn get(asked: Asked) -> Result<Reply<Info>, Problem> {
-    find(&asked, asked.id()).map(Reply::new)
-}
-
-fn find(asked: &Asked, id: &str) -> Result<Info, Problem> {
-    let sessions = asked.api.host.sessions();
-    let found = sessions.into_iter().find(|info| info.id == id);
-    found.ok_or_else(|| {
-        let (what, id) = ("session", id.to_owned());
-        Error::Unknown { what, id }.into()
-    })
+    Ok(Reply::new(asked.api.host.session(asked.id())?))
 }
 
 async fn close(asked: Asked) -> Result<Reply<Receipt>, Problem> {
