@@ -15,9 +15,11 @@ pub mod lease;
 pub mod lock;
 pub mod plain;
 pub mod read;
+pub mod registry;
 pub mod sqlite;
 mod sys;
 pub mod tls;
+pub mod vault;
 pub mod watch;
 mod words;
 
@@ -26,4 +28,6 @@ pub use finding::Finding;
 pub use heal::{Healed, heal};
 pub use inspection::{Inspection, Kind, Options, Sqlite, Verdict, Writers, inspect};
 pub use lock::Lock;
+pub use registry::Registry;
+pub use vault::Vault;
 pub use watch::Watch;

@@ -74,6 +74,9 @@ pub enum Error {
     /// A file could not be handled.
     #[error(transparent)]
     Files(#[from] fdguard_files::Error),
+    /// The registry could not be opened or changed.
+    #[error(transparent)]
+    Registry(#[from] fdguard_files::registry::Error),
 }
 
 impl Error {
@@ -92,6 +95,7 @@ impl Error {
             Self::Bad(_) => "bad-request",
             Self::Io { .. } => "io",
             Self::Files(_) => "files",
+            Self::Registry(_) => "registry",
         }
     }
 

@@ -78,6 +78,11 @@ impl Inner {
 
     async fn carry_through(self: Arc<Self>, entry: Arc<Entry>, reason: Reason) {
         let loan = self.room.lend();
+        let record = self.record();
+        let claim = match &record {
+            Some(record) => record.claim(&entry.id).await,
+            None => None,
+        };
         let closing = {
             let entry = Arc::clone(&entry);
             // A task of its own: a limit on our patience is no reason to drop a close in the middle.
@@ -101,6 +106,9 @@ impl Inner {
         });
         receipt.overuse = entry.overuse.get().copied();
         drop(loan);
+        if let (Some(record), Some(claim)) = (record, claim) {
+            record.finish(claim, &receipt).await;
+        }
         self.settle(&entry, receipt);
     }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::entry::Entry;
 use super::reaper::ReaperHealth;
+use super::record::RegistryHealth;
 use super::{Host, own};
 
 /// From here on the host is in danger.
@@ -45,6 +46,8 @@ pub struct Health {
     pub uptime_seconds: f64,
     /// Of sessions that nobody uses.
     pub reaper: ReaperHealth,
+    /// Of its registry; `null` when it has none.
+    pub registry: Option<RegistryHealth>,
     /// It shuts down.
     pub closing: bool,
 }
@@ -121,6 +124,7 @@ impl Host {
             clients,
             uptime_seconds: inner.started.elapsed().as_secs_f64(),
             reaper: inner.reaper.borrow().clone(),
+            registry: inner.record().map(|record| record.seen()),
             closing,
         }
     }

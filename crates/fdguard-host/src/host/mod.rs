@@ -11,6 +11,8 @@ mod open;
 mod options;
 mod own;
 mod reaper;
+mod reconcile;
+mod record;
 mod room;
 mod shut_down;
 mod table;
@@ -31,10 +33,13 @@ pub use events::Events;
 pub use health::{Health, Sessions, Status};
 pub use options::Options;
 pub use reaper::ReaperHealth;
+pub use reconcile::{Finding, Reconciled};
+pub use record::RegistryHealth;
 
 use crate::Error;
 use crate::receipt::Receipt;
 use crate::session::{Chunk, Done, Exec, Hub};
+use record::Record;
 use room::Room;
 use table::Table;
 
@@ -55,6 +60,8 @@ struct Inner {
     /// Touched whenever a lease began to run.
     lease_begun: Notify,
     room: Room,
+    /// Absent without a folder for the state, and after the end.
+    record: Mutex<Option<Arc<Record>>>,
     reaper: watch::Sender<ReaperHealth>,
     /// What the end of the host waits for.
     tasks: TaskTracker,
@@ -87,12 +94,17 @@ impl Host {
     /// Starts it on the runtime that calls.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let room = Room::make(options.raise_limit, &options.events);
+        let (record, reconciled) = match &options.state {
+            Some(folder) => Some(Record::open(folder, &options.events).await?).unzip(),
+            None => (None, None),
+        };
         let inner = Arc::new(Inner {
             hub: Hub::open()?,
             table: Mutex::default(),
             changed: watch::Sender::default(),
             lease_begun: Notify::new(),
             room,
+            record: Mutex::new(record),
             reaper: watch::Sender::default(),
             tasks: TaskTracker::new(),
             stopped: CancellationToken::new(),
@@ -106,6 +118,9 @@ impl Host {
         inner.tasks.spawn(Arc::clone(&inner).watch_limits());
         let event = Event::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
+        if let Some(reconciled) = reconciled {
+            inner.tell_reconciled(&reconciled);
+        }
         Ok(Self { inner })
     }
 
@@ -140,6 +155,9 @@ impl Host {
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
         let receipt = entry.session.reset().await?;
+        if let Some(record) = self.inner.record() {
+            record.moved(&entry).await;
+        }
         let event = Event::new("session_reset").with("id", id);
         let event = event.with("survivors", receipt.survivors);
         self.inner.tell(event.with("pid", entry.session.pid()));
@@ -168,6 +186,11 @@ impl Inner {
     /// Held for moments only: never across a wait.
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self) -> Option<Arc<Record>> {
+        let record = self.record.lock();
+        record.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn tell(&self, event: Event) {

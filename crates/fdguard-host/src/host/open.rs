@@ -79,6 +79,9 @@ impl Inner {
             }
         };
         let entry = Arc::new(Entry::new(place.id.clone(), client, about, session));
+        if let Some(record) = self.record() {
+            record.add(&entry).await;
+        }
         drop(call);
         self.settle_in(place, entry).await
     }

@@ -44,6 +44,7 @@ impl Inner {
                 () = self.stopped.cancelled() => return,
             }
             self.reap_once();
+            self.reconcile_now().await;
         }
     }
 

@@ -1,6 +1,6 @@
 //! The end of the host: nothing new, every session closed with a receipt, then the host's own tasks.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use fdguard_core::log_event::Event;
 use futures_util::future::join_all;
@@ -54,6 +54,14 @@ impl Inner {
         self.stopped.cancel();
         self.tasks.close();
         let _or_late = tokio::time::timeout(within, self.tasks.wait()).await;
+        let record = self
+            .record
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(record) = record {
+            record.close().await;
+        }
         let unclean = receipts.iter().filter(|receipt| !receipt.clean).count();
         let event = Event::new("shutdown_end").with("sessions", receipts.len());
         self.tell(event.with("unclean", unclean));

@@ -1,1 +1,11 @@
 //! The tests of the whole crate, one binary.
+
+mod host_caps;
+mod host_clients;
+mod host_close;
+mod host_harness;
+mod host_killed;
+mod host_limits;
+mod host_registry;
+mod host_room;
+mod host_shut_down;
