@@ -77,6 +77,8 @@ pub enum Error {
     /// The registry could not be opened or changed.
     #[error(transparent)]
     Registry(#[from] fdguard_files::registry::Error),
+    /// A call gave no answer.
+    Call(#[from] crate::call::Failure),
 }
 
 impl Error {
@@ -96,6 +98,7 @@ impl Error {
             Self::Io { .. } => "io",
             Self::Files(_) => "files",
             Self::Registry(_) => "registry",
+            Self::Call(failure) => failure.code(),
         }
     }
 

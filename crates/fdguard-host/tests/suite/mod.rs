@@ -9,3 +9,4 @@ mod host_limits;
 mod host_registry;
 mod host_room;
 mod host_shut_down;
+mod call;
