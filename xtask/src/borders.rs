@@ -141,6 +141,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/python/tests.rs",
         "crates/fdguard-probe/src/linux/kernel/call.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
+        "crates/fdguard-host/src/scope/watched.rs",
         "crates/fdguard-process/src/signals.rs",
         "crates/fdguard-process/src/listen/inherited.rs",
         "crates/fdguard-process/src/notify/same.rs",
