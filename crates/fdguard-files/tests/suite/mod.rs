@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use testkit::{Launch, Victim};
 
+mod archive;
 mod damage;
 mod heal;
 mod holders;
