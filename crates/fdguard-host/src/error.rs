@@ -78,6 +78,7 @@ pub enum Error {
     #[error(transparent)]
     Registry(#[from] fdguard_files::registry::Error),
     /// A call gave no answer.
+    #[error(transparent)]
     Call(#[from] crate::call::Failure),
 }
 

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_core::bearer::Token;
+use http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
 use super::problem::Problem;
+use super::routes::archive::Files;
+use crate::Error;
+use crate::call::{Caller, Calls, Failure, Options, Reason};
 use crate::host::Host;
-use http::StatusCode;
+use crate::scope::{How, Means, Phase, Scopes};
 
 /// Who may ask, for what, and how much at a time.
 #[derive(Clone, Debug)]
@@ -65,6 +69,9 @@ pub(super) struct Api {
     pub(super) host: Host,
     pub(super) settings: Settings,
     pub(super) counts: Counts,
+    pub(super) scopes: Scopes,
+    /// Why there are none, where they could not be set up.
+    calls: Result<Calls, Failure>,
     /// Cancelled when the server closes: streams end then.
     pub(super) closing: CancellationToken,
     requests: Arc<Semaphore>,
@@ -72,13 +79,59 @@ pub(super) struct Api {
 
 impl Api {
     pub(super) fn new(host: Host, settings: Settings, closing: CancellationToken) -> Arc<Self> {
+        let means = Means {
+            sessions: Some(Arc::new(host.clone())),
+            archiver: Some(Arc::new(Files)),
+            ..Means::default()
+        };
         Arc::new(Self {
             host,
+            scopes: Scopes::new(means),
+            calls: Caller::new(Options::default()).map(Calls::new),
             requests: Arc::new(Semaphore::new(settings.max_requests)),
             settings,
             counts: Counts::default(),
             closing,
         })
+    }
+
+    /// The calls.
+    pub(super) fn calls(&self) -> Result<&Calls, Problem> {
+        let calls = self.calls.as_ref();
+        calls.map_err(|failure| Problem::from(Error::Call(failure.clone())))
+    }
+
+    /// Ends what is no session: calls and scopes.
+    pub(super) async fn release(&self) {
+        if let Ok(calls) = &self.calls {
+            calls.abort_all(Reason::Shutdown);
+            let _closed = calls.caller().close();
+        }
+        let _told = self.scopes.shut_down(How::default()).await;
+    }
+
+    /// Ends the scopes of clients that are gone, every second: a lease may run out anywhere.
+    pub(super) async fn follow_clients(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.closing.cancelled() => return,
+            }
+            let owners = self.scopes.list().into_iter();
+            let owners = owners.filter(|scope| scope.phase == Phase::Open);
+            let mut owners: Vec<String> = owners.filter_map(|scope| scope.client).collect();
+            if owners.is_empty() {
+                continue;
+            }
+            owners.dedup();
+            let known = self.host.clients();
+            owners.retain(|owner| !known.iter().any(|client| client.id == *owner));
+            for owner in owners {
+                let _told = self.scopes.close_client(&owner, How::default()).await;
+            }
+        }
     }
 
     /// A place among the requests that are answered at a time.

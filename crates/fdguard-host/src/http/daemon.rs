@@ -82,6 +82,7 @@ async fn live(
     });
     server.close();
     let end = async {
+        server.release().await;
         // Each has been told as an event.
         let _receipts = host.shut_down().await;
         server.ended(LAST_WORDS).await

@@ -13,10 +13,13 @@ use super::problem::Problem;
 /// Where a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
-    /// At this address of ours.
-    Tcp(SocketAddr),
+    /// From this address, at this one of ours.
+    Tcp { local: SocketAddr, peer: SocketAddr },
     /// At a socket with a file, whose permissions say who may come in. No web page can.
-    Unix,
+    Unix {
+        /// Who it was, if the kernel says it.
+        pid: Option<u32>,
+    },
 }
 
 /// Refuses what a web page of elsewhere would send.
@@ -25,8 +28,8 @@ pub(super) fn check_names(
     door: Door,
     request: &http::request::Parts,
 ) -> Result<(), Problem> {
-    if let Door::Tcp(address) = door {
-        check_host(settings, address, request)?;
+    if let Door::Tcp { local, .. } = door {
+        check_host(settings, local, request)?;
     }
     check_origin(settings, &request.headers)
 }

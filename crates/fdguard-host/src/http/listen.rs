@@ -8,6 +8,7 @@ use rustix::net::{AddressFamily, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::guard::Door;
+use crate::scope::unix_caller;
 
 /// A socket that listens.
 #[derive(Debug)]
@@ -57,16 +58,18 @@ impl Listening {
     pub(super) async fn accept(&self) -> io::Result<(Link, Door)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 // The address that was called, and not `*`.
-                let door = Door::Tcp(stream.local_addr()?);
+                let local = stream.local_addr()?;
+                let door = Door::Tcp { local, peer };
                 // Small answers go at once; a failure only costs time.
                 drop(stream.set_nodelay(true));
                 Ok((Link::Tcp(stream), door))
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Link::Unix(stream), Door::Unix))
+                let pid = unix_caller(&stream);
+                Ok((Link::Unix(stream), Door::Unix { pid }))
             }
         }
     }

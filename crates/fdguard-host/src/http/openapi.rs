@@ -1,13 +1,14 @@
 //! The OpenAPI 3.1 document, made of the table of routes: what it says is what the router does.
 
 use schemars::generate::SchemaSettings;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema as _, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::accept::JSON;
 use super::problem::{self, Problem};
 use super::route::{BodyOf, Route};
 use super::table;
+use crate::scope::Accepted;
 
 /// Statuses that every route may give: a senseless path, names that are not ours, forms that are not there, too many requests, the end.
 const EVERYWHERE: [u16; 7] = [400, 403, 406, 421, 429, 500, 503];
@@ -137,6 +138,14 @@ fn responses(route: &Route, makers: &mut Makers) -> Value {
     }
     let mut responses = Map::new();
     responses.insert(status.as_str().to_owned(), given);
+    if route.answer.may_be_later {
+        let schema = named(
+            Accepted::json_schema(&mut makers.answers),
+            "fdguard.accepted/1",
+        );
+        let given = json!({"description": "It will be done in a moment", "content": {JSON: {"schema": schema}}});
+        responses.insert("202".to_owned(), given);
+    }
     for status in refusals(route) {
         let refusal = json!({"$ref": "#/components/responses/Refusal"});
         responses.insert(status.to_string(), refusal);

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Error;
+use crate::call::Failure;
 
 /// The media type of a refusal.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
@@ -94,7 +95,20 @@ fn status_of(error: &Error) -> StatusCode {
         Error::Start(_) | Error::NotReady { .. } | Error::Bad(_) | Error::Files(_) => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
-        Error::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        Error::Call(failure) => status_of_call(failure),
+        Error::Io { .. } | Error::Registry(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The status for a call that gave no answer: the other side's fault, but for what its caller asked for.
+fn status_of_call(failure: &Failure) -> StatusCode {
+    match failure {
+        Failure::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+        Failure::Aborted { .. } => StatusCode::CONFLICT,
+        Failure::Full(_) => StatusCode::TOO_MANY_REQUESTS,
+        Failure::Closing => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_GATEWAY,
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::accept::{self, EVENTS, JSON};
 use super::api::Api;
+use super::guard::Door;
 use super::problem::Problem;
 use super::{body, guard};
 
@@ -61,12 +62,16 @@ pub(super) struct Answer {
     pub(super) document: Option<(&'static str, SchemaOf)>,
     /// A media type besides JSON, and what is in it.
     pub(super) other: Option<(&'static str, &'static str)>,
+    /// Whether it may be 202 with a ticket.
+    pub(super) may_be_later: bool,
 }
 
 /// A request, but for its body.
 pub(super) struct Asked {
     pub(super) api: Arc<Api>,
     pub(super) headers: HeaderMap,
+    /// Where it came in.
+    pub(super) door: Option<Door>,
     ids: Vec<(String, String)>,
 }
 
@@ -198,6 +203,7 @@ impl Route {
                 status: StatusCode::OK,
                 document: None,
                 other: None,
+                may_be_later: false,
             },
             refusals: &[],
             is_open: false,
@@ -240,6 +246,12 @@ impl Route {
     /// Gives this media type, too, or alone.
     pub(super) fn gives_other(mut self, media_type: &'static str, what: &'static str) -> Self {
         self.answer.other = Some((media_type, what));
+        self
+    }
+
+    /// May answer that it will be done later.
+    pub(super) fn accepts_later(mut self) -> Self {
+        self.answer.may_be_later = true;
         self
     }
 
@@ -290,8 +302,14 @@ impl Route {
             Some(_) => body::read(&parts.headers, body, api.settings.max_body).await?,
             None => bytes::Bytes::new(),
         };
+        let door = parts.extensions.get::<Door>().copied();
         let headers = parts.headers;
-        let asked = Asked { api, headers, ids };
+        let asked = Asked {
+            api,
+            headers,
+            door,
+            ids,
+        };
         let response = (self.handler)(asked, bytes).await?;
         // A stream is being answered until its end.
         Ok(super::held::until_sent(response, place))

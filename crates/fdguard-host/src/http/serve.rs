@@ -38,6 +38,7 @@ type Router = TowerToHyperService<axum::Router>;
 /// A server that takes connections until it is closed.
 #[derive(Debug)]
 pub struct Server {
+    api: Arc<Api>,
     closing: CancellationToken,
     tasks: TaskTracker,
 }
@@ -52,21 +53,31 @@ impl Server {
         let api = Api::new(host, settings, closing.clone());
         let door = Arc::new(Doorkeeper {
             router: TowerToHyperService::new(table::router(&api)),
-            api,
+            api: Arc::clone(&api),
             places,
             tasks: tasks.clone(),
         });
+        drop(tasks.spawn(Arc::clone(&api).follow_clients()));
         for listening in listening {
             // Its end is the tracker's business.
             drop(tasks.spawn(Arc::clone(&door).keep(listening)));
         }
-        Self { closing, tasks }
+        Self {
+            api,
+            closing,
+            tasks,
+        }
     }
 
     /// Takes no new connections and no new requests; those that are being answered go on.
     pub fn close(&self) {
         self.closing.cancel();
         self.tasks.close();
+    }
+
+    /// Ends calls and scopes.
+    pub async fn release(&self) {
+        self.api.release().await;
     }
 
     /// Waits until every connection has ended; false when that takes longer than it may.
@@ -163,7 +174,8 @@ impl Doorkeeper {
         door: Door,
         answering: Answering,
     ) -> Response {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let _no_other = parts.extensions.insert(door);
         let mut response = match guard::check_names(&self.api.settings, door, &parts) {
             Err(problem) => problem.into_response(),
             Ok(()) => {

@@ -22,6 +22,9 @@ pub(super) fn routes() -> Vec<Route> {
         routes::clients::routes(),
         routes::sessions::routes(),
         routes::exec::routes(),
+        routes::scopes::routes(),
+        routes::archive::routes(),
+        routes::calls::routes(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -1,5 +1,6 @@
 //! The tests of the whole crate, one binary.
 
+mod call;
 mod host_caps;
 mod host_clients;
 mod host_close;
@@ -9,4 +10,3 @@ mod host_limits;
 mod host_registry;
 mod host_room;
 mod host_shut_down;
-mod call;
