@@ -15,6 +15,7 @@ mod members;
 pub mod notify;
 pub mod parent;
 pub mod plan;
+pub mod pty;
 pub mod reserve;
 pub mod run_id;
 pub mod signals;

@@ -10,3 +10,5 @@ mod host_limits;
 mod host_registry;
 mod host_room;
 mod host_shut_down;
+mod session_bash;
+mod session_support;

@@ -95,25 +95,28 @@ pub(super) fn count(keeper: u32, room: &mut Room) -> u32 {
     count
 }
 
-/// Sends a signal and CONT to a descendant, never to a stranger.
+/// Sends a signal to a descendant, never to a stranger.
+pub(super) fn send(keeper: u32, pid: u32, is_child: bool, signal: i32) -> Result<(), Errno> {
+    if is_child {
+        return sys::signal_child(pid, signal);
+    }
+    let pidfd = open_pidfd(pid)?;
+    if !descends(pid, keeper) {
+        return Err(Errno::SRCH);
+    }
+    sys::signal_pidfd(&pidfd, signal)
+}
+
+/// Sends a signal and CONT to a descendant: one that is stopped does not act on the first alone.
 pub(super) fn signal(keeper: u32, pid: u32, is_child: bool, signal: i32) {
-    let send = |signal| {
-        if is_child {
-            return sys::signal_child(pid, signal);
-        }
-        let pidfd = open_pidfd(pid)?;
-        if !descends(pid, keeper) {
-            return Err(Errno::SRCH);
-        }
-        sys::signal_pidfd(&pidfd, signal)
-    };
+    let send = |signal| send(keeper, pid, is_child, signal);
     // One that is gone needs no signal; one that we may not signal (another user's) is met again by KILL and seen in `Empty`'s absence.
     if send(signal).is_ok() && signal != libc::SIGCONT {
         let _gone = send(libc::SIGCONT);
     }
 }
 
-fn open_pidfd(pid: u32) -> Result<OwnedFd, Errno> {
+pub(super) fn open_pidfd(pid: u32) -> Result<OwnedFd, Errno> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }

@@ -46,6 +46,8 @@ pub(crate) struct Setup<'s> {
     pub(crate) leaf: Option<&'s CStr>,
     /// From the owner's end to the first KILL.
     pub(crate) orphan_grace: Duration,
+    /// The owner wants a descriptor of the program's process.
+    pub(crate) keep_pidfd: bool,
 }
 
 /// Forks a keeper and gives its number. It is born without a signal: the owner's own waits for children do not see it.
@@ -126,7 +128,7 @@ fn start<'s>(
         setup.room,
         setup.orphan_grace,
     );
-    keeper.settle()?;
+    keeper.settle(setup.keep_pidfd)?;
     Ok(keeper)
 }
 

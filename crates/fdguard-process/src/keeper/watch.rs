@@ -11,7 +11,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
     send, sendmsg,
 };
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::getpid;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::message::{FromKeeper, LENGTH, Step, ToKeeper};
@@ -81,7 +81,7 @@ impl<'s> Keeper<'s> {
     }
 
     /// Lets go of everything that was the owner's or is the program's alone, and tells that it runs.
-    pub(super) fn settle(&self) -> Result<(), Failed> {
+    pub(super) fn settle(&self, keep_pidfd: bool) -> Result<(), Failed> {
         let mut keep = [-1; 6];
         let ours = [
             Some(self.ends.control.as_fd()),
@@ -102,11 +102,13 @@ impl<'s> Keeper<'s> {
             .map_err(Failed::at(Step::CloseRange))?;
         leave_folder();
         // Not reaped yet, so this is the program and nobody else.
-        let pid = i32::try_from(self.main).ok().and_then(Pid::from_raw);
-        let pidfd = pid
-            .ok_or(Errno::SRCH)
-            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let result = pidfd.and_then(|pidfd| self.introduce(pidfd.as_fd()));
+        let at = kin::stat(self.main).map_or(0, |stat| stat.started);
+        let result = if keep_pidfd {
+            let pidfd = kin::open_pidfd(self.main);
+            pidfd.and_then(|pidfd| self.introduce(at, &[pidfd.as_fd()]))
+        } else {
+            self.introduce(at, &[])
+        };
         result.map_err(|errno| {
             self.abandon();
             Failed {
@@ -126,15 +128,17 @@ impl<'s> Keeper<'s> {
         }
     }
 
-    fn introduce(&self, pidfd: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn introduce(&self, at: u64, pidfd: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let told = FromKeeper::Started {
             main: self.main,
+            at,
             in_cgroup: self.leaf.is_some(),
         };
-        let fds = [pidfd];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(&fds));
+        if !pidfd.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(pidfd));
+        }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let bytes = told.encode();
         sendmsg(
@@ -304,15 +308,35 @@ impl<'s> Keeper<'s> {
             match receive(self.ends.control, &mut bytes) {
                 Ok(0) => self.orphaned(),
                 Ok(length) => {
-                    let heard = bytes.get(..length).and_then(ToKeeper::decode);
-                    if let Some(ToKeeper::Stop(stop)) = heard {
-                        self.ask(stop);
+                    if let Some(heard) = bytes.get(..length).and_then(ToKeeper::decode) {
+                        self.obey(heard);
                     }
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(_) => self.orphaned(),
             }
+        }
+    }
+
+    fn obey(&mut self, heard: ToKeeper) {
+        let (me, main) = (self.me, self.main);
+        match heard {
+            ToKeeper::Stop(stop) => self.ask(stop),
+            ToKeeper::Signal(signal) => {
+                // Reaped, its number may be anybody's.
+                if self.main_exit.is_none() {
+                    let _gone = sys::signal_child(main, signal);
+                }
+            }
+            ToKeeper::SignalAll {
+                signal,
+                except_main,
+            } => kin::each(me, self.room, &mut |pid, is_child| {
+                if pid != main || !except_main {
+                    let _gone = kin::send(me, pid, is_child, signal);
+                }
+            }),
         }
     }
 

@@ -16,7 +16,11 @@ use crate::plan::Plan;
 use crate::spawn::{Prepared, Unfit};
 use crate::sys;
 
-pub(super) fn begin(plan: &Plan, orphan_grace: Duration) -> Result<Tree, StartError> {
+pub(super) fn begin(
+    plan: &Plan,
+    orphan_grace: Duration,
+    keep_pidfd: bool,
+) -> Result<Tree, StartError> {
     let unfit = |why: Unfit| StartError::Refused {
         step: "the plan",
         source: io::Error::new(io::ErrorKind::InvalidInput, why.0),
@@ -40,9 +44,10 @@ pub(super) fn begin(plan: &Plan, orphan_grace: Duration) -> Result<Tree, StartEr
         room: &mut Room::new(),
         leaf: leaf.as_deref(),
         orphan_grace,
+        keep_pidfd,
     };
     let keeper = keeper::fork(setup).map_err(StartError::refused(Step::Keeper))?;
-    match introduced(&ours) {
+    match introduced(&ours, keep_pidfd) {
         Ok(Introduced::Started(started)) => Ok(Tree::of(keeper, ours, started, leaf)),
         Ok(Introduced::Failed { step, errno }) => {
             let _reaped = sys::reap(Some(keeper), true);
@@ -69,20 +74,32 @@ enum Introduced {
 /// A program that runs.
 pub(super) struct Started {
     pub(super) main: u32,
-    pub(super) pidfd: OwnedFd,
+    /// Its start, in ticks since the boot.
+    pub(super) at: u64,
+    pub(super) pidfd: Option<OwnedFd>,
     pub(super) in_cgroup: bool,
 }
 
-fn introduced(control: &OwnedFd) -> Result<Introduced, Errno> {
+fn introduced(control: &OwnedFd, keep_pidfd: bool) -> Result<Introduced, Errno> {
     loop {
         return match receive(control, RecvFlags::empty()) {
             Err(Errno::INTR) => continue,
             Err(errno) => Err(errno),
-            Ok(Heard::Said(FromKeeper::Started { main, in_cgroup }, pidfd)) => {
+            Ok(Heard::Said(
+                FromKeeper::Started {
+                    main,
+                    at,
+                    in_cgroup,
+                },
+                pidfd,
+            )) => {
                 // The kernel drops a descriptor for which the table has no room.
-                let pidfd = pidfd.ok_or(Errno::MFILE)?;
+                if keep_pidfd && pidfd.is_none() {
+                    return Err(Errno::MFILE);
+                }
                 Ok(Introduced::Started(Started {
                     main,
+                    at,
                     pidfd,
                     in_cgroup,
                 }))

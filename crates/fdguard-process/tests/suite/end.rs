@@ -68,7 +68,7 @@ fn a_shorter_grace_hurries() {
 #[test]
 fn a_drop_kills_and_waits() {
     let tree = Tree::start(&plan(&["sleep", "1000"])).unwrap();
-    let pidfd = tree.pidfd().try_clone_to_owned().unwrap();
+    let pidfd = tree.pidfd().unwrap().try_clone_to_owned().unwrap();
     let (main, keeper) = (tree.main(), tree.keeper());
     drop(tree);
     wait_for(std::os::fd::AsFd::as_fd(&pidfd));

@@ -6,6 +6,7 @@ mod family;
 mod harness;
 mod inborn;
 mod keeper;
+mod lean;
 mod lost;
 mod owner;
 mod sockets;
