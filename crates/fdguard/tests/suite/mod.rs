@@ -25,6 +25,7 @@ mod drill;
 mod explain;
 mod failure;
 mod help;
+mod host;
 mod human;
 mod inspect;
 mod inspect_watch;
