@@ -103,7 +103,7 @@ impl Archive {
             to: text(&self.to),
             success: receipts.iter().all(is_archived),
             files: receipts,
-            took_ms: began.elapsed().as_secs_f64() * 1000.0,
+            took_ms: milliseconds(began),
         }
     }
 
@@ -178,6 +178,11 @@ fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
         }
     }
     true
+}
+
+/// Since then, to the microsecond.
+fn milliseconds(since: Instant) -> f64 {
+    (since.elapsed().as_secs_f64() * 1e6).round() / 1000.0
 }
 
 /// Opens a folder, which is made where it is missing. What is new is brought to the disk: files in a folder that is not there are lost.

@@ -18,7 +18,7 @@ use super::receipt::{Holder, Problem, Receipt, Trouble};
 use super::step::Step;
 use super::transfer::{Moved, Transfer};
 use super::waker::Waker;
-use super::{Archive, names};
+use super::{Archive, milliseconds, names};
 use crate::Lock;
 use crate::lease::{self, Answer};
 
@@ -347,7 +347,7 @@ impl<'a> Job<'a> {
     }
 
     fn passed(&mut self, step: Step) {
-        let ms = self.since.elapsed().as_secs_f64() * 1000.0;
+        let ms = milliseconds(self.since);
         self.since = Instant::now();
         self.receipt.steps_ms.0.retain(|(other, _)| *other != step);
         self.receipt.steps_ms.0.push((step, ms));
