@@ -1,134 +1,16 @@
 //! `fdguard host`: the real command, its sockets, its token and its end.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::Path;
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use super::hosted::{Hosted, LONG};
 use super::{fdguard, run};
-
-const LONG: Duration = Duration::from_secs(20);
-
-/// A host at work. Dropped, it is killed, and its sessions end with it.
-struct Hosted {
-    child: Child,
-    /// What its ready line says: `http://…` or `unix:…`.
-    at: String,
-    token: PathBuf,
-    folder: tempfile::TempDir,
-}
-
-impl Hosted {
-    fn start(args: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let token = folder.path().join("token");
-        let mut command = fdguard();
-        command
-            .args(["host", "--no-warm", "--log-format", "json"])
-            .args(args);
-        if !args.contains(&"--no-token") {
-            command.arg("--token-file").arg(&token);
-        }
-        Self::of(command, folder, token)
-    }
-
-    fn of(mut command: Command, folder: tempfile::TempDir, token: PathBuf) -> Self {
-        command
-            .env_remove("FDGUARD_HOST_TOKEN")
-            .env_remove("NOTIFY_SOCKET_X");
-        let events = fs::File::create(folder.path().join("events")).unwrap();
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(events)
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut line).unwrap();
-        let at = line.trim().strip_prefix("fdguard host listens at ");
-        let at = at.unwrap_or_else(|| {
-            panic!(
-                "{line:?}: {}",
-                fs::read_to_string(folder.path().join("events")).unwrap()
-            )
-        });
-        Self {
-            at: at.to_owned(),
-            child,
-            token,
-            folder,
-        }
-    }
-
-    fn events(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.folder.path().join("events")).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let token = fs::read_to_string(&self.token).unwrap_or_default();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-            token.trim(),
-            body.len()
-        );
-        let mut answer = String::new();
-        match self.at.strip_prefix("unix:") {
-            Some(path) => {
-                let mut stream = UnixStream::connect(path).unwrap();
-                stream.write_all(request.as_bytes()).unwrap();
-                stream.read_to_string(&mut answer).unwrap();
-            }
-            None => {
-                let mut stream =
-                    TcpStream::connect(self.at.strip_prefix("http://").unwrap()).unwrap();
-                stream.write_all(request.as_bytes()).unwrap();
-                stream.read_to_string(&mut answer).unwrap();
-            }
-        }
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, serde_json::from_str(body).unwrap_or(Value::Null))
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap();
-    }
-
-    /// Waits for its end.
-    fn end(&mut self) -> Option<i32> {
-        let deadline = Instant::now() + LONG;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            assert!(
-                Instant::now() < deadline,
-                "it does not end: {:?}",
-                self.events()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Hosted {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ended = self.child.kill();
-        let _ended = self.child.wait();
-    }
-}
 
 fn is_gone(pid: u64) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()

@@ -1,0 +1,241 @@
+//! Sessions that are opened, used, interrupted, timed out, killed and abandoned at random points: afterwards the host is exactly as before.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::hosted::{Hosted, LONG, children, eventually, kill, parent_of, read_answer};
+
+/// Sessions at a time.
+const LANES: u64 = 16;
+
+/// How many in all: `FDGUARD_TEST_CHURN=1000` is the whole campaign.
+fn sessions() -> usize {
+    let asked = std::env::var("FDGUARD_TEST_CHURN").ok();
+    asked.map_or(160, |count| count.parse().unwrap())
+}
+
+/// Numbers that look random and are the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+
+    /// A moment that nobody chose.
+    fn pause(&mut self) {
+        thread::sleep(Duration::from_millis(self.below(25)));
+    }
+}
+
+/// What a session is like.
+fn spec(dice: &mut Dice, client: Option<&str>) -> Value {
+    let program = match dice.below(8) {
+        0 => "python",
+        _ => "bash",
+    };
+    let mut spec = json!({"program": program, "client": client, "ready_within_ms": 20_000});
+    if dice.below(3) == 0 {
+        spec["channel"] = json!("pipes");
+    }
+    spec
+}
+
+fn is_python(session: &Value) -> bool {
+    session["program"] == "python"
+}
+
+/// A command that takes its time, as this program writes it.
+fn long(session: &Value) -> &'static str {
+    match is_python(session) {
+        true => "import os\nos.system('sleep 100 & sleep 100')",
+        false => "sleep 100 & setsid sleep 100 & sleep 100",
+    }
+}
+
+/// One session and its fate. What the host answers is checked as far as the fate lets us know it.
+fn live(hosted: &Hosted, dice: &mut Dice) {
+    let fate = dice.below(12);
+    let client = match fate {
+        7..=10 => Some(client(hosted, if fate == 9 { 1 } else { 60 })),
+        _ => None,
+    };
+    let spec = spec(dice, client.as_deref());
+    if fate == 10 {
+        // The caller goes away while it is opened; its client ends.
+        let stream = hosted.send("POST", "/v1/sessions", &spec.to_string());
+        dice.pause();
+        drop(stream);
+        return end_client(hosted, &client.unwrap());
+    }
+    let session = hosted.open(&spec);
+    let id = session["id"].as_str().unwrap();
+    let path = format!("/v1/sessions/{id}");
+    let pid = u32::try_from(session["pid"].as_u64().unwrap()).unwrap();
+    match fate {
+        0 | 1 => used(hosted, &session, id),
+        2 => {
+            let (status, done) = hosted.exec(id, long(&session), Duration::from_millis(50));
+            assert_eq!(
+                (status, &done["outcome"]["how"]),
+                (200, &json!("timed-out")),
+                "{done}"
+            );
+            assert_clean(&hosted.close(id));
+        }
+        3 => {
+            let running = begin(hosted, id, &session);
+            dice.pause();
+            let (status, told) = hosted.ask("POST", &format!("{path}/interrupt"), "");
+            assert_eq!(status, 200, "{told}");
+            // The interrupt may have come before the command: then the close ends it.
+            let receipt = hosted.close(id);
+            assert_clean(&receipt);
+            let (status, _) = read_answer(running).unwrap();
+            assert!([200, 410].contains(&status), "{status}");
+        }
+        4 => {
+            let running = begin(hosted, id, &session);
+            dice.pause();
+            kill(pid);
+            drop(running);
+            closed_by_anybody(hosted, &path, true);
+        }
+        5 => {
+            let keeper = parent_of(pid).unwrap();
+            let is_ours = parent_of(keeper) == Some(hosted.pid());
+            if is_ours {
+                kill(keeper);
+            }
+            dice.pause();
+            closed_by_anybody(hosted, &path, !is_ours);
+        }
+        6 => {
+            let (status, receipt) = hosted.ask("POST", &format!("{path}/reset"), "");
+            assert_eq!(status, 200, "{receipt}");
+            assert_clean(&receipt);
+            used(hosted, &session, id);
+        }
+        7 => {
+            let running = begin(hosted, id, &session);
+            dice.pause();
+            drop(running);
+            end_client(hosted, &client.unwrap());
+        }
+        8 => {
+            let attached = hosted.send(
+                "GET",
+                &format!("/v1/clients/{}/attach", client.unwrap()),
+                "",
+            );
+            let running = begin(hosted, id, &session);
+            dice.pause();
+            drop(attached);
+            dice.pause();
+            drop(running);
+        }
+        // Its lease runs out, or nobody uses it any more.
+        _ => drop(begin(hosted, id, &session)),
+    }
+}
+
+fn client(hosted: &Hosted, lease: u64) -> String {
+    let body = json!({"name": "churn", "lease_seconds": lease});
+    let (status, client) = hosted.ask("POST", "/v1/clients", &body.to_string());
+    assert_eq!(status, 201, "{client}");
+    client["id"].as_str().unwrap().to_owned()
+}
+
+fn end_client(hosted: &Hosted, client: &str) {
+    let (status, ended) = hosted.ask("DELETE", &format!("/v1/clients/{client}"), "");
+    assert_eq!(status, 200, "{ended}");
+}
+
+fn begin(hosted: &Hosted, id: &str, session: &Value) -> Box<dyn super::hosted::Stream> {
+    let body = json!({"code": long(session)}).to_string();
+    hosted.send("POST", &format!("/v1/sessions/{id}/exec"), &body)
+}
+
+fn used(hosted: &Hosted, session: &Value, id: &str) {
+    let (status, done) = hosted.exec(
+        id,
+        if is_python(session) {
+            "print(6 * 7)"
+        } else {
+            "echo $((6 * 7))"
+        },
+        LONG,
+    );
+    assert_eq!(
+        (status, done["stdout"]["text"].as_str().map(str::trim)),
+        (200, Some("42")),
+        "{done}"
+    );
+    assert_clean(&hosted.close(id));
+}
+
+/// It may be closed already, because its program ended.
+fn closed_by_anybody(hosted: &Hosted, path: &str, must_be_clean: bool) {
+    let (status, receipt) = hosted.ask("DELETE", path, "");
+    assert!([200, 404, 410].contains(&status), "{receipt}");
+    if status == 200 && must_be_clean {
+        assert_clean(&receipt);
+    }
+}
+
+fn assert_clean(receipt: &Value) {
+    let left = (
+        &receipt["clean"],
+        &receipt["survivors"],
+        &receipt["zombies"],
+        &receipt["descriptors_left"],
+    );
+    assert_eq!(
+        left,
+        (&json!(true), &json!(0), &json!(0), &json!(0)),
+        "{receipt}"
+    );
+}
+
+#[test]
+fn r44_sessions_with_every_fate_leave_the_host_exactly_at_its_baseline() {
+    let hosted = Hosted::on_socket(&[
+        "--max-sessions",
+        "64",
+        "--idle",
+        "3s",
+        "--reap-every",
+        "500ms",
+    ]);
+    let before = hosted.baseline();
+    let seed = std::env::var("FDGUARD_TEST_SEED").ok();
+    let seed = seed.map_or(0x5EED, |seed| seed.parse().unwrap());
+    let count = sessions();
+    println!("FDGUARD_TEST_SEED={seed} FDGUARD_TEST_CHURN={count}");
+    let begun = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for lane in 0..LANES {
+            let (hosted, begun) = (&hosted, &begun);
+            scope.spawn(move || {
+                let mut dice = Dice((seed + 1) * 0x9E37_79B9_7F4A_7C15 ^ (lane << 40));
+                while begun.fetch_add(1, Ordering::Relaxed) < count {
+                    live(hosted, &mut dice);
+                }
+            });
+        }
+    });
+    eventually("all sessions are closed", LONG, || {
+        hosted.ask("GET", "/v1/health", "").1["sessions"]["open"] == 0
+    });
+    eventually("no process of it is left", LONG, || {
+        hosted.others().is_empty()
+    });
+    hosted.assert_back_at(&before);
+    assert_eq!(children(hosted.pid()), [0; 0]);
+}

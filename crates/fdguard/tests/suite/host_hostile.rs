@@ -1,0 +1,155 @@
+//! Callers that go away at any point, send nonsense, or come in hundreds: the host stays as it is.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::hosted::{Hosted, LONG, eventually, read_answer};
+
+fn tcp(hosted: &Hosted) -> TcpStream {
+    let stream = TcpStream::connect(hosted.at.strip_prefix("http://").unwrap()).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream
+}
+
+fn assert_idle(hosted: &Hosted) {
+    eventually("nobody is left", LONG, || {
+        let (_, health) = hosted.ask("GET", "/v1/health", "");
+        (&health["sessions"]["open"], &health["clients"]) == (&json!(0), &json!(0))
+    });
+}
+
+#[test]
+fn callers_that_go_away_after_any_number_of_bytes_leave_nothing() {
+    let hosted = Hosted::start(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--idle",
+        "1s",
+        "--reap-every",
+        "200ms",
+    ]);
+    let before = hosted.baseline();
+    let open = hosted.request(
+        "POST",
+        "/v1/sessions",
+        r#"{"program":"bash","channel":"pipes"}"#,
+    );
+    // Most of the head in strides, the body and its end byte by byte.
+    let head = open.find("\r\n\r\n").unwrap();
+    let points = (0..head).step_by(23).chain(head..=open.len());
+    for length in points {
+        let mut stream = tcp(&hosted);
+        stream.write_all(&open.as_bytes()[..length]).unwrap();
+        // A reset instead of an end, half of the time.
+        if length % 2 == 0 {
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        }
+    }
+    let session = hosted.open(&json!({"program": "bash"}));
+    let exec = format!("/v1/sessions/{}/exec", session["id"].as_str().unwrap());
+    let live = hosted.request("POST", &exec, r#"{"code":"yes"}"#).replace(
+        "\r\nconnection",
+        "\r\naccept: text/event-stream\r\nconnection",
+    );
+    for read in [0, 1, 20, 400, 100_000] {
+        let mut stream = tcp(&hosted);
+        stream.write_all(live.as_bytes()).unwrap();
+        let mut some = vec![0; read];
+        // One that came while the last was being interrupted is refused: then there is less to read.
+        let _less = stream.read_exact(&mut some);
+    }
+    let (status, done) = hosted.exec(session["id"].as_str().unwrap(), "true", LONG);
+    assert!([200, 409].contains(&status), "{done}");
+    hosted.close(session["id"].as_str().unwrap());
+    assert_idle(&hosted);
+    eventually("no process is left", LONG, || hosted.others().is_empty());
+    hosted.assert_back_at(&before);
+}
+
+#[test]
+fn three_hundred_silent_connections_and_as_many_wrong_tokens_are_refused_and_forgotten() {
+    let hosted = Hosted::start(&["--listen", "127.0.0.1:0", "--max-connections", "256"]);
+    let before = hosted.baseline();
+    let mut crowd: Vec<TcpStream> = (0..300).map(|_| tcp(&hosted)).collect();
+    let mut last = String::new();
+    eventually("the last is refused", LONG, || {
+        let mut stream = tcp(&hosted);
+        last.clear();
+        // A reset after the words is the kernel's way.
+        let _reset = stream.read_to_string(&mut last);
+        last.starts_with("HTTP/1.1 503 ")
+    });
+    for stream in &mut crowd {
+        let _refused = stream.write_all(b"GET /v1/hea");
+    }
+    drop(crowd);
+    eventually("there is room again", LONG, || {
+        hosted
+            .try_ask("GET", "/v1/health", "")
+            .is_ok_and(|(status, _)| status == 200)
+    });
+    for number in 0..300 {
+        let mut stream = tcp(&hosted);
+        let request = format!(
+            "POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {number:064x}\r\ncontent-type: application/json\r\ncontent-length: 18\r\nconnection: close\r\n\r\n{{\"program\":\"bash\"}}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        assert_eq!(read_answer(stream).unwrap().0, 401);
+    }
+    assert_eq!(
+        hosted.ask("GET", "/v1/sessions", "").1["sessions"],
+        json!([])
+    );
+    hosted.assert_back_at(&before);
+}
+
+#[test]
+fn bodies_that_are_huge_deep_or_no_text_are_refused_in_bounded_memory() {
+    let hosted = Hosted::start(&["--listen", "127.0.0.1:0"]);
+    let before = hosted.baseline();
+    let deep = "[".repeat(1 << 20);
+    let wide = format!(
+        r#"{{"program":"bash","environment":{{{}"x":"y"}}}}"#,
+        r#""a":"b","#.repeat(200_000)
+    );
+    let long = format!(r#"{{"program":"bash","folder":"{}"}}"#, "x".repeat(4 << 20));
+    let zero = r#"{"program":"bash","folder":"/tmp\u0000/x"}"#.to_owned();
+    let command = r#"{"program":{"repl":{"command":[],"template":""}}}"#.to_owned();
+    let zeros = r#"{"program":{"repl":{"command":["\u0000"],"template":"{nonce}"}}}"#.to_owned();
+    let limits = r#"{"program":"bash","limits":{"memory_bytes":0,"processes":0,"descriptors":0,"cpu_seconds":0}}"#.to_owned();
+    let narrow = r#"{"program":"bash","channel":{"pty":{"columns":0,"rows":65535}},"limits":{"descriptors":18446744073709551615,"memory_bytes":18446744073709551615}}"#.to_owned();
+    for body in [deep, wide, long, zero, command, zeros, limits, narrow] {
+        let (status, answer) = hosted.ask("POST", "/v1/sessions", &body);
+        let shown = &body[..body.len().min(90)];
+        assert!(
+            (400..500).contains(&status) || status == 201,
+            "{shown}: {status} {answer}"
+        );
+        if status == 201 {
+            assert_eq!(hosted.close(answer["id"].as_str().unwrap())["survivors"], 0);
+        }
+    }
+    let session = hosted.open(&json!({"program": "bash"}));
+    let id = session["id"].as_str().unwrap();
+    // A command of megabytes, one with every character, one that is empty.
+    let megabytes = format!("# {}\necho $((1 + 1))", "x".repeat(3 << 20));
+    let strange: String = (1_u8..128).map(char::from).collect();
+    let strange = format!(
+        ": '{}\u{202e}\u{1f600}'\necho $((1 + 1))",
+        strange.replace('\'', "")
+    );
+    for (code, said) in [(megabytes, "2"), (strange, "2"), (String::new(), "")] {
+        let (status, done) = hosted.exec(id, &code, LONG);
+        assert_eq!(status, 200, "{done}");
+        assert_eq!(
+            done["stdout"]["text"].as_str().unwrap().trim(),
+            said,
+            "{done}"
+        );
+    }
+    assert_eq!(hosted.close(id)["survivors"], 0);
+    hosted.assert_back_at(&before);
+}
