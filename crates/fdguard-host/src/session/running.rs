@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fdguard_process::plan::Plan;
 use fdguard_process::tree::{Options, Stop, Tree};
 use rustix::net::SocketAddrUnix;
 use tokio::time::{Instant, timeout_at};
@@ -19,6 +20,7 @@ use super::streams::Streams;
 use super::text_file::TextFile;
 use super::types::{Program, Spec};
 use crate::Error;
+use crate::warm::Pool;
 
 /// Bytes that one read may bring.
 pub(super) const ROOM: usize = 1 << 16;
@@ -46,6 +48,7 @@ pub(super) struct Recipe {
     pub(super) id: String,
     pub(super) spec: Spec,
     pub(super) hub: Arc<Hub>,
+    pub(super) pool: Option<Arc<Pool>>,
     pub(super) place: Place,
 }
 
@@ -63,16 +66,10 @@ impl Recipe {
         let streams = ends.ours;
         // Their ends are in the plan alone, which goes with the start.
         drop(ends.theirs);
-        let start = move || {
-            let options = Options {
-                orphan_grace: ORPHAN_GRACE,
-                keep_pidfd: false,
-                ..Options::default()
-            };
-            Tree::start_with(&plan, options)
+        let tree = match self.fork(&plan, &expected.nonce).await {
+            Some(tree) => tree,
+            None => start_cold(plan).await?,
         };
-        let tree = tokio::task::spawn_blocking(start).await;
-        let tree = tree.map_err(|_ending| Error::Closing)??;
         let keeper = Keeper::watch(tree, &self.place, &held)?;
         let mut running = Running {
             streams,
@@ -93,6 +90,13 @@ impl Recipe {
                 Err(error)
             }
         }
+    }
+
+    /// A Python from the pool. Absent where there is none, or where it cannot: a cold start may do, and the pool keeps what is wrong.
+    async fn fork(&self, plan: &Plan, ready: &str) -> Option<Tree> {
+        let pool = self.pool.as_ref();
+        let pool = pool.filter(|_| self.spec.program == Program::Python)?;
+        pool.fork(plan, ready).await.ok()
     }
 
     /// Waits for the first message. What the program says before it is shown only when it never comes.
@@ -198,6 +202,20 @@ impl Recipe {
         let except_main = matches!(self.spec.program, Program::Repl(_));
         running.keeper.signal_all(signal, except_main);
     }
+}
+
+/// Starts the program as its plan says.
+async fn start_cold(plan: Plan) -> Result<Tree, Error> {
+    let start = move || {
+        let options = Options {
+            orphan_grace: ORPHAN_GRACE,
+            keep_pidfd: false,
+            ..Options::default()
+        };
+        Tree::start_with(&plan, options)
+    };
+    let tree = tokio::task::spawn_blocking(start).await;
+    Ok(tree.map_err(|_ending| Error::Closing)??)
 }
 
 impl Running {

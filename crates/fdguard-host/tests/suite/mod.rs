@@ -10,6 +10,7 @@ mod host_limits;
 mod host_registry;
 mod host_room;
 mod host_shut_down;
+mod host_warm;
 mod session_bash;
 mod session_interrupt;
 mod session_life;
