@@ -56,6 +56,23 @@ impl Recipe {
     /// Starts the program and waits until it takes commands. When it fails, nothing is left.
     pub(super) async fn start(&self, folder: Option<PathBuf>) -> Result<(Running, End), Error> {
         program::check(&self.spec)?;
+        let pool = self.pool.as_ref();
+        if let Some(pool) = pool.filter(|_| self.spec.program == Program::Python)
+            && let Some(started) = self.attempt(folder.clone(), Some(pool)).await?
+        {
+            return Ok(started);
+        }
+        // All ends are new: one that a fork failed with may have made the terminal its own.
+        let started = self.attempt(folder, None).await?;
+        started.ok_or(Error::Closing)
+    }
+
+    /// From the pool, or without one. Absent when the pool could not, which keeps what is wrong: a cold start may do.
+    async fn attempt(
+        &self,
+        folder: Option<PathBuf>,
+        pool: Option<&Arc<Pool>>,
+    ) -> Result<Option<(Running, End)>, Error> {
         let deadline = Instant::now() + self.spec.ready_within;
         let held = Held::default();
         let side = self.hub.side()?;
@@ -66,9 +83,12 @@ impl Recipe {
         let streams = ends.ours;
         // Their ends are in the plan alone, which goes with the start.
         drop(ends.theirs);
-        let tree = match self.fork(&plan, &expected.nonce).await {
-            Some(tree) => tree,
+        let tree = match pool {
             None => start_cold(plan).await?,
+            Some(pool) => match pool.fork(&plan, &expected.nonce).await {
+                Ok(tree) => tree,
+                Err(_kept_by_the_pool) => return Ok(None),
+            },
         };
         let keeper = Keeper::watch(tree, &self.place, &held)?;
         let mut running = Running {
@@ -83,20 +103,13 @@ impl Recipe {
         match self.ready(&mut running, expected, deadline).await {
             Ok(end) => {
                 running.inline = program::inline_limit(&self.spec.program, end.status);
-                Ok((running, end))
+                Ok(Some((running, end)))
             }
             Err(error) => {
                 end::end(running, end::AT_ONCE).await;
                 Err(error)
             }
         }
-    }
-
-    /// A Python from the pool. Absent where there is none, or where it cannot: a cold start may do, and the pool keeps what is wrong.
-    async fn fork(&self, plan: &Plan, ready: &str) -> Option<Tree> {
-        let pool = self.pool.as_ref();
-        let pool = pool.filter(|_| self.spec.program == Program::Python)?;
-        pool.fork(plan, ready).await.ok()
     }
 
     /// Waits for the first message. What the program says before it is shown only when it never comes.
