@@ -10,6 +10,7 @@ mod host_limits;
 mod host_registry;
 mod host_room;
 mod host_shut_down;
+mod host_warm;
 mod http_access;
 mod http_harness;
 mod http_hostile;
