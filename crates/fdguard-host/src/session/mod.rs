@@ -40,6 +40,7 @@ pub use types::{
 
 use crate::Error;
 use crate::receipt::{Reason, Receipt};
+use crate::warm::Pool;
 
 /// A session. All methods take `&self`; one command runs at a time. Dropped without a close, it is closed in the background.
 #[derive(Debug)]
@@ -52,12 +53,23 @@ pub struct Session {
 impl Session {
     /// Starts the program and waits until it is ready for a command. When it fails, nothing is left.
     pub async fn start(id: &str, spec: Spec, hub: &Arc<Hub>) -> Result<Self, Error> {
+        Self::start_warm(id, spec, hub, None).await
+    }
+
+    /// The same; a Python session is forked from the pool's interpreter where that fits, also after a reset.
+    pub async fn start_warm(
+        id: &str,
+        spec: Spec,
+        hub: &Arc<Hub>,
+        warm: Option<&Arc<Pool>>,
+    ) -> Result<Self, Error> {
         let place = Place::default();
         let recipe = Recipe {
             id: id.to_owned(),
             spec,
             hub: Arc::clone(hub),
             place: place.clone(),
+            warm: warm.cloned(),
         };
         let (running, ready) = recipe.start(recipe.spec.folder.clone()).await?;
         let shared = Arc::new(Shared::new(place));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fdguard_process::plan::Plan;
 use fdguard_process::tree::{Options, Stop, Tree};
 use rustix::net::SocketAddrUnix;
 use tokio::time::{Instant, timeout_at};
@@ -19,6 +20,7 @@ use super::streams::Streams;
 use super::text_file::TextFile;
 use super::types::{Program, Spec};
 use crate::Error;
+use crate::warm::Pool;
 
 /// Bytes that one read may bring.
 pub(super) const ROOM: usize = 1 << 16;
@@ -47,6 +49,8 @@ pub(super) struct Recipe {
     pub(super) spec: Spec,
     pub(super) hub: Arc<Hub>,
     pub(super) place: Place,
+    /// Where Python sessions are forked from.
+    pub(super) warm: Option<Arc<Pool>>,
 }
 
 impl Recipe {
@@ -63,16 +67,7 @@ impl Recipe {
         let streams = ends.ours;
         // Their ends are in the plan alone, which goes with the start.
         drop(ends.theirs);
-        let start = move || {
-            let options = Options {
-                orphan_grace: ORPHAN_GRACE,
-                keep_pidfd: false,
-                ..Options::default()
-            };
-            Tree::start_with(&plan, options)
-        };
-        let tree = tokio::task::spawn_blocking(start).await;
-        let tree = tree.map_err(|_ending| Error::Closing)??;
+        let tree = self.launch(plan, &expected.nonce).await?;
         let keeper = Keeper::watch(tree, &self.place, &held)?;
         let mut running = Running {
             streams,
@@ -93,6 +88,26 @@ impl Recipe {
                 Err(error)
             }
         }
+    }
+
+    /// Forks the program from a warm interpreter where there is one that fits, else starts it anew.
+    async fn launch(&self, plan: Plan, ready: &str) -> Result<Tree, Error> {
+        if let (Program::Python, Some(pool)) = (&self.spec.program, &self.warm) {
+            // Why not is kept by the pool, for health; a cold start does the same, more slowly.
+            if let Ok(tree) = pool.fork(&plan, ready).await {
+                return Ok(tree);
+            }
+        }
+        let start = move || {
+            let options = Options {
+                orphan_grace: ORPHAN_GRACE,
+                keep_pidfd: false,
+                ..Options::default()
+            };
+            Tree::start_with(&plan, options)
+        };
+        let tree = tokio::task::spawn_blocking(start).await;
+        Ok(tree.map_err(|_ending| Error::Closing)??)
     }
 
     /// Waits for the first message. What the program says before it is shown only when it never comes.
