@@ -21,4 +21,5 @@ mod session_life;
 mod session_output;
 mod session_python;
 mod session_support;
+mod session_warm;
 mod warm;
