@@ -48,6 +48,8 @@ pub struct Health {
     pub reaper: ReaperHealth,
     /// Of its registry; `null` when it has none.
     pub registry: Option<RegistryHealth>,
+    /// Whether Python sessions come from a warm interpreter; `false` when it has trouble and they are started cold, `null` when the host has none.
+    pub warm_python: Option<bool>,
     /// It shuts down.
     pub closing: bool,
 }
@@ -125,6 +127,7 @@ impl Host {
             uptime_seconds: inner.started.elapsed().as_secs_f64(),
             reaper: inner.reaper.borrow().clone(),
             registry: inner.record().map(|record| record.seen()),
+            warm_python: inner.hub.warm().map(|pool| pool.trouble().is_none()),
             closing,
         }
     }

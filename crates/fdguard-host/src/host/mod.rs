@@ -16,6 +16,7 @@ mod record;
 mod room;
 mod shut_down;
 mod table;
+mod warm;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -116,6 +117,7 @@ impl Host {
         inner.tasks.spawn(Arc::clone(&inner).watch_leases());
         inner.tasks.spawn(Arc::clone(&inner).reap_idle());
         inner.tasks.spawn(Arc::clone(&inner).watch_limits());
+        inner.warm_python();
         let event = Event::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
         if let Some(reconciled) = reconciled {

@@ -17,8 +17,11 @@ pub struct Options {
     pub reap_every: Duration,
     /// Where the registry and the logs are; absent: no registry.
     pub state: Option<PathBuf>,
-    /// Warm interpreters for Python.
+    /// A warm interpreter for Python; needs `keeper`.
     pub warm_python: bool,
+    /// The program that becomes the keeper of a session from the warm interpreter when it is run as `PROGRAM __keeper …`: `fdguard` itself. Absent: all
+    /// sessions are started cold.
+    pub keeper: Option<PathBuf>,
     /// How often sessions with limits that the kernel does not keep are looked at.
     pub watch_every: Duration,
     /// A close that takes longer is told as unfinished; it goes on.
@@ -37,6 +40,7 @@ impl Default for Options {
             reap_every: Duration::from_secs(60),
             state: None,
             warm_python: true,
+            keeper: None,
             watch_every: Duration::from_secs(1),
             close_within: Duration::from_secs(5),
             raise_limit: Some(fdguard_process::own_limit::ENOUGH),

@@ -51,6 +51,9 @@ impl Inner {
         let within = self.options.close_within;
         let opening = self.wait_while(|table| table.opening() > 0);
         let _or_late = tokio::time::timeout(within, opening).await;
+        if let Some(pool) = self.hub.warm() {
+            pool.close().await;
+        }
         self.stopped.cancel();
         self.tasks.close();
         let _or_late = tokio::time::timeout(within, self.tasks.wait()).await;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -23,12 +23,14 @@ use tokio::task::AbortHandle;
 use super::message::{self, End};
 use super::watched;
 use crate::Error;
+use crate::warm::Pool;
 
 /// What all sessions of a host share: the one socket on which ends of commands arrive.
 #[derive(Debug)]
 pub struct Hub {
     inner: Arc<Inner>,
     listener: AbortHandle,
+    warm: OnceLock<Arc<Pool>>,
 }
 
 #[derive(Debug)]
@@ -72,7 +74,22 @@ impl Hub {
             strangers: AtomicU64::new(0),
         });
         let listener = tokio::spawn(listen(Arc::clone(&inner))).abort_handle();
-        Ok(Arc::new(Self { inner, listener }))
+        Ok(Arc::new(Self {
+            inner,
+            listener,
+            warm: OnceLock::new(),
+        }))
+    }
+
+    /// Lets Python sessions be forked from this interpreter from now on, where it serves them. Only the first counts.
+    pub fn set_warm(&self, pool: Arc<Pool>) {
+        let _only_the_first = self.warm.set(pool);
+    }
+
+    /// The warm interpreter, if there is one.
+    #[must_use]
+    pub fn warm(&self) -> Option<&Arc<Pool>> {
+        self.warm.get()
     }
 
     /// Messages that no command waited for: late ones of commands that are given up, and strangers'.

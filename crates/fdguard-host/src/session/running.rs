@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fdguard_process::plan::Plan;
 use fdguard_process::tree::{Options, Stop, Tree};
 use rustix::net::SocketAddrUnix;
 use tokio::time::{Instant, timeout_at};
@@ -63,16 +64,7 @@ impl Recipe {
         let streams = ends.ours;
         // Their ends are in the plan alone, which goes with the start.
         drop(ends.theirs);
-        let start = move || {
-            let options = Options {
-                orphan_grace: ORPHAN_GRACE,
-                keep_pidfd: false,
-                ..Options::default()
-            };
-            Tree::start_with(&plan, options)
-        };
-        let tree = tokio::task::spawn_blocking(start).await;
-        let tree = tree.map_err(|_ending| Error::Closing)??;
+        let tree = self.tree(plan, &expected.nonce, deadline).await?;
         let keeper = Keeper::watch(tree, &self.place, &held)?;
         let mut running = Running {
             streams,
@@ -93,6 +85,26 @@ impl Recipe {
                 Err(error)
             }
         }
+    }
+
+    /// The program's tree: forked from the warm interpreter where that serves, else started anew.
+    async fn tree(&self, plan: Plan, ready: &str, deadline: Instant) -> Result<Tree, Error> {
+        if self.spec.program == Program::Python
+            && let Some(pool) = self.hub.warm()
+            && let Ok(Ok(tree)) = timeout_at(deadline, pool.fork(&plan, ready)).await
+        {
+            return Ok(tree);
+        }
+        let start = move || {
+            let options = Options {
+                orphan_grace: ORPHAN_GRACE,
+                keep_pidfd: false,
+                ..Options::default()
+            };
+            Tree::start_with(&plan, options)
+        };
+        let tree = tokio::task::spawn_blocking(start).await;
+        Ok(tree.map_err(|_ending| Error::Closing)??)
     }
 
     /// Waits for the first message. What the program says before it is shown only when it never comes.

@@ -22,7 +22,7 @@ use watched::readable;
 use zygote::{Told, Zygote};
 
 /// From the host's end to the first KILL in a session.
-const ORPHAN_GRACE: Duration = Duration::from_secs(2);
+const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 /// A session that is not there after this never comes.
 const LONGEST_FORK: Duration = Duration::from_secs(10);
 /// After an interpreter that could not be started; doubled with each that follows.
@@ -51,17 +51,30 @@ struct State {
 }
 
 impl Pool {
-    /// Starts the interpreter and waits until it is warm. `keeper` is our own program, `driver` the text that defines `_fdguard_drive(channel, ready)`.
-    pub async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
-        let pool = Self {
+    /// A pool without an interpreter yet: the first request starts it. `keeper` is our own program, `driver` the text that defines
+    /// `_fdguard_drive(channel, ready)`.
+    #[must_use]
+    pub fn new(python: &Path, keeper: &Path, driver: &str) -> Self {
+        Self {
             python: python.to_owned(),
             keeper: keeper.to_owned(),
             driver: driver.to_owned(),
             state: Mutex::default(),
             trouble: std::sync::Mutex::default(),
-        };
-        pool.warm(&mut *pool.state.lock().await).await?;
+        }
+    }
+
+    /// The same, and waits until its interpreter is warm.
+    pub async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
+        let pool = Self::new(python, keeper, driver);
+        pool.warm_up().await?;
         Ok(pool)
+    }
+
+    /// Starts the interpreter if there is none, and waits until it is warm.
+    pub async fn warm_up(&self) -> Result<(), Error> {
+        let mut state = self.state.lock().await;
+        self.warm(&mut state).await
     }
 
     /// Forks a session as the plan says, its command aside; `ready` is what the driver says first. The end of the side channel is the plan's only handed

@@ -16,4 +16,5 @@ mod session_life;
 mod session_output;
 mod session_python;
 mod session_support;
+mod session_warm;
 mod warm;

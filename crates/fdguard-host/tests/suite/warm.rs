@@ -37,11 +37,11 @@ def _fdguard_drive(channel, ready):
         os.write(channel, value.encode())
 ";
 
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     find("python3", &std::env::var_os("PATH").unwrap()).unwrap()
 }
 
-fn keeper() -> PathBuf {
+pub(crate) fn keeper() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let folder = exe.ancestors().nth(2).unwrap().join("examples");
     let path = folder.join("session_keeper");
