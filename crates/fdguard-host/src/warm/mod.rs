@@ -22,7 +22,7 @@ use watched::readable;
 use zygote::{Told, Zygote};
 
 /// From the host's end to the first KILL in a session.
-const ORPHAN_GRACE: Duration = Duration::from_secs(2);
+const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 /// A session that is not there after this never comes.
 const LONGEST_FORK: Duration = Duration::from_secs(10);
 /// After an interpreter that could not be started; doubled with each that follows.
