@@ -7,11 +7,14 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 
 use super::problem::Problem;
 
 /// From the end of the head to the end of the body.
 const WITHIN: Duration = Duration::from_secs(30);
+/// Where bodies have lists.
+const LISTS: [&str; 2] = ["files", "program.repl.command"];
 /// What is read of a body that is refused, and for how long.
 const DISCARDED: usize = 64 << 20;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(2);
@@ -106,7 +109,32 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         refused(error.inner(), body).at(path)
     })?;
     reader.end().map_err(|error| refused(&error, body))?;
-    Ok(value)
+    match misplaced_list(&serde_json::from_slice(body).unwrap_or_default(), "") {
+        None => Ok(value),
+        Some(path) => {
+            let problem = Problem::senseless("the body: a list where an object is due");
+            Err(problem.at(if path.is_empty() {
+                ".".to_owned()
+            } else {
+                path
+            }))
+        }
+    }
+}
+
+/// The place of a list where none is meant. Derived readers take the values of an object as a list, too; the description does not say so.
+fn misplaced_list(value: &Value, path: &str) -> Option<String> {
+    match value {
+        Value::Array(_) => (!LISTS.contains(&path)).then(|| path.to_owned()),
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| {
+            let path = match path {
+                "" => name.clone(),
+                path => format!("{path}.{name}"),
+            };
+            misplaced_list(value, &path)
+        }),
+        _ => None,
+    }
 }
 
 fn refused(error: &serde_json::Error, body: &[u8]) -> Problem {
@@ -122,6 +150,7 @@ fn refused(error: &serde_json::Error, body: &[u8]) -> Problem {
 mod tests {
     use http::{HeaderMap, HeaderValue, header};
     use serde::Deserialize;
+    use serde_json::Value;
 
     use super::{decode, parse};
 
@@ -148,6 +177,8 @@ mod tests {
             (b"{\"inner\":{\"number\":256}}", 422, Some("inner.number")),
             (b"{\"inner\":{\"numbre\":1}}", 422, Some("inner.numbre")),
             (b"{\"inner\":[1,2,3]}", 422, Some("inner")),
+            (b"{\"inner\":[1]}", 422, Some("inner")),
+            (b"[{\"number\":1}]", 422, None),
             (b"7", 422, None),
         ] {
             let problem = parse::<Outer>(body).unwrap_err();
@@ -157,7 +188,7 @@ mod tests {
                 assert_eq!(problem.path.as_deref(), path, "{text}");
             }
         }
-        let problem = parse::<serde_json::Value>(deep.as_bytes()).unwrap_err();
+        let problem = parse::<Value>(deep.as_bytes()).unwrap_err();
         assert_eq!(problem.status().as_u16(), 422, "{problem:?}");
         assert_eq!(
             parse::<Outer>(b"{\"inner\":{\"number\":7}}")
