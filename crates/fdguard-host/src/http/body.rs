@@ -185,7 +185,7 @@ mod tests {
             let text = String::from_utf8_lossy(body);
             assert_eq!(problem.status().as_u16(), status, "{text}");
             if status == 422 {
-                assert_eq!(problem.path.as_deref(), path, "{text}");
+                assert_eq!(problem.path(), path, "{text}");
             }
         }
         let problem = parse::<Value>(deep.as_bytes()).unwrap_err();
