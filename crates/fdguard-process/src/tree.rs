@@ -1,6 +1,7 @@
 //! The owner's end of a process tree.
 
 mod hear;
+mod offer;
 mod start;
 mod types;
 
@@ -14,10 +15,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, send};
 
 use hear::{Heard, receive};
+pub use offer::{Attach, Offer};
 use start::Started;
 pub use types::{Exit, Mechanism, Options, StartError, Stop, Told, Usage};
 
+use crate::identity::Identity;
+pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
+pub use crate::limits::{By, Enforced};
 use crate::lost;
 use crate::members::{self, Member};
 use crate::plan::Plan;
@@ -35,9 +40,10 @@ pub struct Tree {
     /// The program's start, in ticks since the boot: with its number it never means another process.
     main_started: u64,
     pidfd: Option<OwnedFd>,
-    keeper: u32,
+    keeper: Keeper,
     control: OwnedFd,
     mechanism: Mechanism,
+    enforced: Enforced,
     leaf: Option<CString>,
     /// `Empty` or `Lost` was told.
     is_over: bool,
@@ -50,8 +56,25 @@ pub struct Tree {
     seen: Mutex<Vec<Member>>,
 }
 
+/// Who keeps a tree.
+#[derive(Clone, Copy, Debug)]
+struct Keeper {
+    pid: u32,
+    /// Its start, where it is not our own child: then its number may be another's when it has ended.
+    started: Option<u64>,
+}
+
+impl Keeper {
+    /// Whether its number means it still.
+    fn is_there(self) -> bool {
+        self.started.is_none_or(|started| {
+            Identity::known(self.pid, started).is_some_and(|keeper| keeper.matches())
+        })
+    }
+}
+
 impl Tree {
-    fn of(keeper: u32, control: OwnedFd, started: Started, leaf: Option<CString>) -> Self {
+    fn of(keeper: Keeper, control: OwnedFd, started: Started, leaf: Option<CString>) -> Self {
         Self {
             main: started.main,
             main_started: started.at,
@@ -63,6 +86,7 @@ impl Tree {
             } else {
                 Mechanism::Keeper
             },
+            enforced: started.enforced,
             leaf: leaf.filter(|_| started.in_cgroup),
             is_over: false,
             empty: None,
@@ -101,13 +125,19 @@ impl Tree {
     /// The keeper's process: ours, not one of the tree.
     #[must_use]
     pub fn keeper(&self) -> u32 {
-        self.keeper
+        self.keeper.pid
     }
 
     /// What holds it together.
     #[must_use]
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
+    }
+
+    /// Who sees to the plan's limits.
+    #[must_use]
+    pub fn enforced(&self) -> Enforced {
+        self.enforced
     }
 
     /// What the program itself used; known since `MainEnded` was told.
@@ -122,7 +152,10 @@ impl Tree {
         if self.is_over {
             return Vec::new();
         }
-        let mut members = members::below(self.keeper);
+        let mut members = members::below(self.keeper.pid);
+        if !self.keeper.is_there() {
+            members.clear();
+        }
         // `sort_by_key` keeps the order of the others.
         members.sort_by_key(|member| member.pid != self.main);
         let pids = members.iter().map(|member| member.pid).collect();
@@ -268,6 +301,8 @@ impl Drop for Tree {
             self.lost();
         }
         // It closed its end as the last thing before it ended. Otherwise it lives on until its tree is gone, and knows that we are.
-        let _reaped = sys::reap(Some(self.keeper), self.keeper_ended);
+        if self.keeper.started.is_none() {
+            let _reaped = sys::reap(Some(self.keeper.pid), self.keeper_ended);
+        }
     }
 }

@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_core::wall::FD_SETSIZE;
-use fdguard_process::limit::{ENOUGH, raised};
+use fdguard_process::own_limit::{ENOUGH, raised};
 use serde::Deserialize;
 
-pub use fdguard_process::limit::read;
+pub use fdguard_process::own_limit::read;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

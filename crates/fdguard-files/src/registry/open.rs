@@ -127,6 +127,11 @@ impl Store {
         let sql = |error| Error::sqlite(path, error);
         let connection = Connection::open_with_flags(path, flags).map_err(sql)?;
         connection.busy_timeout(PATIENCE).map_err(sql)?;
+        // SQLite opens for reading alone what it may not write, and says so at the first change only.
+        if connection.is_readonly("main").map_err(sql)? {
+            let denied = io::ErrorKind::PermissionDenied;
+            return Err(crate::Error::io(path, "cannot be written", denied).into());
+        }
         is_ours(path, &connection)?;
         let mode: String = connection
             .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))

@@ -15,6 +15,7 @@ mod archive;
 mod damage;
 mod heal;
 mod holders;
+mod jsonl;
 mod lock;
 mod plain;
 mod pure;

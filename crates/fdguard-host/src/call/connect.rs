@@ -35,7 +35,6 @@ impl Connector {
         by: Option<Instant>,
     ) -> Result<Conn, Failure> {
         let addresses = self.addresses(origin, state).await?;
-        state.enter(Phase::Connect);
         let meter = Arc::new(Meter::new());
         let (tcp, seat) = connect_any(&addresses, state, &meter, by).await?;
         let stream = if origin.is_tls {
@@ -153,7 +152,7 @@ async fn connect(
     socket.set_nodelay(true).map_err(io)?;
     // Before the connect, so that an abort reaches a connection that nobody answers.
     let spare = socket.as_fd().try_clone_to_owned().map_err(io)?;
-    let seat = state.seat(spare, Arc::clone(meter))?;
+    let seat = state.seat(spare, Arc::clone(meter), Phase::Connect)?;
     match socket.connect(address).await {
         Ok(stream) => Ok(Ok((stream, seat))),
         Err(error) => Ok(Err(Failure::Connect {

@@ -171,7 +171,7 @@ impl Parked {
     /// It serves again.
     pub(super) fn serve(self, state: &Arc<State>) -> Result<Conn, Failure> {
         self.meter.reset();
-        let seat = state.seat(self.spare, Arc::clone(&self.meter))?;
+        let seat = state.seat(self.spare, Arc::clone(&self.meter), Phase::Send)?;
         Ok(Conn {
             seat,
             sender: self.sender,

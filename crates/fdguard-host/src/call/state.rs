@@ -163,11 +163,12 @@ impl State {
         slot.abort.as_ref().map(Abort::failure)
     }
 
-    /// Puts the duplicate where an abort finds it. From here on an abort reaches the socket; one that came before is told now.
+    /// Puts the duplicate where an abort finds it, and goes on to that phase. From here on an abort reaches the socket; one that came before is told now.
     pub(super) fn seat(
         self: &Arc<Self>,
         spare: OwnedFd,
         meter: Arc<Meter>,
+        phase: Phase,
     ) -> Result<Seat, Failure> {
         let mut slot = self.slot();
         if let Some(abort) = &slot.abort {
@@ -175,6 +176,7 @@ impl State {
         }
         slot.spare = Some(spare);
         slot.meter = Some(meter);
+        slot.phase = phase;
         Ok(Seat(Arc::clone(self)))
     }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use fdguard_core::log_event::Event;
 
+type Hear = dyn Fn(&Event) + Send + Sync;
+
 /// Whom events are told; by default nobody. Whoever hears them must not wait: it is called by the threads that serve all sessions.
 #[derive(Clone, Default)]
-pub struct Events(Option<Arc<dyn Fn(&Event) + Send + Sync>>);
+pub struct Events(Option<Arc<Hear>>);
 
 impl Events {
     /// Told to this function.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use fdguard_core::log_event::Event;
-use fdguard_process::limit;
+use fdguard_process::own_limit;
 use fdguard_process::reserve::Reserve;
 
 use super::{Events, own};
@@ -30,10 +30,10 @@ struct Lent {
 impl Room {
     /// Raises our limit and holds some descriptors back. A failure of both is told and is no reason not to run.
     pub(super) fn make(raise_limit: Option<u64>, events: &Events) -> Self {
-        let before = limit::read();
+        let before = own_limit::read();
         if let Some(wanted) = raise_limit {
             let event = Event::new("limit_raised").with("before", before.soft);
-            match limit::raise_own(wanted) {
+            match own_limit::raise_own(wanted) {
                 Ok(None) => {}
                 Ok(now) => events.tell(&event.with("now", now)),
                 Err(error) => events.tell(&event.with("error", error.to_string())),
@@ -52,7 +52,7 @@ impl Room {
 
     /// Whether one more session may be started while so many others are.
     pub(super) fn allows_one_more(&self, opening: usize) -> Result<(), Error> {
-        let (Some(used), Some(limit)) = (own::count(), limit::read().soft) else {
+        let (Some(used), Some(limit)) = (own::count(), own_limit::read().soft) else {
             // What cannot be counted is not refused: the start itself fails cleanly at the wall.
             return Ok(());
         };

@@ -12,6 +12,7 @@ use fdguard_host::session::{Channel, Done, Exec, Hub, Outcome, Program, Session,
 pub(crate) fn on_host_runtime<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .thread_keep_alive(Duration::from_millis(20))
         .enable_all()
         .build()
         .unwrap();

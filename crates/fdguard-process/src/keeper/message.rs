@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::limits::Enforced;
 use crate::tree::{Exit, Stop, Usage};
 
 /// A message is this many words of 64 bits.
@@ -54,6 +55,17 @@ impl Step {
         Self::ALL.get(index).copied().unwrap_or(Self::Unknown)
     }
 
+    /// What a program that waits for its keeper calls it.
+    pub(crate) fn from_word(word: &str) -> Self {
+        match word {
+            "group" => Self::Group,
+            "descriptors" => Self::Descriptors,
+            "terminal" => Self::Terminal,
+            "folder" => Self::Folder,
+            _ => Self::Unknown,
+        }
+    }
+
     /// What was tried, for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
@@ -66,7 +78,7 @@ impl Step {
             Self::Group => "its session or group",
             Self::Descriptors => "handing it its descriptors",
             Self::CloseRange => "closing all other descriptors",
-            Self::Limit => "its limit of descriptors",
+            Self::Limit => "its limits",
             Self::Folder => "going to its folder",
             Self::Exec => "running the program",
             Self::Pidfd => "a descriptor of its process",
@@ -79,7 +91,15 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FromKeeper {
     /// The program runs since `at` (ticks since the boot); its pidfd comes along where the owner wants it.
-    Started { main: u32, at: u64, in_cgroup: bool },
+    Started {
+        main: u32,
+        at: u64,
+        in_cgroup: bool,
+        enforced: Enforced,
+        /// The keeper itself, and its own start.
+        keeper: u32,
+        keeper_at: u64,
+    },
     /// It does not, and nothing of it is left.
     Failed { step: Step, errno: Errno },
     /// The program itself ended.
@@ -112,7 +132,23 @@ impl FromKeeper {
                 main,
                 at,
                 in_cgroup,
-            } => [1, main.into(), in_cgroup.into(), at, 0, 0, 0, 0],
+                enforced,
+                keeper,
+                keeper_at,
+            } => {
+                let (in_cgroup, enforced) = (in_cgroup.into(), enforced.word());
+                let keeper = keeper.into();
+                [
+                    1,
+                    main.into(),
+                    in_cgroup,
+                    at,
+                    enforced,
+                    keeper,
+                    keeper_at,
+                    0,
+                ]
+            }
             Self::Failed { step, errno } => [
                 2,
                 (step as u32).into(),
@@ -157,6 +193,9 @@ impl FromKeeper {
                 main: small(a)?,
                 in_cgroup: b != 0,
                 at: c,
+                enforced: Enforced::from_word(d),
+                keeper: small(e)?,
+                keeper_at: f,
             },
             2 => Self::Failed {
                 step: Step::from_number(small(a)?),
@@ -267,6 +306,7 @@ fn words(bytes: &[u8]) -> Option<[u64; WORDS]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::By;
 
     #[test]
     fn what_a_keeper_says_arrives() {
@@ -282,6 +322,12 @@ mod tests {
                 main: 4_194_304,
                 at: 1 << 40,
                 in_cgroup: true,
+                enforced: Enforced {
+                    memory: By::Cgroup,
+                    ..Enforced::default()
+                },
+                keeper: 7,
+                keeper_at: 8,
             },
             FromKeeper::Failed { step, errno },
             FromKeeper::MainEnded {

@@ -18,6 +18,7 @@ use super::message::{FromKeeper, LENGTH, Step, ToKeeper};
 use super::phase::{Due, Phase};
 use super::{Ends, Room, close_others, kin, leave_folder};
 use crate::cgroup::Leaf;
+use crate::limits::Enforced;
 use crate::spawn::child::Failed;
 use crate::sys::{self, Reaped};
 use crate::tree::{Exit, Stop};
@@ -31,6 +32,7 @@ const LONGEST_PAUSE: u64 = 200_000_000;
 pub(super) struct Keeper<'s> {
     me: u32,
     main: u32,
+    enforced: Enforced,
     main_exit: Option<Reaped>,
     /// Whether the owner knows that the program ended.
     main_told: bool,
@@ -58,6 +60,7 @@ enum Left {
 impl<'s> Keeper<'s> {
     pub(super) fn new(
         main: u32,
+        enforced: Enforced,
         ends: Ends<'s>,
         leaf: Option<Leaf<'s>>,
         room: &'s mut Room,
@@ -66,6 +69,7 @@ impl<'s> Keeper<'s> {
         Self {
             me: getpid().as_raw_nonzero().get().unsigned_abs(),
             main,
+            enforced,
             main_exit: None,
             main_told: false,
             ends,
@@ -133,6 +137,9 @@ impl<'s> Keeper<'s> {
             main: self.main,
             at,
             in_cgroup: self.leaf.is_some(),
+            enforced: self.enforced,
+            keeper: self.me,
+            keeper_at: kin::stat(self.me).map_or(0, |stat| stat.started),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -229,11 +236,12 @@ impl<'s> Keeper<'s> {
         match due {
             Due::Nothing => {}
             Due::AskMain(signal) => {
+                kin::forget_asked(self.room);
                 if self.main_exit.is_none() {
                     kin::signal(me, main, true, signal);
                 }
             }
-            Due::AskAll(signal) => kin::each(me, self.room, &mut |pid, is_child| {
+            Due::AskAll(signal) => kin::each_unasked(me, self.room, &mut |pid, is_child| {
                 if pid != main {
                     kin::signal(me, pid, is_child, signal);
                 }
@@ -255,7 +263,8 @@ impl<'s> Keeper<'s> {
 
     fn wait(&mut self, left: Left) {
         let moment = now();
-        let mut pause = self.phase.next().map(|at| at.saturating_sub(moment));
+        let next = self.phase.next(self.main_exit.is_none());
+        let mut pause = next.map(|at| at.saturating_sub(moment));
         // A child's end is told by the signal; a process that becomes ours is not, so we look again.
         if self.phase == Phase::Killing || left == Left::Cgroup {
             pause = Some(pause.map_or(self.pause, |pause| pause.min(self.pause)));

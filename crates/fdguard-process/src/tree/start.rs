@@ -8,11 +8,12 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, send, socketpair};
 
 use super::hear::{Heard, receive};
-use super::{StartError, Stop, Tree};
+use super::{Keeper, StartError, Stop, Tree};
 use crate::cgroup;
 use crate::keeper::message::{FromKeeper, Step, ToKeeper};
 use crate::keeper::{self, Room, Setup};
-use crate::plan::Plan;
+use crate::limits::Enforced;
+use crate::plan::{Limits, Plan};
 use crate::spawn::{Prepared, Unfit};
 use crate::sys;
 
@@ -27,7 +28,7 @@ pub(super) fn begin(
     };
     let mut prepared = Prepared::new(plan).map_err(unfit)?;
     let leaf = if plan.cgroup {
-        cgroup::next_path()
+        cgroup::next_path(plan.limits != Limits::default())
     } else {
         None
     };
@@ -47,8 +48,14 @@ pub(super) fn begin(
         keep_pidfd,
     };
     let keeper = keeper::fork(setup).map_err(StartError::refused(Step::Keeper))?;
-    match introduced(&ours, keep_pidfd) {
-        Ok(Introduced::Started(started)) => Ok(Tree::of(keeper, ours, started, leaf)),
+    match introduced(&ours, RecvFlags::empty(), keep_pidfd) {
+        Ok(Introduced::Started(started)) => {
+            let keeper = Keeper {
+                pid: keeper,
+                started: None,
+            };
+            Ok(Tree::of(keeper, ours, started, leaf))
+        }
         Ok(Introduced::Failed { step, errno }) => {
             let _reaped = sys::reap(Some(keeper), true);
             Err(failure(plan, &prepared, step, errno))
@@ -66,7 +73,7 @@ pub(super) fn begin(
 }
 
 /// What a keeper says first.
-enum Introduced {
+pub(super) enum Introduced {
     Started(Started),
     Failed { step: Step, errno: Errno },
 }
@@ -78,11 +85,18 @@ pub(super) struct Started {
     pub(super) at: u64,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) in_cgroup: bool,
+    pub(super) enforced: Enforced,
+    pub(super) keeper: u32,
+    pub(super) keeper_at: u64,
 }
 
-fn introduced(control: &OwnedFd, keep_pidfd: bool) -> Result<Introduced, Errno> {
+pub(super) fn introduced(
+    control: &OwnedFd,
+    flags: RecvFlags,
+    keep_pidfd: bool,
+) -> Result<Introduced, Errno> {
     loop {
-        return match receive(control, RecvFlags::empty()) {
+        return match receive(control, flags) {
             Err(Errno::INTR) => continue,
             Err(errno) => Err(errno),
             Ok(Heard::Said(
@@ -90,6 +104,9 @@ fn introduced(control: &OwnedFd, keep_pidfd: bool) -> Result<Introduced, Errno> 
                     main,
                     at,
                     in_cgroup,
+                    enforced,
+                    keeper,
+                    keeper_at,
                 },
                 pidfd,
             )) => {
@@ -102,6 +119,9 @@ fn introduced(control: &OwnedFd, keep_pidfd: bool) -> Result<Introduced, Errno> 
                     at,
                     pidfd,
                     in_cgroup,
+                    enforced,
+                    keeper,
+                    keeper_at,
                 }))
             }
             Ok(Heard::Said(FromKeeper::Failed { step, errno }, _)) => {

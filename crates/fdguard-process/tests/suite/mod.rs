@@ -1,3 +1,4 @@
+mod attach;
 mod cgroup;
 mod cycles;
 mod end;
@@ -7,6 +8,7 @@ mod harness;
 mod inborn;
 mod keeper;
 mod lean;
+mod limits;
 mod lost;
 mod owner;
 mod sockets;

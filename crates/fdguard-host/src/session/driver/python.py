@@ -79,7 +79,14 @@ def _fdguard_drive(channel, ready):
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file_name__:
             trace = trace.tb_next
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        error = error.with_traceback(trace)
+        if sys.excepthook is sys.__excepthook__:
+            # The built-in one of older versions knows no source but files.
+            import traceback
+
+            traceback.print_exception(type(error), error, trace)
+        else:
+            sys.excepthook(type(error), error, trace)
 
     def parts(text, name):
         """The command, and the expression at its end whose value is shown."""
@@ -110,26 +117,38 @@ def _fdguard_drive(channel, ready):
             return 1
         return 0
 
+    def calm():
+        """From here on interrupts have nothing to end; the handler that commands have is kept for the next."""
+        nonlocal handler
+        while True:
+            try:
+                previous = signal.signal(signal.SIGINT, quiet)
+                break
+            except KeyboardInterrupt:
+                pass
+        if previous is not quiet:
+            handler = previous
+
     def guarded(text):
         """Runs a command with the handler that commands have; an interrupt at any moment ends it and nothing else."""
-        nonlocal handler
         status = 1
         try:
-            try:
-                signal.signal(signal.SIGINT, handler)
-                status = run(text)
-            finally:
-                handler = signal.signal(signal.SIGINT, quiet)
+            signal.signal(signal.SIGINT, handler)
+            status = run(text)
         except KeyboardInterrupt as error:
-            handler = signal.default_int_handler
-            signal.signal(signal.SIGINT, quiet)
+            calm()
             show(error)
         return status
 
     tell(ready, 0)
     while True:
         nonce, text = receive()
-        status = guarded(text)
+        try:
+            status = guarded(text)
+        except KeyboardInterrupt:
+            status = 1
+        finally:
+            calm()
         if os.getpid() != me:
             # A child that the command forked came back here: its command is over, and the loop is not its own.
             flush()

@@ -153,14 +153,7 @@ async fn r39_an_abort_reaches_a_connect_that_nobody_answers() {
     let mut call = caller
         .begin(Request::get(&format!("http://{}/", silent.address)))
         .unwrap();
-    let handle = call.handle();
-    let watchdog = std::thread::Builder::new().name("watchdog".to_owned());
-    let work = move || {
-        // The socket and its duplicate.
-        until("the socket", || descriptors() == baseline + 2);
-        handle.abort()
-    };
-    let watchdog = watchdog.spawn(work).unwrap();
+    let watchdog = abort_in(call.handle(), Phase::Connect);
     assert_eq!(call.response().await, Err(aborted(Phase::Connect)));
     assert_eq!(watchdog.join().unwrap().sockets, 1);
     assert_logged(&log, Phase::Connect, 1);

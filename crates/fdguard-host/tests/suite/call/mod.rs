@@ -1,4 +1,8 @@
 //! Calls against real servers in this process.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a broken precondition must stop the test at that line"
+)]
 
 mod abort;
 mod bad_peers;

@@ -24,7 +24,9 @@ async fn median(
         let stranger = std::thread::spawn(move || {
             is_blocked(&handle);
             let began = Instant::now();
-            assert_eq!(handle.abort().sockets, 1);
+            let before = handle.info();
+            let done = handle.abort();
+            assert_eq!(done.sockets, 1, "{before:?} {done:?}");
             let returned: Instant = told.recv().unwrap();
             returned.saturating_duration_since(began)
         });
