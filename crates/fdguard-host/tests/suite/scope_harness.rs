@@ -1,0 +1,331 @@
+//! Scopes for tests: real processes and files, sessions and an archive that stand in for the host's.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fdguard_host::Error;
+use fdguard_host::receipt::{Reason, Receipt};
+use fdguard_host::scope::{
+    Archiver, CleanUp, Event, Kind, Means, NotArchived, Observer, Outcome, Scope, ScopeSpec,
+    SessionLook, Sessions,
+};
+use fdguard_host::session::Spec;
+use fdguard_process::plan::{Group, Limits, Plan};
+use fdguard_process::tree::{Stop, Told, Tree};
+use futures_util::future::BoxFuture;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// Nothing that a test waits for takes this long, on the busiest machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// A folder, and the means of scopes in it.
+pub(crate) struct Ground {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) sessions: Arc<FakeSessions>,
+    pub(crate) events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            sessions: Arc::default(),
+            events: Arc::default(),
+        }
+    }
+
+    pub(crate) fn means(&self) -> Means {
+        let events = Arc::clone(&self.events);
+        Means {
+            sessions: Some(Arc::clone(&self.sessions) as Arc<dyn Sessions>),
+            archiver: Some(Arc::new(FakeArchive)),
+            observer: Observer::new(move |event| events.lock().unwrap().push(event.clone())),
+        }
+    }
+
+    pub(crate) fn spec(&self) -> ScopeSpec {
+        ScopeSpec {
+            name: "agent".to_owned(),
+            root: self.folder.path().to_owned(),
+            client: None,
+            archive_to: None,
+        }
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::new(self.spec(), Arc::new(self.means())).expect("a scope")
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    pub(crate) fn closed_events(&self) -> Vec<Arc<CleanUp>> {
+        let events = self.events.lock().unwrap();
+        let closed = events.iter().filter_map(|event| match event {
+            Event::Closed(clean_up) => Some(Arc::clone(clean_up)),
+            _ => None,
+        });
+        closed.collect()
+    }
+}
+
+/// Sessions: each is a `sleep` with its keeper.
+#[derive(Debug, Default)]
+pub(crate) struct FakeSessions {
+    open: Mutex<BTreeMap<String, Tree>>,
+    count: AtomicU32,
+    pub(crate) fail_opening: std::sync::atomic::AtomicBool,
+    pub(crate) closes: AtomicU32,
+}
+
+impl FakeSessions {
+    pub(crate) fn end(&self, id: &str) {
+        drop(self.open.lock().unwrap().remove(id));
+    }
+
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.open.lock().unwrap().keys().cloned().collect()
+    }
+}
+
+impl Sessions for FakeSessions {
+    fn open<'a>(
+        &'a self,
+        _client: Option<&'a str>,
+        spec: Spec,
+    ) -> BoxFuture<'a, Result<String, Error>> {
+        Box::pin(async move {
+            if self.fail_opening.load(Ordering::SeqCst) {
+                return Err(Error::Full {
+                    what: "sessions",
+                    count: 32,
+                });
+            }
+            let mut plan = plan(&["sleep", "1000"]);
+            let own = spec.environment.into_iter();
+            plan.environment
+                .extend(own.map(|(name, value)| (name.into(), value.into())));
+            let tree = Tree::start(&plan)?;
+            let id = format!("s{}", self.count.fetch_add(1, Ordering::SeqCst));
+            self.open.lock().unwrap().insert(id.clone(), tree);
+            Ok(id)
+        })
+    }
+
+    fn close<'a>(&'a self, id: &'a str, reason: Reason) -> BoxFuture<'a, Result<Receipt, Error>> {
+        Box::pin(async move {
+            self.closes.fetch_add(1, Ordering::SeqCst);
+            let tree = self.open.lock().unwrap().remove(id);
+            let mut tree = tree.ok_or_else(|| Error::Unknown {
+                what: "session",
+                id: id.to_owned(),
+            })?;
+            let ended = tokio::task::spawn_blocking(move || end(&mut tree)).await;
+            let killed = ended.expect("an end");
+            Ok(receipt(id, reason, killed))
+        })
+    }
+
+    fn look(&self, id: &str) -> Option<SessionLook> {
+        let open = self.open.lock().unwrap();
+        open.get(id).map(|tree| SessionLook {
+            pid: Some(tree.main()),
+            busy: false,
+            idle: LONG * 1000,
+        })
+    }
+}
+
+fn end(tree: &mut Tree) -> u32 {
+    tree.stop(Stop {
+        signal: 15,
+        grace: Duration::from_secs(2),
+    });
+    loop {
+        match tree.told() {
+            Some(Told::Empty { killed, .. }) => return killed,
+            Some(Told::Lost) => panic!("the keeper is gone"),
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+fn receipt(id: &str, reason: Reason, killed: u32) -> Receipt {
+    Receipt {
+        session: id.to_owned(),
+        reason,
+        clean: true,
+        survivors: Some(0),
+        zombies: Some(0),
+        reaped: Some(0),
+        killed: Some(killed),
+        descriptors_held: 2,
+        descriptors_left: 0,
+        exit: None,
+        dropped_bytes: 0,
+        steps: Vec::new(),
+        total_ms: 0.0,
+        errors: Vec::new(),
+    }
+}
+
+/// An archive that refuses what is locked or written.
+#[derive(Debug)]
+pub(crate) struct FakeArchive;
+
+impl Archiver for FakeArchive {
+    fn archive(
+        &self,
+        file: &Path,
+        to: &Path,
+        _within: &Path,
+        wait: Duration,
+    ) -> Result<serde_json::Value, NotArchived> {
+        let not = |why: String| NotArchived { why, receipt: None };
+        fs::create_dir_all(to).map_err(|error| not(error.to_string()))?;
+        let open = fs::File::open(file).map_err(|error| not(error.to_string()))?;
+        let deadline = Instant::now() + wait;
+        let is_free = || {
+            fdguard_files::lease::ask(&open) == fdguard_files::lease::Answer::NoWriter
+                && open.try_lock().is_ok()
+        };
+        while !is_free() {
+            if Instant::now() >= deadline {
+                return Err(not("it is written or locked".to_owned()));
+            }
+            std::thread::yield_now();
+        }
+        let at = to.join(file.file_name().expect("a name"));
+        fs::rename(file, &at).map_err(|error| not(error.to_string()))?;
+        Ok(serde_json::json!({ "archived_to": at }))
+    }
+}
+
+/// A plan for this command with a small environment.
+pub(crate) fn plan(command: &[&str]) -> Plan {
+    let path: OsString = std::env::var_os("PATH").unwrap_or_default();
+    Plan {
+        command: command.iter().map(OsString::from).collect(),
+        environment: vec![("PATH".into(), path)],
+        folder: None,
+        stdio: [None, None, None],
+        handed: Vec::new(),
+        soft_limit: None,
+        group: Group::Session,
+        cgroup: false,
+        terminal: false,
+        limits: Limits::default(),
+    }
+}
+
+/// A plan for a line of shell.
+pub(crate) fn shell(script: &str) -> Plan {
+    plan(&["bash", "-c", script])
+}
+
+/// The plan with its standard output in a pipe.
+pub(crate) fn heard(mut plan: Plan) -> (Plan, fs::File) {
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    plan.stdio[1] = Some(Arc::new(theirs));
+    (plan, fs::File::from(ours))
+}
+
+/// The next line, read without blocking the runtime.
+pub(crate) async fn line(out: &fs::File) -> String {
+    use std::io::Read as _;
+    let mut out = out.try_clone().expect("a copy");
+    let read = move || {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while out.read(&mut byte).expect("a byte") == 1 && byte != *b"\n" {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).expect("text")
+    };
+    let line = tokio::task::spawn_blocking(read);
+    tokio::time::timeout(LONG, line)
+        .await
+        .expect("a line in time")
+        .expect("a line")
+}
+
+/// A stranger's process that lives until it is ended.
+pub(crate) fn stranger(environment: &[(String, String)]) -> Child {
+    let own = environment.iter().map(|(name, value)| (name, value));
+    Command::new("sleep")
+        .arg("1000")
+        .envs(own)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("a process")
+}
+
+/// Waits for a condition.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Whether a process lives and is no zombie.
+pub(crate) fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.trim().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The outcome of the only resource of this kind.
+pub(crate) fn only(clean_up: &CleanUp, kind: Kind) -> &Outcome {
+    let mut all = clean_up.resources.iter().filter(|it| it.kind == kind);
+    let first = all
+        .next()
+        .unwrap_or_else(|| panic!("no {kind:?} in {clean_up:#?}"));
+    assert!(all.next().is_none(), "more than one {kind:?}");
+    first
+}
+
+/// The outcome of a file.
+pub(crate) fn of_file<'a>(clean_up: &'a CleanUp, name: &str) -> &'a Outcome {
+    let found = clean_up.resources.iter().find(|it| it.name == name);
+    found.unwrap_or_else(|| panic!("no {name} in {clean_up:#?}"))
+}
+
+/// Descriptors of this process.
+pub(crate) fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("/proc").count()
+}
+
+/// Children of this process, zombies too.
+pub(crate) fn children() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").expect("/proc").flatten();
+    tasks
+        .map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default())
+        .map(|text| text.split_ascii_whitespace().count())
+        .sum()
+}
+
+/// Threads of this process.
+pub(crate) fn threads() -> usize {
+    fs::read_dir("/proc/self/task").expect("/proc").count()
+}
+
+/// A connected pair of sockets.
+pub(crate) fn pair() -> (OwnedFd, std::os::unix::net::UnixStream) {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    (ours.into(), theirs)
+}
