@@ -3,7 +3,9 @@
 //! [`inspect`] looks at a file from outside: it is opened for reading, no lock is taken, and nothing is changed. What the bytes mean
 //! is judged by the pure parts ([`sqlite`], [`tls`], [`foreign`], [`plain`]), who holds it by [`holding`] and [`lease`].
 //! [`heal()`] works on a copy, and swaps it in when SQLite finds nothing wrong with it. [`Watch`] tells when a database goes bad.
+//! [`Archive`] moves logs without losing a line.
 
+pub mod archive;
 pub mod check;
 mod error;
 mod finding;
@@ -21,6 +23,7 @@ pub mod tls;
 pub mod watch;
 mod words;
 
+pub use archive::Archive;
 pub use error::Error;
 pub use finding::Finding;
 pub use heal::{Healed, heal};

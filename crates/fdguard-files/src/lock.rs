@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
 use fdguard_probe::linux::holders::{By, Sought};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::{Error, sys};
@@ -46,13 +47,16 @@ impl Lock {
         }
     }
 
-    fn attempt(path: &Path) -> Result<Option<Self>, Error> {
+    /// Takes it if nobody has it.
+    pub(crate) fn attempt(path: &Path) -> Result<Option<Self>, Error> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // Somebody else may have put a link there.
+            .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default())
             .open(path)
             .map_err(|error| Error::io(path, "the lock file", error))?;
         match sys::lock(&file) {
@@ -98,7 +102,7 @@ impl Drop for Lock {
 }
 
 /// Who holds the lock of a file, in words. A lock of an open file names no process: it is found by its descriptor.
-fn holder(path: &Path) -> String {
+pub(crate) fn holder(path: &Path) -> String {
     let unknown = "a process that may not be seen".to_owned();
     let (Ok(probe), Ok(meta), Ok(whole)) = (Probe::new(), path.metadata(), path.canonicalize())
     else {

@@ -55,17 +55,30 @@ pub(crate) fn unlock(file: impl AsFd) -> Result<(), Errno> {
     set_lock(file, libc::F_UNLCK)
 }
 
+/// Whether a process or an open file other than this one has a lock on any byte. None is taken. Not known is not locked.
+pub(crate) fn is_locked(file: impl AsFd) -> bool {
+    let fd = file.as_fd().as_raw_fd();
+    let mut whole = all_bytes(libc::F_WRLCK);
+    // SAFETY: the descriptor is borrowed for the call; the struct is ours, whole, and outlives it.
+    let asked = outcome(unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &raw mut whole) });
+    asked.is_ok() && libc::c_int::from(whole.l_type) != libc::F_UNLCK
+}
+
 fn set_lock(file: impl AsFd, kind: libc::c_int) -> Result<(), Errno> {
     let fd = file.as_fd().as_raw_fd();
-    let whole = libc::flock {
+    let whole = all_bytes(kind);
+    // SAFETY: the descriptor is borrowed for the call; the struct is ours, whole, and outlives it.
+    outcome(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const whole) })?;
+    Ok(())
+}
+
+fn all_bytes(kind: libc::c_int) -> libc::flock {
+    libc::flock {
         l_type: libc::c_short::try_from(kind).unwrap_or_default(),
         l_whence: 0,
         l_start: 0,
         l_len: 0,
         // The kernel asks for 0 where the lock belongs to the open file.
         l_pid: 0,
-    };
-    // SAFETY: the descriptor is borrowed for the call; the struct is ours, whole, and outlives it.
-    outcome(unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const whole) })?;
-    Ok(())
+    }
 }

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use testkit::{Launch, Victim};
 
+mod archive;
 mod damage;
 mod heal;
 mod holders;

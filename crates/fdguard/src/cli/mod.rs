@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+mod archive;
 mod check;
 mod diff;
 mod doctor;
@@ -19,6 +20,7 @@ mod trace;
 mod unit;
 mod watch;
 
+pub use archive::ArchiveArgs;
 pub use check::{Annotations, CheckArgs, ExerciseArgs, LeaveArgs, ReportArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
@@ -80,6 +82,8 @@ pub enum Command {
     Drill(DrillArgs),
     /// Is this file damaged, by what, and who holds it?
     Inspect(InspectArgs),
+    /// Move these logs into an archive without losing a line.
+    Archive(ArchiveArgs),
     /// Which of these log lines are really descriptor exhaustion?
     Explain(ExplainArgs),
     /// Write the unit for my supervisor, or find the traps in one.

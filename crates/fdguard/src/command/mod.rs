@@ -5,6 +5,7 @@ use clap::CommandFactory as _;
 use crate::cli::{Cli, Command};
 use crate::exit;
 
+mod archive;
 mod check;
 mod diff;
 mod doctor;
@@ -34,6 +35,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Run(args) => run::run(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Archive(args) => archive::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Unit(args) => unit::run(&args),
         Command::Top(args) => top::run(&args),

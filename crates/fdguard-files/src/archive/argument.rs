@@ -1,0 +1,159 @@
+//! Which file is meant by a path, and whether it may be archived at all.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use fdguard_core::Text;
+use rustix::fs::FileType;
+
+use super::folder::Folder;
+use super::names;
+use super::receipt::{Problem, Trouble};
+
+/// A file that is to be archived.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    /// The folder that it is in.
+    pub(super) folder: Rc<Folder>,
+    /// Its own name, without what an archive adds.
+    pub(super) name: OsString,
+    /// Whether something was there when the archive began.
+    pub(super) was_there: bool,
+}
+
+impl Named {
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+}
+
+/// A path for JSON.
+pub(super) fn text(path: &Path) -> Text {
+    Text::from(path.as_os_str().as_encoded_bytes())
+}
+
+/// Finds files, with each folder opened once.
+#[derive(Debug)]
+pub(super) struct Finder<'a> {
+    archive: &'a Folder,
+    follow: bool,
+    within: Option<PathBuf>,
+    folders: BTreeMap<PathBuf, Rc<Folder>>,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) fn new(archive: &'a Folder, follow: bool, within: Option<PathBuf>) -> Self {
+        Self {
+            archive,
+            follow,
+            within,
+            folders: BTreeMap::new(),
+        }
+    }
+
+    /// The file that a path means.
+    pub(super) fn find(&mut self, given: &Path) -> Result<Named, Problem> {
+        let found = self.split(given)?;
+        let entry = found
+            .folder
+            .look(&found.name)
+            .map_err(|error| unreadable(&error.into()))?;
+        let Some(entry) = entry else {
+            let name = names::original(&found.name).to_owned();
+            return Ok(Named { name, ..found });
+        };
+        match entry.kind {
+            FileType::RegularFile => {
+                let name = names::original(&found.name).to_owned();
+                Ok(Named {
+                    name,
+                    was_there: true,
+                    ..found
+                })
+            }
+            FileType::Symlink if self.follow => {
+                let real = given
+                    .canonicalize()
+                    .map_err(|error| Problem::io("the link leads nowhere", error))?;
+                self.find(&real)
+            }
+            kind => Err(refused(kind)),
+        }
+    }
+
+    /// Folder and name of a path, if both may be used.
+    fn split(&mut self, given: &Path) -> Result<Named, Problem> {
+        let Some(name) = given.file_name() else {
+            return Err(refused(FileType::Directory));
+        };
+        let parent = given.parent().filter(|path| !path.as_os_str().is_empty());
+        let folder = self.folder(parent.unwrap_or(Path::new(".")))?;
+        if let Some(within) = &self.within
+            && !folder.path().starts_with(within)
+        {
+            return Err(Problem::new(
+                Trouble::Outside,
+                format!("it is outside of {}", within.display()),
+                "name a file in that folder",
+            ));
+        }
+        if folder.id() == self.archive.id() {
+            return Err(Problem::new(
+                Trouble::InArchive,
+                "it is in the archive",
+                "name a file that is not there yet",
+            ));
+        }
+        Ok(Named {
+            folder,
+            name: name.to_owned(),
+            was_there: false,
+        })
+    }
+
+    fn folder(&mut self, path: &Path) -> Result<Rc<Folder>, Problem> {
+        if let Some(folder) = self.folders.get(path) {
+            return Ok(Rc::clone(folder));
+        }
+        let opened = Folder::open(path).map_err(|error| unreadable(&error))?;
+        let folder = Rc::new(opened);
+        self.folders.insert(path.to_owned(), Rc::clone(&folder));
+        Ok(folder)
+    }
+}
+
+/// The file could not even be looked at.
+pub(super) fn unreadable(error: &std::io::Error) -> Problem {
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound => Trouble::NotFound,
+        _ => Trouble::Unreadable,
+    };
+    let remedy = match kind {
+        Trouble::NotFound => "name a file that is there",
+        _ => "run as the owner of the file, or with sudo",
+    };
+    Problem::new(kind, format!("it cannot be looked at: {error}"), remedy)
+}
+
+/// What is no regular file is not archived.
+pub(super) fn refused(kind: FileType) -> Problem {
+    match kind {
+        FileType::Directory => Problem::new(
+            Trouble::IsDirectory,
+            "it is a directory",
+            "name the files in it",
+        ),
+        FileType::Symlink => Problem::new(
+            Trouble::IsLink,
+            "it is a symbolic link",
+            "name the file that it leads to, or use --follow",
+        ),
+        _ => Problem::new(
+            Trouble::NotAFile,
+            "it is no regular file",
+            "name a regular file",
+        ),
+    }
+}

@@ -1,0 +1,120 @@
+//! A copy for another file system: made beside its place, compared with the original from the disk, dressed like it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use rustix::fs::{Advice, Gid, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use super::digest::{self, Contents, Scanner};
+use super::folder::Folder;
+use super::names;
+use super::receipt::{Problem, Trouble};
+use crate::lease::{self, Answer};
+
+/// As many names as are tried.
+const MOST_NAMES: u32 = 1000;
+
+/// Makes the empty copy. What an archive that was ended left there is removed: it is the beginning of the original. Another file is left alone.
+pub(super) fn begin(to: &Folder, name: &OsStr, original: &File) -> io::Result<(OsString, File)> {
+    for number in 0..MOST_NAMES {
+        let part = names::numbered(&names::unfinished(name), number);
+        match to.make(&part) {
+            Ok(copy) => return Ok((part, copy)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        if is_left_over(to, &part, original) {
+            to.remove(&part)?;
+            return Ok((part.clone(), to.make(&part)?));
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+fn is_left_over(to: &Folder, part: &OsStr, original: &File) -> bool {
+    let Ok(file) = to.read(part) else {
+        return false;
+    };
+    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+    is_file
+        && lease::ask(&file) != Answer::Writer
+        && digest::is_beginning_of(&file, original).unwrap_or(false)
+}
+
+/// Fills the copy, brings it to the disk, and reads it from there to compare it.
+pub(super) fn fill(
+    original: &File,
+    copy: &File,
+    has_json_lines: bool,
+    notes: &mut Vec<String>,
+) -> Result<Contents, Problem> {
+    let failed = |error: io::Error| Problem::io("it cannot be copied", error);
+    let mut scanner = Scanner::default();
+    let mut writer = copy;
+    digest::pieces(original, |piece| {
+        scanner.take(piece);
+        writer.write_all(piece)?;
+        Ok(true)
+    })
+    .map_err(failed)?;
+    let contents = scanner.finish(original, has_json_lines).map_err(failed)?;
+    dress(original, copy, notes).map_err(failed)?;
+    copy.sync_all().map_err(failed)?;
+    // So that it is read from the disk. Where that is not possible it comes from memory.
+    let _ = rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
+    let compared = digest::of(copy, has_json_lines).map_err(failed)?;
+    if compared != contents {
+        return Err(Problem::new(
+            Trouble::Differs,
+            "the copy is not the same as the original",
+            "see what the kernel says (dmesg): the disk of the archive may fail",
+        ));
+    }
+    Ok(contents)
+}
+
+/// Owner, mode, attributes and times of the original. What cannot be kept is noted: the bytes matter more.
+fn dress(original: &File, copy: &File, notes: &mut Vec<String>) -> io::Result<()> {
+    let meta = original.metadata()?;
+    let now = copy.metadata()?;
+    if (now.uid(), now.gid()) != (meta.uid(), meta.gid()) {
+        let owner = Some(Uid::from_raw(meta.uid()));
+        let group = Some(Gid::from_raw(meta.gid()));
+        if let Err(error) = rustix::fs::fchown(copy, owner, group) {
+            notes.push(format!("its owner could not be kept: {error}"));
+        }
+    }
+    copy.set_permissions(std::fs::Permissions::from_mode(meta.mode() & 0o7777))?;
+    if let Err(error) = attributes(original, copy) {
+        notes.push(format!("not all of its attributes could be kept: {error}"));
+    }
+    let time = |seconds, nanoseconds| Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanoseconds,
+    };
+    let times = Timestamps {
+        last_access: time(meta.atime(), meta.atime_nsec()),
+        last_modification: time(meta.mtime(), meta.mtime_nsec()),
+    };
+    Ok(rustix::fs::futimens(copy, &times)?)
+}
+
+fn attributes(original: &File, copy: &File) -> io::Result<()> {
+    let mut names = vec![0; 1 << 16];
+    let length = match rustix::fs::flistxattr(original, &mut names[..]) {
+        Ok(length) => length,
+        // A file system without attributes has none to keep.
+        Err(Errno::NOTSUP) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut value = vec![0; 1 << 16];
+    let all = names[..length].split(|byte| *byte == 0);
+    for name in all.filter(|name| !name.is_empty()) {
+        let read = rustix::fs::fgetxattr(original, name, &mut value[..])?;
+        rustix::fs::fsetxattr(copy, name, &value[..read], XattrFlags::empty())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Who has a file, by name: for people. Whether anybody can write is for the kernel to say.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use fdguard_core::{Gap, Text};
+use fdguard_probe::Probe;
+use fdguard_probe::linux::holders::{By, Held, Sought};
+use fdguard_probe::parse::fdinfo::Fdinfo;
+
+use super::receipt::{Holder, Means};
+
+/// Who was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Who can write, or who may be able to.
+    pub(super) writers: Vec<Holder>,
+    /// Who has a lock.
+    pub(super) lockers: Vec<Holder>,
+    /// What could not be seen; nothing: every process was looked at.
+    pub(super) gaps: Vec<Gap>,
+}
+
+/// A file to look for, and where it is now.
+pub(super) type Sight<'a> = (PathBuf, &'a File);
+
+/// Walks over all processes for one file.
+pub(super) fn find(path: &Path, file: &File) -> Found {
+    let found = find_all(&[(path.to_owned(), file)]);
+    found.into_iter().next().unwrap_or_default()
+}
+
+/// Walks over all processes once, for all of these files.
+pub(super) fn find_all(files: &[Sight<'_>]) -> Vec<Found> {
+    let id = |file: &File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    let sought: Vec<Sought> = files
+        .iter()
+        .map(|(path, file)| Sought {
+            path: path.as_os_str().as_encoded_bytes().to_vec(),
+            id: id(file),
+        })
+        .collect();
+    let mut all: Vec<Found> = sought.iter().map(|_| Found::default()).collect();
+    match Probe::new().and_then(|probe| probe.holders(&sought, true)) {
+        Ok(walked) => {
+            for held in walked.held.iter().filter(|held| held.current) {
+                if let Some(found) = all.get_mut(held.which) {
+                    found.add(held);
+                }
+            }
+            for found in &mut all {
+                found.gaps.extend(walked.gaps.iter().cloned());
+            }
+        }
+        Err(error) => {
+            let gap = Gap::new(
+                "who has the file",
+                error.to_string(),
+                "mount /proc (mount -t proc proc /proc)",
+            );
+            for found in &mut all {
+                found.gaps.push(gap.clone());
+            }
+        }
+    }
+    own(&sought, &mut all);
+    all
+}
+
+impl Found {
+    fn add(&mut self, held: &Held) {
+        let (fd, by) = match held.by {
+            By::Descriptor { fd, .. } => (Some(fd), Means::Descriptor),
+            By::Mapping => (None, Means::Mapping),
+            By::Ring { fd } => (Some(fd), Means::IoUring),
+        };
+        let holder = Holder {
+            pid: held.pid,
+            comm: held.comm.clone(),
+            fd,
+            by,
+            at_deadline: false,
+        };
+        if held.locks.iter().any(|lock| is_lock(&lock.kind)) {
+            self.lockers.push(holder.clone());
+        }
+        if held.by.writes() != Some(false) {
+            self.writers.push(holder);
+        }
+    }
+}
+
+fn is_lock(kind: &str) -> bool {
+    matches!(kind, "POSIX" | "FLOCK" | "OFDLCK")
+}
+
+/// This process is not on the walk, but another part of it may have a file.
+fn own(sought: &[Sought], all: &mut [Found]) {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let name = std::fs::read("/proc/self/comm").unwrap_or_default();
+    for entry in entries.flatten() {
+        let meta = entry.path().metadata();
+        let id = meta.map(|meta| (meta.dev(), meta.ino())).ok();
+        let which = sought.iter().position(|one| id.is_some() && one.id == id);
+        let fd: Option<u32> = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let (Some(which), Some(fd)) = (which, fd) else {
+            continue;
+        };
+        let info = std::fs::read(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
+        let info = Fdinfo::parse(&info);
+        let holder = Holder {
+            pid: std::process::id(),
+            comm: Text::from(name.trim_ascii_end()),
+            fd: Some(fd),
+            by: Means::Descriptor,
+            at_deadline: false,
+        };
+        if info.locks().iter().any(|lock| is_lock(&lock.kind)) {
+            all[which].lockers.push(holder.clone());
+        }
+        if info.mode().map(fdguard_core::Mode::writes) != Some(false) {
+            all[which].writers.push(holder);
+        }
+    }
+}
+
+/// Adds who is there at the deadline: who was there at the begin is marked.
+pub(super) fn at_deadline(before: &mut Vec<Holder>, now: Vec<Holder>) {
+    for mut holder in now {
+        holder.at_deadline = true;
+        let same = before
+            .iter_mut()
+            .find(|other| (other.pid, other.fd, other.by) == (holder.pid, holder.fd, holder.by));
+        match same {
+            Some(other) => other.at_deadline = true,
+            None => before.push(holder),
+        }
+    }
+}
+
+/// `python3 (pid 12, descriptor 3), cat (pid 14, mapped)`.
+pub(super) fn names(holders: &[Holder]) -> String {
+    let shown = holders.iter().take(8).map(|holder| {
+        let how = match (holder.by, holder.fd) {
+            (Means::Descriptor, Some(fd)) => format!("descriptor {fd}"),
+            (Means::IoUring, Some(fd)) => format!("io_uring {fd}"),
+            _ => "mapped".to_owned(),
+        };
+        format!("{} (pid {}, {how})", holder.comm.to_lossy(), holder.pid)
+    });
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if holders.len() > 8 {
+        text.push_str(&format!(" and {} more", holders.len() - 8));
+    }
+    text
+}

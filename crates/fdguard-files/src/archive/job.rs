@@ -1,0 +1,485 @@
+//! One file, from its first look to its receipt: what can be done now is done, and what must be waited for is said.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::argument::{Named, refused, text, unreadable};
+use super::digest::{self, Contents};
+use super::folder::Folder;
+use super::holders::Sight;
+use super::proof::{Asked, Asking, Free, Question, is_locked};
+use super::receipt::{Holder, Method, Outcome, Problem, Receipt, Trouble};
+use super::step::Step;
+use super::transfer::{Moved, Placed, Transfer};
+use super::waker::Waker;
+use super::{Archive, holders, names};
+use crate::lease::{self, Answer};
+use crate::{Lock, lock};
+
+/// What all files of an archive share.
+#[derive(Debug)]
+pub(super) struct Common<'a> {
+    pub(super) archive: &'a Archive,
+    pub(super) to: &'a Folder,
+    pub(super) waker: &'a Waker,
+}
+
+/// What a file waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Wait {
+    /// For another archive, which has this lock.
+    Busy(PathBuf),
+    /// For a lock on the file.
+    Locked,
+    /// For those who can write it.
+    Written,
+    /// For their names: before anything is changed.
+    Names,
+}
+
+#[derive(Debug)]
+enum Progress {
+    Done,
+    Waits(Wait),
+}
+
+/// The file, once it is ours.
+#[derive(Debug)]
+struct Held {
+    file: File,
+    id: (u64, u64),
+    is_closing: bool,
+}
+
+/// One file.
+#[derive(Debug)]
+pub(super) struct Job<'a> {
+    common: &'a Common<'a>,
+    named: Named,
+    closing: OsString,
+    lock: Option<Lock>,
+    was_busy: bool,
+    held: Option<Held>,
+    asking: Asking,
+    watch: Option<i32>,
+    is_named: bool,
+    has_successor: bool,
+    since: Instant,
+    receipt: Receipt,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn new(common: &'a Common<'a>, named: Named) -> Self {
+        Self {
+            common,
+            closing: names::closing(&named.name),
+            lock: None,
+            was_busy: false,
+            held: None,
+            asking: Asking::default(),
+            watch: None,
+            is_named: false,
+            has_successor: false,
+            since: Instant::now(),
+            receipt: Receipt::new(text(&named.path())),
+            named,
+        }
+    }
+
+    /// Goes on as far as possible; whether it is at its end. The last time it always is.
+    pub(super) fn advance(&mut self, is_last: bool) -> bool {
+        match self.go_on(is_last) {
+            Ok(Progress::Done) => {}
+            // Names are asked for in any case.
+            Ok(Progress::Waits(wait)) if !is_last || matches!(wait, Wait::Names) => return false,
+            Ok(Progress::Waits(wait)) => {
+                let problem = self.too_late(&wait);
+                self.fail(problem);
+            }
+            Err(problem) => self.fail(problem),
+        }
+        if let Some(watch) = self.watch.take() {
+            self.common.waker.forget(watch);
+        }
+        true
+    }
+
+    /// The receipt, and the file that has taken the name meanwhile.
+    pub(super) fn finish(self) -> (Receipt, Option<Named>) {
+        let successor = self.has_successor.then_some(self.named);
+        (self.receipt, successor)
+    }
+
+    fn go_on(&mut self, is_last: bool) -> Result<Progress, Problem> {
+        if self.lock.is_none() {
+            if self.is_gone()? {
+                return self.gone();
+            }
+            let path = self.named.folder.path().join(names::lock(&self.named.name));
+            let taken = Lock::attempt(&path).map_err(|error| lock_problem(&error))?;
+            let Some(lock) = taken else {
+                self.was_busy = true;
+                return Ok(Progress::Waits(Wait::Busy(path)));
+            };
+            self.lock = Some(lock);
+            self.passed(Step::Claimed);
+        }
+        if self.held.is_none() && !self.open()? {
+            return self.gone();
+        }
+        if self.wants_names().is_some() {
+            return Ok(Progress::Waits(Wait::Names));
+        }
+        if let Some(wait) = self.close_name()? {
+            return Ok(Progress::Waits(wait));
+        }
+        self.prove_and_move(is_last)
+    }
+
+    /// The file and where it is, when it is not known yet who can write it. Without a writer nobody needs to be named.
+    pub(super) fn wants_names(&self) -> Option<Sight<'_>> {
+        let held = self.held.as_ref().filter(|_| !self.is_named)?;
+        let name = if held.is_closing {
+            &self.closing
+        } else {
+            &self.named.name
+        };
+        let is_free = lease::ask(&held.file) == Answer::NoWriter;
+        (!is_free).then(|| (self.named.folder.path().join(name), &held.file))
+    }
+
+    /// These can write it.
+    pub(super) fn name(&mut self, writers: Vec<Holder>) {
+        self.is_named = true;
+        self.receipt.writers = writers;
+    }
+
+    fn is_gone(&self) -> Result<bool, Problem> {
+        let look = |name| {
+            self.named
+                .folder
+                .look(name)
+                .map_err(|error| unreadable(&error))
+        };
+        Ok(look(&self.named.name)?.is_none() && look(&self.closing)?.is_none())
+    }
+
+    /// Opens the file, or what an earlier archive has left of it; whether there was one.
+    fn open(&mut self) -> Result<bool, Problem> {
+        let folder = &self.named.folder;
+        let look = |name| folder.look(name).map_err(|error| unreadable(&error));
+        let own = look(&self.named.name)?;
+        let mut left = look(&self.closing)?.filter(|entry| entry.kind == FileType::RegularFile);
+        if let (Some(own), Some(closing)) = (own, left)
+            && own.id == closing.id
+        {
+            // Ended between the two halves of a rename.
+            folder
+                .remove(&self.closing)
+                .map_err(|error| Problem::io("a second name cannot be removed", error))?;
+            left = None;
+        }
+        let is_closing = left.is_some();
+        let name = match (is_closing, own) {
+            (true, _) => &self.closing,
+            (false, Some(entry)) if entry.kind == FileType::RegularFile => &self.named.name,
+            (false, Some(entry)) => return Err(refused(entry.kind)),
+            (false, None) => return Ok(false),
+        };
+        let file = match folder.read(name) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(unreadable(&error)),
+        };
+        let meta = file.metadata().map_err(|error| unreadable(&error))?;
+        if !meta.is_file() {
+            return Err(refused(FileType::Unknown));
+        }
+        self.has_successor = is_closing && own.is_some();
+        self.receipt.recovered = is_closing;
+        self.receipt.links = Some(meta.nlink());
+        if meta.nlink() > 1 {
+            self.receipt.note(format!(
+                "it has {} names (hard links): what is written by the other ones later is not in a copy of it",
+                meta.nlink()
+            ));
+        }
+        self.held = Some(Held {
+            file,
+            id: (meta.dev(), meta.ino()),
+            is_closing,
+        });
+        Ok(true)
+    }
+
+    /// Gives the file its name for the time of the archive, so that late openers begin a new one.
+    fn close_name(&mut self) -> Result<Option<Wait>, Problem> {
+        let Some(held) = self.held.as_mut().filter(|held| !held.is_closing) else {
+            self.watch_if(self.is_named);
+            return Ok(None);
+        };
+        // Who holds a lock by this name relies on the name.
+        if is_locked(&held.file) {
+            return Ok(Some(Wait::Locked));
+        }
+        let folder = &self.named.folder;
+        let (name, closing) = (&self.named.name, &self.closing);
+        match folder.rename(name, folder, closing) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => {
+                // Whoever took it has not asked for our lock. What is there now, if anything, is looked at anew.
+                self.held = None;
+                return Ok(Some(Wait::Written));
+            }
+            Err(error) => return Err(Problem::io("it cannot be renamed in its folder", error)),
+        }
+        let entry = folder.look(closing).ok().flatten();
+        if entry.is_none_or(|entry| entry.id != held.id) {
+            // Somebody has put another file there between our look and our rename.
+            let _ = folder.rename(closing, folder, name);
+            self.held = None;
+            return Ok(Some(Wait::Written));
+        }
+        held.is_closing = true;
+        self.watch_if(self.is_named);
+        self.passed(Step::Closing);
+        Ok(None)
+    }
+
+    /// Begins to watch, before the kernel is asked: nobody may close in between unseen.
+    fn watch_if(&mut self, is_written: bool) {
+        if is_written && self.watch.is_none() {
+            let path = self.named.folder.path().join(&self.closing);
+            self.watch = self.common.waker.watch(&path);
+        }
+    }
+
+    fn prove_and_move(&mut self, is_last: bool) -> Result<Progress, Problem> {
+        let Some(held) = self.held.take() else {
+            return Ok(Progress::Waits(Wait::Written));
+        };
+        let progress = self.with(&held, is_last);
+        self.held = Some(held);
+        progress
+    }
+
+    fn with(&mut self, held: &Held, is_last: bool) -> Result<Progress, Problem> {
+        let path = self.named.folder.path().join(&self.closing);
+        let question = Question {
+            file: &held.file,
+            path: &path,
+            trust_scan: self.common.archive.trust_scan,
+            is_last,
+        };
+        let asked = self
+            .asking
+            .ask(&question, &mut self.receipt)
+            .map_err(|error| Problem::io("it cannot be asked who writes", error))?;
+        let free = match asked {
+            Asked::Free(free) => free,
+            Asked::NotYet => {
+                self.watch_if(true);
+                return Ok(Progress::Waits(Wait::Written));
+            }
+            Asked::Unproven => return Err(unproven()),
+        };
+        // A reader may have a lock, too.
+        if is_locked(&held.file) {
+            return Ok(Progress::Waits(Wait::Locked));
+        }
+        self.receipt.free_since = Some(Timestamp::now());
+        self.receipt.proof = Some(free.proof());
+        self.passed(Step::Proven);
+        let progress = self.transfer(held, &free);
+        if !matches!(progress, Ok(Progress::Done)) {
+            self.receipt.free_since = None;
+            self.receipt.proof = None;
+        }
+        progress
+    }
+
+    fn transfer(&mut self, held: &Held, free: &Free) -> Result<Progress, Problem> {
+        let common = self.common;
+        let (folder, closing) = (std::rc::Rc::clone(&self.named.folder), self.closing.clone());
+        let (name, recovered) = (self.named.name.clone(), self.receipt.recovered);
+        let moved = Transfer {
+            from: &folder,
+            closing: &closing,
+            name: &name,
+            file: &held.file,
+            id: held.id,
+            free,
+            to: common.to,
+            may_number: !common.archive.no_rename,
+            recovered,
+            passed: &mut |step| self.passed(step),
+        }
+        .run()?;
+        match moved {
+            Moved::Done(placed) => {
+                self.placed(placed);
+                Ok(Progress::Done)
+            }
+            Moved::Disturbed => Ok(Progress::Waits(Wait::Written)),
+            Moved::Busy => Ok(Progress::Waits(Wait::Busy(
+                common.to.path().join(names::lock(&name)),
+            ))),
+        }
+    }
+
+    fn placed(&mut self, placed: Placed) {
+        let receipt = &mut self.receipt;
+        receipt.outcome = Outcome::Archived;
+        receipt.archived_to = Some(text(&self.common.to.path().join(&placed.name)));
+        receipt.method = Some(placed.method);
+        receipt.notes.extend(placed.notes);
+        contained(receipt, placed.contents);
+        if self.receipt.recovered {
+            sweep(self.common.to, &self.named.name);
+        }
+    }
+
+    /// It is not there. Who was here first has brought it to the archive, or it is a mistake.
+    fn gone(&mut self) -> Result<Progress, Problem> {
+        let to = self.common.to;
+        let name = &self.named.name;
+        let there = to.read(name).ok();
+        if there.is_none() && !self.was_busy {
+            let message = if self.named.was_there {
+                "it vanished before it could be archived"
+            } else {
+                "there is no such file"
+            };
+            return Err(Problem::new(
+                Trouble::NotFound,
+                message,
+                "name a file that is there",
+            ));
+        }
+        if self.lock.is_none() {
+            sweep(&self.named.folder, name);
+        }
+        sweep(to, name);
+        let receipt = &mut self.receipt;
+        receipt.outcome = Outcome::AlreadyArchived;
+        if let Some(file) = there {
+            receipt.archived_to = Some(text(&to.path().join(name)));
+            receipt.method = Some(Method::Found);
+            if let Ok(contents) = digest::of(&file, names::has_json_lines(name)) {
+                contained(receipt, contents);
+            }
+        } else {
+            receipt.note("another archive took it to a folder that is not this one");
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Why it is not archived at the deadline.
+    fn too_late(&mut self, wait: &Wait) -> Problem {
+        if let Wait::Busy(path) = wait {
+            return Problem::new(
+                Trouble::BeingArchived,
+                format!("it is being archived by {}", lock::holder(path)),
+                "wait for it, or try again",
+            );
+        }
+        let path = self.named.folder.path().join(&self.closing);
+        let found = self
+            .held
+            .as_ref()
+            .map(|held| holders::find(&path, &held.file))
+            .unwrap_or_default();
+        self.receipt.gaps.extend(found.gaps);
+        if matches!(wait, Wait::Locked) {
+            let who = match &found.lockers[..] {
+                [] => "a process that may not be seen".to_owned(),
+                lockers => holders::names(lockers),
+            };
+            holders::at_deadline(&mut self.receipt.locks, found.lockers);
+            return Problem::new(
+                Trouble::Locked,
+                format!("it is locked by {who}"),
+                "end that process, or let it give the lock back",
+            );
+        }
+        let who = match &found.writers[..] {
+            [] => "somebody that no table shows (a descriptor on its way through a socket, an io_uring, a thread with a table of its own)".to_owned(),
+            writers => holders::names(writers),
+        };
+        holders::at_deadline(&mut self.receipt.writers, found.writers);
+        Problem::new(
+            Trouble::StillWritten,
+            format!("it can still be written by {who}"),
+            "end the writers (TERM lets them flush), or wait longer with --wait",
+        )
+    }
+
+    /// Gives the file its own name back and says why.
+    fn fail(&mut self, problem: Problem) {
+        let folder = &self.named.folder;
+        let mut name = &self.named.name;
+        let is_closing = self.held.as_ref().is_some_and(|held| held.is_closing);
+        if is_closing && let Err(error) = folder.rename(&self.closing, folder, name) {
+            name = &self.closing;
+            self.receipt.note(match error {
+                Errno::EXIST => "its name was taken meanwhile: it waits under this one, and the next archive takes both".to_owned(),
+                other => format!("it could not be given its name back: {other}"),
+            });
+        }
+        self.receipt.outcome = problem.outcome();
+        if folder.look(name).is_ok_and(|entry| entry.is_some()) {
+            self.receipt.kept_at = Some(text(&folder.path().join(name)));
+        }
+        self.receipt.error = Some(problem);
+    }
+
+    fn passed(&mut self, step: Step) {
+        let ms = self.since.elapsed().as_secs_f64() * 1000.0;
+        self.since = Instant::now();
+        self.receipt.steps_ms.0.retain(|(other, _)| *other != step);
+        self.receipt.steps_ms.0.push((step, ms));
+        if let Some(observer) = &self.common.archive.observer {
+            observer.passed(step, &self.named.path());
+        }
+    }
+}
+
+/// Removes the lock file that an archive which was killed has left. One that is held stays.
+fn sweep(folder: &Folder, name: &OsStr) {
+    let lock = names::lock(name);
+    if folder.look(&lock).is_ok_and(|entry| entry.is_some()) {
+        drop(Lock::attempt(&folder.path().join(lock)));
+    }
+}
+
+fn contained(receipt: &mut Receipt, contents: Contents) {
+    receipt.lines = Some(contents.lines);
+    receipt.bytes = Some(contents.bytes);
+    receipt.sha256 = Some(contents.sha256);
+    receipt.tail = Some(contents.tail);
+}
+
+fn unproven() -> Problem {
+    Problem::new(
+        Trouble::Unproven,
+        "it could not be shown that nobody writes: the kernel gives no lease, and not every process may be looked at",
+        "run as the owner of the file or as root; --trust-scan archives it all the same",
+    )
+}
+
+fn lock_problem(error: &crate::Error) -> Problem {
+    match error {
+        crate::Error::Io { source, .. } => Problem::io(
+            "its folder cannot be written",
+            std::io::Error::new(source.kind(), source.to_string()),
+        ),
+        other => Problem::new(Trouble::Io, other.to_string(), ""),
+    }
+}

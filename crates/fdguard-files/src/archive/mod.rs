@@ -1,0 +1,259 @@
+//! Moves logs into an archive without losing a line.
+//!
+//! The order is what makes it safe. A file gets another name in its folder first (`name.closing`), so that who opens it by its own
+//! name begins a new one. Then the kernel must give a lease, which it does when nobody can write: no descriptor, no mapping, none on
+//! its way through a socket. Only then it goes into the archive: by a new name, or by a copy that is compared before the original is
+//! removed. An end at any moment leaves names that the next archive knows, and it goes on from there. Buffers of a program are
+//! flushed by that program alone: end it with time to do so before the wait is over.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+mod argument;
+mod copy;
+mod digest;
+mod folder;
+mod holders;
+mod job;
+mod names;
+mod proof;
+mod receipt;
+mod step;
+mod transfer;
+mod waker;
+
+use argument::{Finder, Named, text};
+use folder::Folder;
+use holders::Sight;
+use job::{Common, Job};
+use waker::Waker;
+
+pub use digest::Tail;
+pub use receipt::{
+    Holder, Means, Method, Outcome, Problem, Proof, Receipt, Report, Steps, Trouble,
+};
+pub use step::{Observer, Step};
+
+/// As many files as are worked on at once: each takes two descriptors meanwhile.
+const AT_ONCE: usize = 32;
+/// A wait that is as good as endless.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How to archive.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    /// Where files go; made where it is missing.
+    pub to: PathBuf,
+    /// How long to wait for writers and locks, for all files together. Nothing asks once.
+    pub wait: Duration,
+    /// Refuse whatever is not in this folder.
+    pub within: Option<PathBuf>,
+    /// Archive what a symbolic link leads to, which is refused otherwise.
+    pub follow: bool,
+    /// Refuse a file whose name is taken in the archive, instead of calling it `name.1`.
+    pub no_rename: bool,
+    /// Where the kernel gives no lease: be content with the processes that may be looked at.
+    pub trust_scan: bool,
+    /// Is told of each step. For tests.
+    #[doc(hidden)]
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Archive {
+    /// Into this folder, with a wait of ten seconds.
+    #[must_use]
+    pub fn new(to: impl Into<PathBuf>) -> Self {
+        Self {
+            to: to.into(),
+            wait: Duration::from_secs(10),
+            within: None,
+            follow: false,
+            no_rename: false,
+            trust_scan: false,
+            observer: None,
+        }
+    }
+
+    /// Archives these files. Each has its own receipt, and what goes wrong with one leaves the others alone. Blocks for as long as it takes.
+    #[must_use]
+    pub fn run(&self, files: &[PathBuf]) -> Report {
+        let began = Instant::now();
+        let taken_at = Timestamp::now();
+        let deadline = began + self.wait.min(LONGEST);
+        let receipts = match self.prepare() {
+            Ok((to, within)) => self.work(&to, within, files, deadline),
+            Err(problem) => files
+                .iter()
+                .map(|path| Receipt::refused(text(path), problem.clone()))
+                .collect(),
+        };
+        let is_archived = |receipt: &Receipt| {
+            matches!(
+                receipt.outcome,
+                Outcome::Archived | Outcome::AlreadyArchived
+            )
+        };
+        Report {
+            schema: "fdguard.archive/1",
+            taken_at,
+            to: text(&self.to),
+            success: receipts.iter().all(is_archived),
+            files: receipts,
+            took_ms: began.elapsed().as_secs_f64() * 1000.0,
+        }
+    }
+
+    fn prepare(&self) -> Result<(Folder, Option<PathBuf>), Problem> {
+        let within = self.within.as_ref().map(|path| path.canonicalize());
+        let within = within.transpose().map_err(|error| Problem {
+            kind: Trouble::Outside,
+            ..Problem::io("the folder that files must be in", error)
+        })?;
+        std::fs::create_dir_all(&self.to).map_err(|error| unusable(&error))?;
+        Ok((
+            Folder::open(&self.to).map_err(|error| unusable(&error))?,
+            within,
+        ))
+    }
+
+    fn work(
+        &self,
+        to: &Folder,
+        within: Option<PathBuf>,
+        files: &[PathBuf],
+        deadline: Instant,
+    ) -> Vec<Receipt> {
+        let waker = Waker::new();
+        let common = Common {
+            archive: self,
+            to,
+            waker: &waker,
+        };
+        let mut work = Work::new(Finder::new(to, self.follow, within), files);
+        let mut active: Vec<(usize, Job<'_>)> = Vec::new();
+        loop {
+            let is_last = Instant::now() >= deadline;
+            while active.len() < AT_ONCE
+                && let Some((index, named)) = work.queue.pop_front()
+            {
+                active.push((index, Job::new(&common, named)));
+            }
+            let mut waiting = Vec::new();
+            let before = active.len();
+            for (index, mut job) in active {
+                if job.advance(is_last) {
+                    work.done(index, job);
+                } else {
+                    waiting.push((index, job));
+                }
+            }
+            active = waiting;
+            let was_named = name_writers(&mut active);
+            if active.is_empty() && work.queue.is_empty() {
+                return work.receipts();
+            }
+            if active.len() == before && !was_named {
+                waker.wait(deadline);
+            }
+        }
+    }
+}
+
+/// Names who can write the files that are new, in one walk for all; whether there were any.
+fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
+    let asking: Vec<(usize, Sight<'_>)> = active
+        .iter()
+        .enumerate()
+        .filter_map(|(at, (_, job))| Some((at, job.wants_names()?)))
+        .collect();
+    if asking.is_empty() {
+        return false;
+    }
+    let (places, files): (Vec<usize>, Vec<Sight<'_>>) = asking.into_iter().unzip();
+    let found = holders::find_all(&files);
+    for (at, found) in places.into_iter().zip(found) {
+        if let Some((_, job)) = active.get_mut(at) {
+            job.name(found.writers);
+        }
+    }
+    true
+}
+
+/// The archive is no folder, or none that may be used.
+fn unusable(error: &std::io::Error) -> Problem {
+    let kind = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => Trouble::Permission,
+        std::io::ErrorKind::StorageFull => Trouble::NoRoom,
+        _ => Trouble::Io,
+    };
+    Problem {
+        kind,
+        message: format!("the archive cannot be used: {error}"),
+        remedy: "name a folder that may be written, or one that can be made".to_owned(),
+    }
+}
+
+/// Files that are to be done, and receipts of those that are.
+struct Work {
+    queue: VecDeque<(usize, Named)>,
+    receipts: Vec<(usize, Receipt)>,
+}
+
+impl Work {
+    fn new(mut finder: Finder<'_>, files: &[PathBuf]) -> Self {
+        let mut work = Self {
+            queue: VecDeque::new(),
+            receipts: Vec::new(),
+        };
+        let mut known = BTreeMap::new();
+        for (index, path) in files.iter().enumerate() {
+            match finder.find(path) {
+                Ok(named) => {
+                    // One that was named before, or by another path, is done once.
+                    let key = (named.folder.id(), named.name.clone());
+                    known.entry(key).or_insert_with(|| {
+                        work.queue.push_back((index, named));
+                    });
+                }
+                Err(problem) => work.refuse(index, path, problem),
+            }
+        }
+        work
+    }
+
+    fn refuse(&mut self, index: usize, path: &Path, problem: Problem) {
+        let receipt = Receipt::refused(text(path), problem);
+        self.receipts.push((index, receipt));
+    }
+
+    fn done(&mut self, index: usize, job: Job<'_>) {
+        let (receipt, successor) = job.finish();
+        let is_archived = receipt.outcome == Outcome::Archived;
+        self.receipts.push((index, receipt));
+        match successor {
+            Some(named) if is_archived => self.queue.push_back((index, named)),
+            Some(named) => {
+                let problem = Problem {
+                    kind: Trouble::EarlierPart,
+                    message: "an earlier part of it waits to be archived first".to_owned(),
+                    remedy: "see what keeps that part".to_owned(),
+                };
+                self.refuse(index, &named.path(), problem);
+            }
+            None => {}
+        }
+    }
+
+    /// In the order of the arguments.
+    fn receipts(mut self) -> Vec<Receipt> {
+        self.receipts.sort_by_key(|(index, _)| *index);
+        self.receipts
+            .into_iter()
+            .map(|(_, receipt)| receipt)
+            .collect()
+    }
+}

@@ -1,0 +1,294 @@
+//! What became of each file: the receipt.
+
+use fdguard_core::{Gap, Text};
+use jiff::Timestamp;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
+use super::digest::Tail;
+use super::step::Step;
+
+/// What an archive did, file by file.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Report {
+    /// `fdguard.archive/1`.
+    pub schema: &'static str,
+    /// When it began.
+    pub taken_at: Timestamp,
+    /// The archive.
+    pub to: Text,
+    /// Whether every file is in an archive now.
+    pub success: bool,
+    /// A receipt for each file.
+    pub files: Vec<Receipt>,
+    /// How long all of it took, in milliseconds.
+    pub took_ms: f64,
+}
+
+/// What became of one file.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Receipt {
+    /// The file, under its own name.
+    pub source: Text,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Where it is in the archive; absent when it is not there, or when another one has put it somewhere.
+    pub archived_to: Option<Text>,
+    /// Where it was left, when it is not archived; absent when there is nothing.
+    pub kept_at: Option<Text>,
+    /// How it came into the archive.
+    pub method: Option<Method>,
+    /// Lines that end as lines do.
+    pub lines: Option<u64>,
+    /// All bytes.
+    pub bytes: Option<u64>,
+    /// Of all bytes, in hexadecimal.
+    pub sha256: Option<String>,
+    /// How it ends.
+    pub tail: Option<Tail>,
+    /// Its names in the file system; more than one: hard links.
+    pub links: Option<u64>,
+    /// How it is known that nobody writes.
+    pub proof: Option<Proof>,
+    /// Since when nobody can write; absent while somebody can.
+    pub free_since: Option<Timestamp>,
+    /// Who could write when the archive began, and at its deadline.
+    pub writers: Vec<Holder>,
+    /// Who had a lock on it at the deadline.
+    pub locks: Vec<Holder>,
+    /// Whether an earlier archive was ended in the middle, and this one went on.
+    pub recovered: bool,
+    /// How long each step took, in milliseconds, in their order.
+    pub steps_ms: Steps,
+    /// What is worth knowing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// What could not be seen.
+    pub gaps: Vec<Gap>,
+    /// Why it is not archived.
+    pub error: Option<Problem>,
+}
+
+impl Receipt {
+    pub(super) fn new(source: Text) -> Self {
+        Self {
+            source,
+            outcome: Outcome::Kept,
+            archived_to: None,
+            kept_at: None,
+            method: None,
+            lines: None,
+            bytes: None,
+            sha256: None,
+            tail: None,
+            links: None,
+            proof: None,
+            free_since: None,
+            writers: Vec::new(),
+            locks: Vec::new(),
+            recovered: false,
+            steps_ms: Steps::default(),
+            notes: Vec::new(),
+            gaps: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// Of a file that was refused before anything was done.
+    pub(super) fn refused(source: Text, problem: Problem) -> Self {
+        Self {
+            outcome: problem.outcome(),
+            kept_at: (problem.outcome() == Outcome::Kept).then(|| source.clone()),
+            error: Some(problem),
+            ..Self::new(source)
+        }
+    }
+
+    pub(super) fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It is in the archive.
+    Archived,
+    /// Another archive was there first.
+    AlreadyArchived,
+    /// It is where it was.
+    Kept,
+    /// It could not be looked at.
+    NotSeen,
+}
+
+/// How a file came into the archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Renamed: the same file.
+    Rename,
+    /// Copied, compared and removed.
+    Copy,
+    /// It was found there: an earlier archive had finished all but the removal, or everything.
+    Found,
+}
+
+/// How it is known that nobody writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Proof {
+    /// The kernel gave a lease, which it does when nobody can write.
+    Lease,
+    /// No table of any process that may be read has it open for writing.
+    Scan,
+}
+
+/// A process that has the file.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Holder {
+    /// Its number.
+    pub pid: u32,
+    /// Its command.
+    pub comm: Text,
+    /// Its descriptor; absent where it has none.
+    pub fd: Option<u32>,
+    /// How it has it.
+    pub by: Means,
+    /// Whether it was there at the deadline, too.
+    pub at_deadline: bool,
+}
+
+/// How a process has a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Means {
+    /// By a descriptor.
+    Descriptor,
+    /// By a mapping whose writes go into the file.
+    Mapping,
+    /// By an io_uring that has it registered.
+    IoUring,
+}
+
+/// Why a file is not archived.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    /// In one word.
+    pub kind: Trouble,
+    /// In one line.
+    pub message: String,
+    /// What would help.
+    pub remedy: String,
+}
+
+impl Problem {
+    pub(super) fn new(
+        kind: Trouble,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// What the system said.
+    pub(super) fn io(what: &str, error: impl Into<std::io::Error>) -> Self {
+        let error = error.into();
+        let (kind, remedy) = match error.kind() {
+            std::io::ErrorKind::NotFound => (Trouble::NotFound, "name a file that is there"),
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => (
+                Trouble::Permission,
+                "run as the owner of the file and of both folders, or with sudo",
+            ),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => (
+                Trouble::NoRoom,
+                "make room in the archive, or name another one",
+            ),
+            std::io::ErrorKind::InvalidFilename => {
+                (Trouble::Io, "its name is too long: give it a shorter one")
+            }
+            _ => (Trouble::Io, "see what the kernel says (dmesg)"),
+        };
+        Self::new(kind, format!("{what}: {error}"), remedy)
+    }
+
+    /// Whether the file was left as it was, or could not even be looked at.
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.kind {
+            Trouble::NotFound | Trouble::IsDirectory | Trouble::NotAFile | Trouble::Unreadable => {
+                Outcome::NotSeen
+            }
+            _ => Outcome::Kept,
+        }
+    }
+}
+
+/// Why a file is not archived, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trouble {
+    /// Somebody can still write it.
+    StillWritten,
+    /// Somebody has a lock on it.
+    Locked,
+    /// Another archive has it.
+    BeingArchived,
+    /// It could not be shown that nobody writes.
+    Unproven,
+    /// A file of this name is in the archive, and no other name was allowed.
+    Collision,
+    /// There is no room in the archive.
+    NoRoom,
+    /// Not allowed.
+    Permission,
+    /// It may not be read.
+    Unreadable,
+    /// It is a symbolic link.
+    IsLink,
+    /// It is outside of the folder that was named.
+    Outside,
+    /// It is in the archive.
+    InArchive,
+    /// It is a directory.
+    IsDirectory,
+    /// It is no regular file.
+    NotAFile,
+    /// It is not there.
+    NotFound,
+    /// An earlier part of it waits to be archived first.
+    EarlierPart,
+    /// The copy is not the same: the disk fails, or somebody writes in a way that cannot be seen.
+    Differs,
+    /// The system said no.
+    Io,
+}
+
+/// How long each step took.
+#[derive(Clone, Debug, Default)]
+pub struct Steps(pub Vec<(Step, f64)>);
+
+impl Steps {
+    /// How long a step took, in milliseconds; absent when it was not done.
+    #[must_use]
+    pub fn of(&self, step: Step) -> Option<f64> {
+        let found = self.0.iter().find(|(one, _)| *one == step);
+        found.map(|(_, ms)| *ms)
+    }
+}
+
+impl Serialize for Steps {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (step, ms) in &self.0 {
+            map.serialize_entry(step, ms)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,75 @@
+//! The steps of an archive, and who may look on between them.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// A step that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// No other archive works on the file.
+    Claimed,
+    /// It has its name for the time of the archive: who opens it by its own name begins a new one.
+    Closing,
+    /// Nobody can write it any more.
+    Proven,
+    /// It was read to its end.
+    Read,
+    /// The empty copy is there.
+    Begun,
+    /// The copy is whole, compared and on the disk.
+    Copied,
+    /// Its bytes are on the disk.
+    Synced,
+    /// It has its name in the archive.
+    Moved,
+    /// That name is on the disk.
+    Recorded,
+    /// The original of a copy is gone.
+    Removed,
+    /// The folder that it came from is on the disk.
+    Settled,
+}
+
+impl Step {
+    /// All of them, in their order.
+    pub const ALL: [Self; 11] = [
+        Self::Claimed,
+        Self::Closing,
+        Self::Proven,
+        Self::Read,
+        Self::Begun,
+        Self::Copied,
+        Self::Synced,
+        Self::Moved,
+        Self::Recorded,
+        Self::Removed,
+        Self::Settled,
+    ];
+
+    /// Its name, as it is in JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Closing => "closing",
+            Self::Proven => "proven",
+            Self::Read => "read",
+            Self::Begun => "begun",
+            Self::Copied => "copied",
+            Self::Synced => "synced",
+            Self::Moved => "moved",
+            Self::Recorded => "recorded",
+            Self::Removed => "removed",
+            Self::Settled => "settled",
+        }
+    }
+}
+
+/// Is told of each step of each file. Made for tests, which end the process at every one of them.
+pub trait Observer: fmt::Debug + Send + Sync {
+    /// A step of the archive of this file is done.
+    fn passed(&self, step: Step, source: &Path);
+}

@@ -1,0 +1,286 @@
+//! Brings a file that nobody writes into the archive: by a new name, or by a copy that is compared before the original goes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+
+use rustix::io::Errno;
+
+use super::copy;
+use super::digest::{self, Contents};
+use super::folder::Folder;
+use super::names;
+use super::proof::Free;
+use super::receipt::{Method, Problem, Trouble};
+use super::step::Step;
+use crate::Lock;
+
+/// As many names as are tried for one file.
+const MOST_NAMES: u32 = 100_000;
+/// Some file systems keep times to two seconds.
+const SAME_TIME: i64 = 2;
+
+/// One file on its way.
+pub(super) struct Transfer<'a> {
+    /// Where it is.
+    pub(super) from: &'a Folder,
+    /// Its name there, for the time of the archive.
+    pub(super) closing: &'a OsStr,
+    /// Its own name.
+    pub(super) name: &'a OsStr,
+    /// The file.
+    pub(super) file: &'a File,
+    /// Device and inode.
+    pub(super) id: (u64, u64),
+    /// That nobody writes.
+    pub(super) free: &'a Free,
+    /// The archive.
+    pub(super) to: &'a Folder,
+    /// Whether another name may be given where its own is taken.
+    pub(super) may_number: bool,
+    /// Whether an earlier archive has begun with it.
+    pub(super) recovered: bool,
+    /// Is told of each step.
+    pub(super) passed: &'a mut dyn FnMut(Step),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Moved {
+    /// It is in the archive.
+    Done(Placed),
+    /// Somebody came to write: everything is as it was.
+    Disturbed,
+    /// Another archive brings a file of this name to the same place.
+    Busy,
+}
+
+/// Where it is, and what is in it.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) name: OsString,
+    pub(super) contents: Contents,
+    pub(super) method: Method,
+    pub(super) notes: Vec<String>,
+}
+
+impl Transfer<'_> {
+    /// Does it. Where it fails the file is still at its place.
+    pub(super) fn run(mut self) -> Result<Moved, Problem> {
+        if self.recovered
+            && let Some(moved) = self.finish_earlier()?
+        {
+            return Ok(moved);
+        }
+        if self.id.0 == self.to.id().0
+            && let Some(moved) = self.rename()?
+        {
+            return Ok(moved);
+        }
+        self.copy()
+    }
+
+    fn read(&self) -> Result<Contents, Problem> {
+        digest::of(self.file, names::has_json_lines(self.name))
+            .map_err(|error| Problem::io("it cannot be read", error))
+    }
+
+    /// By a new name; nothing when the archive is on another file system.
+    fn rename(&mut self) -> Result<Option<Moved>, Problem> {
+        let contents = self.read()?;
+        (self.passed)(Step::Read);
+        rustix::fs::fdatasync(self.file)
+            .map_err(|error| Problem::io("it cannot be brought to the disk", error))?;
+        (self.passed)(Step::Synced);
+        if !self.free.holds(self.file) {
+            return Ok(Some(Moved::Disturbed));
+        }
+        let Some(name) = self.place(self.from, self.closing)? else {
+            return Ok(None);
+        };
+        (self.passed)(Step::Moved);
+        let is_ours = self.is_ours(self.to, &name);
+        if !(is_ours && self.free.holds(self.file)) {
+            let undone = self.to.rename(&name, self.from, self.closing);
+            undone
+                .map_err(|error| Problem::io("somebody came to write it in the archive", error))?;
+            return Ok(Some(Moved::Disturbed));
+        }
+        sync(self.to)?;
+        (self.passed)(Step::Recorded);
+        sync(self.from)?;
+        (self.passed)(Step::Settled);
+        Ok(Some(Moved::Done(Placed {
+            name,
+            contents,
+            method: Method::Rename,
+            notes: Vec::new(),
+        })))
+    }
+
+    /// Gives a file the first name in the archive that is free; nothing when it is on another file system.
+    fn place(&self, folder: &Folder, from: &OsStr) -> Result<Option<OsString>, Problem> {
+        for number in 0..MOST_NAMES {
+            let name = names::numbered(self.name, number);
+            match folder.rename(from, self.to, &name) {
+                Ok(()) => return Ok(Some(name)),
+                Err(Errno::EXIST) if self.may_number => {}
+                Err(Errno::EXIST) => break,
+                Err(Errno::XDEV) => return Ok(None),
+                Err(error) => return Err(Problem::io("it cannot be put into the archive", error)),
+            }
+        }
+        Err(Problem::new(
+            Trouble::Collision,
+            "the archive has a file of this name",
+            "leave out --no-rename, or name another archive",
+        ))
+    }
+
+    fn is_ours(&self, folder: &Folder, name: &OsStr) -> bool {
+        let entry = folder.look(name).ok().flatten();
+        entry.is_some_and(|entry| entry.id == self.id)
+    }
+
+    /// By a copy.
+    fn copy(&mut self) -> Result<Moved, Problem> {
+        let path = self.to.path().join(names::lock(self.name));
+        let lock = Lock::attempt(&path).map_err(|error| archive_error(&error))?;
+        let Some(_lock) = lock else {
+            return Ok(Moved::Busy);
+        };
+        let (part, copy) = copy::begin(self.to, self.name, self.file)
+            .map_err(|error| Problem::io("no copy can be made in the archive", error))?;
+        (self.passed)(Step::Begun);
+        let moved = self.fill_and_place(&part, &copy);
+        if !matches!(moved, Ok(Moved::Done(_))) {
+            // It has its name in the archive, or was never whole.
+            let _ = self.to.remove(&part);
+        }
+        moved
+    }
+
+    fn fill_and_place(&mut self, part: &OsStr, copy: &File) -> Result<Moved, Problem> {
+        let mut notes = Vec::new();
+        let contents = copy::fill(
+            self.file,
+            copy,
+            names::has_json_lines(self.name),
+            &mut notes,
+        )?;
+        (self.passed)(Step::Copied);
+        if !self.free.holds(self.file) {
+            return Ok(Moved::Disturbed);
+        }
+        let Some(name) = self.place(self.to, part)? else {
+            return Err(Problem::io("the archive has two file systems", Errno::XDEV));
+        };
+        (self.passed)(Step::Moved);
+        let removed = sync(self.to).and_then(|()| {
+            (self.passed)(Step::Recorded);
+            self.remove_original()
+        });
+        match removed {
+            Ok(true) => {
+                if !self.free.holds(self.file) {
+                    notes.push("somebody opened it for writing in the instant of its removal: what that one writes is in a file without a name".to_owned());
+                }
+                sync(self.from)?;
+                (self.passed)(Step::Settled);
+                Ok(Moved::Done(Placed {
+                    name,
+                    contents,
+                    method: Method::Copy,
+                    notes,
+                }))
+            }
+            other => {
+                // Every line is in the original; twice would be wrong, too.
+                let _ = self.to.remove(&name);
+                other.map(|_| Moved::Disturbed)
+            }
+        }
+    }
+
+    /// Removes the original, if nobody has come to write; otherwise it stays.
+    fn remove_original(&mut self) -> Result<bool, Problem> {
+        if !(self.free.holds(self.file) && self.is_ours(self.from, self.closing)) {
+            return Ok(false);
+        }
+        self.from
+            .remove(self.closing)
+            .map_err(|error| Problem::io("the original cannot be removed", error))?;
+        (self.passed)(Step::Removed);
+        Ok(true)
+    }
+
+    /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
+    fn finish_earlier(&mut self) -> Result<Option<Moved>, Problem> {
+        let failed = |error: io::Error| Problem::io("the archive cannot be looked at", error);
+        let own = self.from.look(self.closing).map_err(failed)?;
+        let Some(own) = own else {
+            return Ok(None);
+        };
+        let mut contents = None;
+        for number in 0..MOST_NAMES {
+            let name = names::numbered(self.name, number);
+            let Some(entry) = self.to.look(&name).map_err(failed)? else {
+                break;
+            };
+            let is_like = entry.kind == own.kind
+                && entry.size == own.size
+                && (entry.written - own.written).abs() <= SAME_TIME;
+            if entry.id != own.id && !is_like {
+                continue;
+            }
+            let ours = match contents.take() {
+                Some(contents) => contents,
+                None => self.read()?,
+            };
+            let theirs = self.to.read(&name).map_err(failed)?;
+            let is_same =
+                digest::of(&theirs, names::has_json_lines(self.name)).map_err(failed)? == ours;
+            if is_same {
+                theirs.sync_all().map_err(failed)?;
+                return self.adopt(name, ours).map(Some);
+            }
+            contents = Some(ours);
+        }
+        Ok(None)
+    }
+
+    fn adopt(&mut self, name: OsString, contents: Contents) -> Result<Moved, Problem> {
+        sync(self.to)?;
+        (self.passed)(Step::Recorded);
+        if !self.remove_original()? {
+            return Ok(Moved::Disturbed);
+        }
+        sync(self.from)?;
+        (self.passed)(Step::Settled);
+        Ok(Moved::Done(Placed {
+            name,
+            contents,
+            method: Method::Found,
+            notes: vec![
+                "an earlier archive had copied it and was ended before the original was removed"
+                    .to_owned(),
+            ],
+        }))
+    }
+}
+
+fn sync(folder: &Folder) -> Result<(), Problem> {
+    folder
+        .sync()
+        .map_err(|error| Problem::io("a folder cannot be brought to the disk", error))
+}
+
+fn archive_error(error: &crate::Error) -> Problem {
+    match error {
+        crate::Error::Io { source, .. } => Problem::io(
+            "the archive cannot be written",
+            io::Error::new(source.kind(), source.to_string()),
+        ),
+        other => Problem::new(Trouble::Io, other.to_string(), ""),
+    }
+}

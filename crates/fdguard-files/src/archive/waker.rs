@@ -1,0 +1,67 @@
+//! Waits until a writer closes one of the files. That it was the last one is for the lease to say.
+
+use std::cell::{Cell, OnceCell};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+
+/// Mappings, rings and locks end without an event.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The kernel tells of a close before it counts the writer out.
+const AFTER_EVENT: Duration = Duration::from_millis(1);
+
+/// Wakes us; where the kernel has no more watches to give, by the clock alone. Made when the first one waits: to end it takes the
+/// kernel many milliseconds.
+#[derive(Debug)]
+pub(super) struct Waker {
+    inotify: OnceCell<Option<OwnedFd>>,
+    pause: Cell<Duration>,
+}
+
+impl Waker {
+    pub(super) fn new() -> Self {
+        Self {
+            inotify: OnceCell::new(),
+            pause: Cell::new(PAUSE),
+        }
+    }
+
+    /// Watches a file; the number is for [`Self::forget`].
+    pub(super) fn watch(&self, path: &Path) -> Option<i32> {
+        let make = || inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+        let inotify = self.inotify.get_or_init(make).as_ref()?;
+        inotify::add_watch(inotify, path, WatchFlags::CLOSE_WRITE).ok()
+    }
+
+    /// Watches it no more.
+    pub(super) fn forget(&self, watch: i32) {
+        if let Some(Some(inotify)) = self.inotify.get() {
+            // It went with its file, then.
+            let _ = inotify::remove_watch(inotify, watch);
+        }
+    }
+
+    /// Waits for an event, for the clock, or for the deadline.
+    pub(super) fn wait(&self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let most = self.pause.get().min(left);
+        let Some(Some(inotify)) = self.inotify.get() else {
+            std::thread::sleep(most);
+            return;
+        };
+        let time = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(most.subsec_nanos()),
+        };
+        let mut asked = [PollFd::new(inotify, PollFlags::IN)];
+        let woken = rustix::event::poll(&mut asked, Some(&time)).is_ok_and(|ready| ready > 0);
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(inotify, &mut buffer);
+        while woken && reader.next().is_ok() {}
+        self.pause.set(if woken { AFTER_EVENT } else { PAUSE });
+    }
+}

@@ -1,0 +1,152 @@
+//! Logs that must not lose a line on their way into the archive.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fdguard_files::Archive;
+use fdguard_files::archive::{Outcome, Receipt, Report};
+use tempfile::TempDir;
+
+mod crash;
+mod edges;
+mod newcomers;
+mod plain;
+mod together;
+mod writers;
+
+/// A folder with logs, and an archive.
+pub(crate) struct Place {
+    pub(crate) logs: TempDir,
+    pub(crate) to: TempDir,
+}
+
+impl Place {
+    /// On one file system.
+    pub(crate) fn same() -> Self {
+        Self {
+            logs: tempfile::tempdir().unwrap(),
+            to: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// On two; nothing where there is only one.
+    pub(crate) fn across() -> Option<Self> {
+        let logs = tempfile::tempdir().unwrap();
+        let device = logs.path().metadata().unwrap().dev();
+        let others = ["/dev/shm", "/run", "/var/tmp", "."];
+        let to = others.iter().find_map(|path| {
+            let is_other = Path::new(path).metadata().ok()?.dev() != device;
+            is_other.then(|| tempfile::tempdir_in(path).ok()).flatten()
+        });
+        if to.is_none() {
+            testkit::skip("there is no second file system that may be written");
+        }
+        Some(Self { logs, to: to? })
+    }
+
+    /// Both, as far as they are there.
+    pub(crate) fn both() -> impl Iterator<Item = Self> {
+        [Some(Self::same()), Self::across()].into_iter().flatten()
+    }
+
+    /// A file with this content.
+    pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.logs.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn archive(&self, wait: Duration) -> Archive {
+        Archive {
+            wait,
+            ..Archive::new(self.to.path())
+        }
+    }
+
+    /// Archives one file without a wait.
+    pub(crate) fn once(&self, path: &Path) -> Receipt {
+        one(self.archive(Duration::ZERO).run(&[path.to_owned()]))
+    }
+
+    /// Archives one file, with more patience than any test needs.
+    pub(crate) fn patiently(&self, path: &Path) -> Receipt {
+        one(self.archive(PATIENCE).run(&[path.to_owned()]))
+    }
+
+    /// The archive, as text, by name.
+    pub(crate) fn archived(&self, name: &str) -> String {
+        fs::read_to_string(self.to.path().join(name)).unwrap()
+    }
+
+    /// Nothing is left that an archive has made for its time.
+    pub(crate) fn assert_tidy(&self) {
+        for folder in [&self.logs, &self.to] {
+            for name in listed(folder.path()) {
+                let is_ours = name.ends_with(".closing")
+                    || name.contains(".tmp")
+                    || name.starts_with(".fdguard");
+                assert!(!is_ours, "{name} was left in {}", folder.path().display());
+            }
+        }
+    }
+}
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The receipt of the only file.
+pub(crate) fn one(report: Report) -> Receipt {
+    assert_eq!(report.files.len(), 1, "{report:?}");
+    let receipt = report.files.into_iter().next().unwrap();
+    let is_good = matches!(
+        receipt.outcome,
+        Outcome::Archived | Outcome::AlreadyArchived
+    );
+    assert_eq!(report.success, is_good);
+    assert_eq!(receipt.error.is_none(), is_good, "{receipt:?}");
+    receipt
+}
+
+/// The names in a folder, in their order.
+pub(crate) fn listed(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Every line of every file of these folders, in order.
+pub(crate) fn all_lines(folders: &[&Path]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for folder in folders {
+        for name in listed(folder) {
+            let text = fs::read_to_string(folder.join(name)).unwrap();
+            lines.extend(text.lines().map(str::to_owned));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub(crate) fn open_descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Where a file is while it is archived.
+pub(crate) fn closing(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".closing");
+    name.into()
+}

@@ -1,0 +1,93 @@
+//! Somebody comes to write in the middle: everything is undone, and what they write is archived with the rest.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use fdguard_files::archive::{Observer, Outcome, Step};
+use rustix::fs::OFlags;
+
+use super::{PATIENCE, Place, closing, one};
+
+/// Opens the file for writing after a step, once.
+#[derive(Debug)]
+struct Newcomer {
+    at: Step,
+    path: PathBuf,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Observer for Newcomer {
+    fn passed(&self, step: Step, _: &Path) {
+        let mut thread = self.thread.lock().unwrap();
+        if step != self.at || thread.is_some() {
+            return;
+        }
+        // Who does not wait is turned away, and has broken the lease all the same.
+        let refused = OpenOptions::new()
+            .append(true)
+            .custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap())
+            .open(&self.path);
+        assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        let path = self.path.clone();
+        let waiting = std::thread::spawn(move || {
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(b"newcomer\n").unwrap();
+        });
+        // It is in the call that waits for us as soon as the kernel says so.
+        *thread = Some(waiting);
+    }
+}
+
+fn disturbed(place: &Place, at: Step, is_in_archive: bool) {
+    let path = place.file("a.log", "first\n");
+    let newcomer = Arc::new(Newcomer {
+        at,
+        path: if is_in_archive {
+            place.to.path().join("a.log")
+        } else {
+            closing(&path)
+        },
+        thread: Mutex::new(None),
+    });
+    let mut archive = place.archive(PATIENCE);
+    archive.observer = Some(newcomer.clone());
+    let receipt = one(archive.run(std::slice::from_ref(&path)));
+    let thread = newcomer.thread.lock().unwrap().take().unwrap();
+    let came = thread.join();
+    assert_eq!(receipt.outcome, Outcome::Archived, "{at:?}: {receipt:?}");
+    let text = place.archived("a.log");
+    // Whoever came so late that the name was gone wrote nothing; nobody who wrote has lost it.
+    let wanted = if came.is_ok() {
+        "first\nnewcomer\n"
+    } else {
+        "first\n"
+    };
+    assert_eq!(text, wanted, "{at:?}");
+    place.assert_tidy();
+}
+
+#[test]
+fn r50_who_comes_to_write_while_it_is_renamed_loses_nothing() {
+    for at in [Step::Proven, Step::Read, Step::Synced] {
+        disturbed(&Place::same(), at, false);
+    }
+    disturbed(&Place::same(), Step::Moved, true);
+}
+
+#[test]
+fn r50_who_comes_to_write_while_it_is_copied_loses_nothing() {
+    for at in [
+        Step::Proven,
+        Step::Begun,
+        Step::Copied,
+        Step::Moved,
+        Step::Recorded,
+    ] {
+        let Some(place) = Place::across() else { return };
+        disturbed(&place, at, false);
+    }
+}

@@ -1,0 +1,149 @@
+//! `fdguard archive`: move these logs without losing a line.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use fdguard_files::Archive;
+use fdguard_files::archive::{Method, Outcome, Proof, Receipt, Report};
+
+use crate::cli::ArchiveArgs;
+use crate::exit::{self, Hinted};
+use crate::output;
+use crate::report::style::{CRITICAL, DIM};
+use crate::terminal::sanitize_str;
+
+pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
+    let archive = Archive {
+        wait: args.wait,
+        within: args.within.clone(),
+        follow: args.follow,
+        no_rename: args.no_rename,
+        trust_scan: args.trust_scan,
+        ..Archive::new(&args.to)
+    };
+    let report = archive.run(&args.files);
+    let file = args.output.as_deref();
+    if args.json {
+        output::emit(file, |out| {
+            serde_json::to_writer(&mut *out, &report)?;
+            Ok(out.write_all(b"\n")?)
+        })?;
+    } else {
+        output::emit_styled(file, |out| write(out, &report))?;
+        for receipt in of(&report, Outcome::NotSeen) {
+            // What could not be looked at is no result.
+            let (message, remedy) = said_of(receipt);
+            exit::report(&Hinted::look(message, remedy).into());
+        }
+    }
+    Ok(exit_code(&report))
+}
+
+fn of(report: &Report, outcome: Outcome) -> impl Iterator<Item = &Receipt> {
+    report
+        .files
+        .iter()
+        .filter(move |receipt| receipt.outcome == outcome)
+}
+
+/// "Could not look" wins, as everywhere.
+fn exit_code(report: &Report) -> u8 {
+    if of(report, Outcome::NotSeen).next().is_some() {
+        exit::COULD_NOT_LOOK
+    } else if report.success {
+        exit::CLEAN
+    } else {
+        exit::FINDINGS
+    }
+}
+
+fn write(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
+    for receipt in &report.files {
+        match receipt.outcome {
+            Outcome::Archived | Outcome::AlreadyArchived => {
+                writeln!(out, "{}", sanitize_str(&line(receipt)))?;
+            }
+            Outcome::Kept => {
+                let (message, remedy) = said_of(receipt);
+                let message = format!("{message}; {remedy}");
+                writeln!(
+                    out,
+                    "{CRITICAL}not archived{CRITICAL:#} {}",
+                    sanitize_str(&message)
+                )?;
+            }
+            Outcome::NotSeen => continue,
+        }
+        for note in &receipt.notes {
+            writeln!(out, "{DIM}  {}{DIM:#}", sanitize_str(note))?;
+        }
+        for gap in &receipt.gaps {
+            let text = format!("not seen: {}: {}; {}", gap.what, gap.why, gap.remedy);
+            writeln!(out, "{DIM}  {}{DIM:#}", sanitize_str(&text))?;
+        }
+    }
+    Ok(())
+}
+
+/// `archived a.jsonl → archive/a.jsonl: 900 lines, 12600 bytes, by a new name, 1 writer waited for`.
+fn line(receipt: &Receipt) -> String {
+    let source = receipt.source.to_lossy();
+    let mut text = match receipt.outcome {
+        Outcome::Archived => format!("archived {source}"),
+        _ => format!("already archived by another: {source}"),
+    };
+    if let Some(to) = &receipt.archived_to {
+        let _ = write!(text, " → {}", to.to_lossy());
+    }
+    let mut parts = Vec::new();
+    if let (Some(lines), Some(bytes)) = (receipt.lines, receipt.bytes) {
+        let plural = if lines == 1 { "line" } else { "lines" };
+        parts.push(format!("{lines} {plural}, {bytes} bytes"));
+    }
+    parts.extend(tail(receipt));
+    match receipt.method {
+        Some(Method::Copy) => parts.push("copied and compared".to_owned()),
+        Some(Method::Rename) => parts.push("by a new name".to_owned()),
+        Some(Method::Found) | None => {}
+    }
+    match receipt.writers.len() {
+        0 => {}
+        1 => parts.push("1 writer waited for".to_owned()),
+        many => parts.push(format!("{many} writers waited for")),
+    }
+    if receipt.proof == Some(Proof::Scan) {
+        parts.push("no writer found in the tables (no lease)".to_owned());
+    }
+    if receipt.recovered {
+        parts.push("left by an archive that was ended".to_owned());
+    }
+    if !parts.is_empty() {
+        let _ = write!(text, ": {}", parts.join(", "));
+    }
+    text
+}
+
+fn tail(receipt: &Receipt) -> Option<String> {
+    let tail = receipt.tail?;
+    if tail.torn_bytes > 0 {
+        return Some(format!("the last line is torn ({} bytes)", tail.torn_bytes));
+    }
+    (tail.last_line_is_json == Some(false)).then(|| "the last line is no JSON".to_owned())
+}
+
+/// What went wrong with which file, and what would help.
+fn said_of(receipt: &Receipt) -> (String, String) {
+    let source = receipt.source.to_lossy();
+    let (mut message, remedy) = match &receipt.error {
+        Some(error) => (format!("{source}: {}", error.message), error.remedy.clone()),
+        None => (source.clone().into_owned(), String::new()),
+    };
+    if let Some(kept) = receipt
+        .kept_at
+        .as_ref()
+        .filter(|kept| **kept != receipt.source)
+    {
+        let _ = write!(message, "; it is now {}", kept.to_lossy());
+    }
+    (message, remedy)
+}
