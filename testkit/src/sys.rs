@@ -3,7 +3,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "rustix has no signalfd, fanotify, bpf, perf, io_uring setup, landlock, secret memory, ranged locks"
+    reason = "rustix has no signalfd, fanotify, bpf, perf, io_uring setup, landlock, secret memory, ranged locks, and no write to a stale number"
 )]
 
 use std::ffi::CStr;
@@ -201,6 +201,14 @@ pub fn lock_range(file: impl AsFd, start: i64, length: i64, per_file: bool) -> i
     };
     // SAFETY: the kernel reads the record, which lives until the call returns.
     done(unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw const lock) })
+}
+
+/// Writes to a number that the caller does not own, as a program does with a descriptor that was closed under it.
+pub fn stale_write(number: u32, bytes: &[u8]) -> io::Result<usize> {
+    let number = i32::try_from(number).map_err(io::Error::other)?;
+    // SAFETY: the bytes live until the call returns. Whose file they go to is what the test asks.
+    let written = unsafe { libc::write(number, bytes.as_ptr().cast(), bytes.len()) };
+    usize::try_from(written).map_err(|_negative| io::Error::last_os_error())
 }
 
 /// Takes a read lease on a file that is open for reading only.

@@ -29,22 +29,7 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock of this lock file, which is made where it is missing. Fails at the deadline, and says who has it.
     pub fn take(path: &Path, patience: Duration) -> Result<Self, Error> {
-        let deadline = Instant::now() + patience;
-        let mut pause = FIRST_PAUSE;
-        loop {
-            if let Some(lock) = Self::attempt(path)? {
-                return Ok(lock);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Error::Locked {
-                    path: path.to_owned(),
-                    holder: holder(path),
-                });
-            }
-            std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        patiently(path, patience, || Self::attempt(path))
     }
 
     /// Takes it if nobody has it.
@@ -98,6 +83,30 @@ impl Drop for Lock {
         }
         // A child that another thread is about to start has this descriptor, too, until it becomes a program.
         let _ = sys::unlock(&self.file);
+    }
+}
+
+/// Tries until it works or the time is up; then it says who holds the lock of this file.
+pub(crate) fn patiently<T>(
+    path: &Path,
+    patience: Duration,
+    mut attempt: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + patience;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(taken) = attempt()? {
+            return Ok(taken);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::Locked {
+                path: path.to_owned(),
+                holder: holder(path),
+            });
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -98,13 +98,14 @@ pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
         first,
         ..Image::default()
     };
-    read_log(database, &mut image)?;
+    // The index goes first: the log grows while we read, and must have at least what the index counts.
     if let Some((file, path)) = open_beside(database, Role::Shm)? {
         let failed = |error| Error::io(&path, "cannot be read", error);
         let size = file.metadata().map_err(failed)?.len();
         let bytes = piece(&file, 0, size.min(136)).map_err(failed)?;
         image.shm = Shm::read(&bytes, size);
     }
+    read_log(database, &mut image)?;
     if let Some((file, path)) = open_beside(database, Role::Journal)? {
         let failed = |error| Error::io(&path, "cannot be read", error);
         let size = file.metadata().map_err(failed)?.len();

@@ -1,7 +1,7 @@
-//! Leases and locks of open files: the calls of `fcntl` that rustix does not have.
+//! Leases and locks of open files, and a thread's own table of descriptors: the calls that rustix does not have.
 #![expect(
     unsafe_code,
-    reason = "no safe wrapper takes leases or locks of open files"
+    reason = "no safe wrapper takes leases or locks of open files, or leaves a table of descriptors"
 )]
 
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -81,4 +81,54 @@ fn all_bytes(kind: libc::c_int) -> libc::flock {
         // The kernel asks for 0 where the lock belongs to the open file.
         l_pid: 0,
     }
+}
+
+/// Signals that the processor raises where a thread went wrong. Blocked they would end the process without a word.
+const OF_THE_THREAD_ITSELF: [libc::c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// Keeps the process's signals from the calling thread: its handlers run in other threads.
+pub(crate) fn block_signals() -> Result<(), Errno> {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is ours, and is written to as a whole.
+    outcome(unsafe { libc::sigfillset(set.as_mut_ptr()) })?;
+    for signal in OF_THE_THREAD_ITSELF {
+        // SAFETY: the set was filled above; the signals are numbers that exist.
+        outcome(unsafe { libc::sigdelset(set.as_mut_ptr(), signal) })?;
+    }
+    // SAFETY: the set is whole and outlives the call, which keeps no pointer; the old mask is not asked for.
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut()) };
+    // This one returns its error instead of setting it.
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_raw_os_error(code))
+    }
+}
+
+/// Gives the calling thread a table of descriptors of its own, with nothing in it.
+///
+/// The caller guarantees that its thread is new and has no descriptor of the shared table in a value: its number would mean
+/// another file from here on.
+pub(crate) fn leave_table() -> Result<(), Errno> {
+    let (first, last) = (0, libc::c_uint::MAX);
+    // SAFETY: the flag makes the table a private copy of this thread before anything in it is closed, so that no descriptor that
+    // another thread owns is touched. This thread owns none, by the contract above.
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            last,
+            libc::CLOSE_RANGE_UNSHARE,
+        )
+    };
+    outcome(if code == 0 { 0 } else { -1 })?;
+    Ok(())
 }

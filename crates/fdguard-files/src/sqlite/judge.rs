@@ -153,10 +153,7 @@ impl Image {
                 wal.behind_break
             );
             // A log that is written while we read is broken somewhere else each time, or is another one by then.
-            let mark = (
-                frame,
-                u64::from(head.salts.0) << 32 | u64::from(head.salts.1),
-            );
+            let mark = (frame, whole(head.salts));
             found.push(Finding::critical("wal-chain", None, text).marked(mark));
         }
         found.extend(self.index(wal, head.salts));
@@ -171,7 +168,8 @@ impl Image {
         let (told, read) = (u64::from(shm.frames), wal.committed_frames);
         (told > read).then(|| {
             let text = format!("the index counts {told} frames of the log, {read} of them can be read: transactions are lost");
-            Finding::critical("wal-short", None, text)
+            // A log that is begun anew while we read seems short, and has other salts at the next look.
+            Finding::critical("wal-short", None, text).marked((0, whole(salts)))
         })
     }
 
@@ -196,6 +194,11 @@ impl Image {
         );
         Some(Finding::info("hot-journal", None, text))
     }
+}
+
+/// Which log: its salts as one number.
+fn whole((first, second): (u32, u32)) -> u64 {
+    u64::from(first) << 32 | u64::from(second)
 }
 
 fn over(at: u64, record: &crate::tls::Record) -> Finding {

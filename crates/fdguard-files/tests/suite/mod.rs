@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use fdguard_files::{Inspection, Options, inspect};
 use fdguard_probe::Probe;
@@ -14,11 +15,14 @@ mod archive;
 mod damage;
 mod heal;
 mod holders;
+mod jsonl;
 mod lock;
 mod plain;
 mod pure;
 mod random;
+mod registry;
 mod tls;
+mod vault;
 mod watch;
 
 /// The alert that OpenSSL answers with when it reads a database for a connection.
@@ -137,6 +141,22 @@ pub(crate) fn integrity(path: &Path) -> String {
     connection
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .unwrap_or_else(|error: rusqlite::Error| error.to_string())
+}
+
+pub(crate) fn threads() -> usize {
+    fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// The kernel takes a moment to forget a thread that was waited for.
+pub(crate) fn settles(what: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !what() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }
 
 /// A Python process that does as it is told: each line is run, and answered with the value of `r`.

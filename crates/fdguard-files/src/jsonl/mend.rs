@@ -1,0 +1,161 @@
+//! Mending the end of a log: what is torn is written elsewhere and synced before anything is taken out.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::tail::{self, Mend, Tear};
+use crate::Error;
+use crate::read::piece;
+
+/// Read at once.
+const BLOCK: u64 = 64 << 10;
+/// The longest last line that is looked at; a longer one is moved as a whole.
+const LONGEST: u64 = 16 << 20;
+
+/// What was done to the end of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Repair {
+    /// What was wrong.
+    pub tears: Vec<Tear>,
+    /// Whole records that were found in it and are lines now.
+    pub records: usize,
+    /// Bytes of the line as it was.
+    pub bytes: u64,
+    /// Where the line is kept as it was; none when nothing of it was taken out.
+    pub kept_at: Option<PathBuf>,
+}
+
+/// Mends the end of a log that we alone write, if it has to be.
+pub(super) fn mend(file: &File, path: &Path) -> Result<Option<Repair>, Error> {
+    let failed = |error| Error::io(path, "cannot be mended", error);
+    let size = file.metadata().map_err(failed)?.len();
+    let start = last_line(file, size).map_err(failed)?;
+    let length = size - start;
+    let todo = if length > LONGEST {
+        Some(Mend::too_long())
+    } else {
+        tail::judge(&piece(file, start, length).map_err(failed)?)
+    };
+    let Some(todo) = todo else {
+        return Ok(None);
+    };
+    let kept_at = if todo.is_kept {
+        Some(keep(file, path, start, size)?)
+    } else {
+        None
+    };
+    let stays = start + todo.stays as u64;
+    if stays < size {
+        file.set_len(stays).map_err(failed)?;
+    }
+    (&mut &*file).write_all(&todo.added).map_err(failed)?;
+    file.sync_data().map_err(failed)?;
+    Ok(Some(Repair {
+        records: todo.records(),
+        tears: todo.tears,
+        bytes: length,
+        kept_at,
+    }))
+}
+
+/// Where the last line begins: behind the last newline that is not the end.
+fn last_line(file: &File, size: u64) -> io::Result<u64> {
+    let mut end = size.saturating_sub(1);
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        let block = piece(file, start, end - start)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+/// Writes the last line beside the log, under the next free name. After a crash in the middle it is there already.
+fn keep(file: &File, path: &Path, start: u64, size: u64) -> Result<PathBuf, Error> {
+    let mut before = None;
+    let mut number = 1;
+    let (beside, new) = loop {
+        let beside = named(path, number);
+        let new = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside);
+        match new {
+            Ok(new) => break (beside, new),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => before = Some(beside),
+            Err(error) => return Err(Error::io(&beside, "cannot keep a torn line", error)),
+        }
+        number += 1;
+    };
+    let failed = |error| Error::io(&beside, "cannot keep a torn line", error);
+    if let Some(before) = before.filter(|before| is_same(file, start, size, before)) {
+        std::fs::remove_file(&beside).map_err(failed)?;
+        return Ok(before);
+    }
+    if let Err(error) = copy(file, &new, start, size).and_then(|()| new.sync_all()) {
+        // Half of it would be taken for all of it.
+        drop(std::fs::remove_file(&beside));
+        return Err(failed(error));
+    }
+    sync_folder(path).map_err(failed)?;
+    Ok(beside)
+}
+
+fn named(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".torn-{number}"));
+    name.into()
+}
+
+fn copy(file: &File, mut to: &File, start: u64, end: u64) -> io::Result<()> {
+    let mut at = start;
+    while at < end {
+        let block = piece(file, at, BLOCK.min(end - at))?;
+        if block.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        to.write_all(&block)?;
+        at += block.len() as u64;
+    }
+    Ok(())
+}
+
+/// Whether this is what was kept before.
+fn is_same(file: &File, start: u64, size: u64, kept: &Path) -> bool {
+    let Ok(kept) = File::open(kept) else {
+        return false;
+    };
+    if kept.metadata().map(|meta| meta.len()).ok() != Some(size - start) {
+        return false;
+    }
+    let mut block = vec![0; usize::try_from(BLOCK).unwrap_or(4096)];
+    let mut at = 0;
+    while at < size - start {
+        let Ok(read @ 1..) = kept.read_at(&mut block, at) else {
+            return false;
+        };
+        let Ok(ours) = piece(file, start + at, read as u64) else {
+            return false;
+        };
+        if ours != block[..read] {
+            return false;
+        }
+        at += read as u64;
+    }
+    true
+}
+
+/// A name is on the disk when its folder is.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,367 @@
+//! A log of JSON lines with one writer: a line is in it as a whole or not at all.
+//!
+//! The lock is on the log itself and belongs to the open file. It costs no second descriptor, leaves no lock file behind, and goes along
+//! when the log is renamed: the successor has its own. Only writers that ask are kept out; what others write is noticed by the size.
+//!
+//! Opening mends the last line; what is torn is moved to `NAME.torn-N` beside the log, never dropped. Earlier lines are not looked at.
+//! Everything here blocks.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
+
+use crate::{lock, sys};
+
+mod mend;
+mod tail;
+
+pub use mend::Repair;
+pub use tail::Tear;
+
+/// When lines are brought to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncing {
+    /// When the writer is closed.
+    OnClose,
+    /// Each line before `append` returns.
+    EachLine,
+    /// With the first line that comes this long after the one before; see [`JsonlWriter::due`].
+    Every(Duration),
+}
+
+/// How to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// When lines are brought to the disk.
+    pub sync: Syncing,
+    /// How long to wait for another writer.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            sync: Syncing::OnClose,
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a line was not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file: not there, locked, no room. The log is as it was before.
+    #[error(transparent)]
+    File(#[from] crate::Error),
+    /// The value is nothing that JSON can say.
+    #[error("{}: the value is no JSON: {source}", path.display())]
+    Encode {
+        /// The log.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The value was written by hand, with a newline in it.
+    #[error("{}: a value with a newline in it cannot be a line", path.display())]
+    Newline {
+        /// The log.
+        path: PathBuf,
+    },
+    /// Nobody would ever see the line.
+    #[error("{} was deleted while it was open: the line would be lost, so it was not written", path.display())]
+    Deleted {
+        /// The log.
+        path: PathBuf,
+    },
+    /// Lines are in the file and may not be on the disk. After that the kernel does not tell again, so neither do we.
+    #[error("{}: {unsynced} lines could not be brought to the disk: {why}", path.display())]
+    Unsynced {
+        /// The log.
+        path: PathBuf,
+        /// So many.
+        unsynced: u64,
+        /// What the system said, the first time.
+        why: String,
+    },
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Lines.
+    pub written: u64,
+    /// Of them on the disk.
+    pub synced: u64,
+}
+
+/// Failures of writers that were dropped instead of closed.
+static FAILED_DROPS: AtomicU64 = AtomicU64::new(0);
+
+/// How many writers of this process were dropped and could not bring their last lines to the disk.
+#[must_use]
+pub fn failed_drops() -> u64 {
+    FAILED_DROPS.load(Ordering::Relaxed)
+}
+
+/// The one writer of a log. Closed or dropped, it brings its lines to the disk and lets others write.
+#[derive(Debug)]
+pub struct JsonlWriter {
+    file: File,
+    path: PathBuf,
+    sync: Syncing,
+    /// Where the last whole line ends.
+    end: u64,
+    /// Where the half of a line ends that could not be taken back.
+    spoiled: Option<u64>,
+    is_named: bool,
+    written: u64,
+    synced: u64,
+    unsynced_since: Option<Instant>,
+    sync_failed: Option<String>,
+    repairs: Vec<Repair>,
+    disturbed: u64,
+}
+
+impl JsonlWriter {
+    /// Opens a log, which is made where there is none, and mends its end. Fails when another writer has it for too long, and names it.
+    pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
+        let file = lock::patiently(path, options.patience, || attempt(path))?;
+        let repair = mend::mend(&file, path)?;
+        let failed = |error| crate::Error::io(path, "cannot be read", error);
+        Ok(Self {
+            end: file.metadata().map_err(failed)?.len(),
+            file,
+            path: path.to_owned(),
+            sync: options.sync,
+            spoiled: None,
+            is_named: false,
+            written: 0,
+            synced: 0,
+            unsynced_since: None,
+            sync_failed: None,
+            repairs: repair.into_iter().collect(),
+            disturbed: 0,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes one line. On an error the log ends with the line before, except where it says [`Error::Unsynced`].
+    pub fn append<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(value).map_err(|source| Error::Encode {
+            path: self.path.clone(),
+            source,
+        })?;
+        if line.contains(&b'\n') {
+            return Err(Error::Newline {
+                path: self.path.clone(),
+            });
+        }
+        line.push(b'\n');
+        self.settle()?;
+        self.write(&line)
+            .map_err(|error| crate::Error::io(&self.path, "cannot be written", error))?;
+        self.end += line.len() as u64;
+        self.written += 1;
+        self.unsynced_since.get_or_insert_with(Instant::now);
+        match self.sync {
+            Syncing::OnClose => Ok(()),
+            Syncing::EachLine => self.sync(),
+            Syncing::Every(_) if self.due().is_some_and(|due| due <= Instant::now()) => self.sync(),
+            Syncing::Every(_) => Ok(()),
+        }
+    }
+
+    /// When the lines so far should be on the disk, for a caller that has a clock: nobody syncs between two lines.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        match self.sync {
+            Syncing::Every(time) => self.unsynced_since.map(|since| since + time),
+            _ => None,
+        }
+    }
+
+    /// Brings all lines to the disk.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        if self.sync_failed.is_none() {
+            match self.sync_now() {
+                Ok(()) => {
+                    self.synced = self.written;
+                    self.unsynced_since = None;
+                    return Ok(());
+                }
+                // The kernel has forgotten the pages that failed: a second try would succeed without them.
+                Err(error) => self.sync_failed = Some(error.to_string()),
+            }
+        }
+        Err(Error::Unsynced {
+            path: self.path.clone(),
+            unsynced: self.written - self.synced,
+            why: self.sync_failed.clone().unwrap_or_default(),
+        })
+    }
+
+    /// Lines that were written.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Lines of them that are on the disk.
+    #[must_use]
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// What was mended, at the opening first.
+    #[must_use]
+    pub fn repairs(&self) -> &[Repair] {
+        &self.repairs
+    }
+
+    /// How often somebody else changed the log under us.
+    #[must_use]
+    pub fn disturbed(&self) -> u64 {
+        self.disturbed
+    }
+
+    /// Brings all lines to the disk and lets others write.
+    pub fn close(mut self) -> Result<Written, Error> {
+        let synced = self.finish();
+        synced.map(|()| Written {
+            written: self.written,
+            synced: self.synced,
+        })
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let is_done = self.unsynced_since.is_none();
+        let synced = if is_done { Ok(()) } else { self.sync() };
+        // Told once: the drop after a close has nothing left to do.
+        self.unsynced_since = None;
+        // A child that another thread is about to start has this descriptor, too, until it becomes a program.
+        let _ = sys::unlock(&self.file);
+        synced
+    }
+
+    fn sync_now(&mut self) -> io::Result<()> {
+        self.file.sync_data()?;
+        if !self.is_named {
+            mend::sync_folder(&self.path)?;
+            self.is_named = true;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the next line begins a line.
+    fn settle(&mut self) -> Result<(), Error> {
+        let failed = |error| crate::Error::io(&self.path, "cannot be read", error);
+        let meta = self.file.metadata().map_err(failed)?;
+        if meta.nlink() == 0 {
+            return Err(Error::Deleted {
+                path: self.path.clone(),
+            });
+        }
+        if self.spoiled == Some(meta.len()) {
+            let failed = |error| crate::Error::io(&self.path, "cannot be cut", error);
+            self.file.set_len(self.end).map_err(failed)?;
+        } else if meta.len() != self.end {
+            self.disturbed += 1;
+            self.repairs.extend(mend::mend(&self.file, &self.path)?);
+            self.end = self.file.metadata().map_err(failed)?.len();
+        }
+        self.spoiled = None;
+        Ok(())
+    }
+
+    /// One call as a rule. What a full disk took the half of is taken back.
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut done = 0;
+        let error = loop {
+            match (&self.file).write(&line[done..]) {
+                Ok(0) => break io::ErrorKind::WriteZero.into(),
+                Ok(more) => done += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break error,
+            }
+            if done == line.len() {
+                return Ok(());
+            }
+        };
+        if done > 0 {
+            let half = self.end + done as u64;
+            // Whatever another writer has added meanwhile is not ours to cut.
+            let is_ours = self.file.metadata().is_ok_and(|meta| meta.len() == half);
+            if !is_ours || self.file.set_len(self.end).is_err() {
+                self.spoiled = Some(half);
+            }
+        }
+        Err(error)
+    }
+}
+
+impl Drop for JsonlWriter {
+    fn drop(&mut self) {
+        if self.finish().is_err() {
+            FAILED_DROPS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The log, locked; none when another has it, or it was renamed in this moment.
+fn attempt(path: &Path) -> Result<Option<File>, crate::Error> {
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .map_err(|error| crate::Error::io(path, "cannot be opened", error))?;
+    let meta = file.metadata();
+    let meta = meta.map_err(|error| crate::Error::io(path, "cannot be read", error))?;
+    if !meta.is_file() {
+        return Err(crate::Error::NotAFile {
+            path: path.to_owned(),
+            what: "no regular file",
+        });
+    }
+    match sys::lock(&file) {
+        Ok(()) => {}
+        Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
+        Err(error) => return Err(crate::Error::io(path, "locking", error)),
+    }
+    let here = path.metadata().map(|meta| (meta.dev(), meta.ino()));
+    if here.is_ok_and(|here| here == (meta.dev(), meta.ino())) {
+        return Ok(Some(raised(file)));
+    }
+    let _ = sys::unlock(&file);
+    Ok(None)
+}
+
+/// At a high number, where stale ones do not reach; where that is not possible it stays where it is.
+fn raised(file: File) -> File {
+    let soft = getrlimit(Resource::Nofile).current;
+    let fd = OwnedFd::from(file);
+    fcntl_dupfd_cloexec(&fd, floor(soft)).unwrap_or(fd).into()
+}
+
+/// Where high numbers begin for this soft limit: below it, and below what `select` can name.
+fn floor(soft: Option<u64>) -> i32 {
+    let limit = soft.map_or(1024, |soft| soft.min(1024));
+    let floor = if limit >= 128 { limit - 64 } else { limit / 2 };
+    i32::try_from(floor).unwrap_or(0)
+}

@@ -1,0 +1,152 @@
+//! Why a registry could not be opened, read or changed.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+use super::state::{Owner, Refusal, State};
+use crate::{check, vault};
+
+/// Why not. None of these changed anything, except where it says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file could not be looked at.
+    #[error(transparent)]
+    File(#[from] crate::Error),
+    /// The thread that keeps it.
+    #[error(transparent)]
+    Vault(#[from] vault::Error),
+    /// The file is damaged. It is never made anew.
+    #[error("{} is damaged ({what}); it was left as it is: run `fdguard inspect {}`", path.display(), path.display())]
+    Damaged {
+        /// The registry.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// It is another program's.
+    #[error("{} is no registry of fdguard: {what}", path.display())]
+    NotARegistry {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        what: String,
+    },
+    /// A later fdguard wrote it.
+    #[error("{} has version {found}, and this fdguard knows versions up to {known}: use a newer fdguard", path.display())]
+    Newer {
+        /// The registry.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// The file that is open is not the one at the path any more.
+    #[error("{} was {what} while it was open: what is written now would be lost, so nothing is", path.display())]
+    Replaced {
+        /// The file: the registry or one of its side files.
+        path: PathBuf,
+        /// `deleted` or `replaced`.
+        what: &'static str,
+    },
+    /// Others wrote all the time.
+    #[error("{} was busy for {seconds} s: {holder}", path.display())]
+    Busy {
+        /// The registry.
+        path: PathBuf,
+        /// How long we waited.
+        seconds: u64,
+        /// Who has its lock.
+        holder: String,
+    },
+    /// There is one of this name.
+    #[error("there is an entry {id} already")]
+    Exists {
+        /// The name.
+        id: String,
+    },
+    /// There is none of this name.
+    #[error("there is no entry {id}")]
+    Missing {
+        /// The name.
+        id: String,
+    },
+    /// Somebody changed it since it was read.
+    #[error("entry {id} was changed meanwhile: version {given} was expected, it has {now}")]
+    Stale {
+        /// Which.
+        id: String,
+        /// The version that was seen.
+        given: u64,
+        /// The version that it has.
+        now: u64,
+    },
+    /// Another one closes it.
+    #[error("entry {id} is being closed by {} (pid {})", owner.name, owner.process.pid)]
+    AlreadyClosing {
+        /// Which.
+        id: String,
+        /// By whom.
+        owner: Owner,
+    },
+    /// It has ended, and stays so.
+    #[error("entry {id} has ended ({}): that is never changed", state.as_str())]
+    Ended {
+        /// Which.
+        id: String,
+        /// How.
+        state: State,
+    },
+    /// It is running, and was to be finished.
+    #[error("entry {id} is not being closed")]
+    NotClosing {
+        /// Which.
+        id: String,
+    },
+    /// What SQLite said: the disk, the rights. No damage.
+    #[error("{}: {source}", path.display())]
+    Sqlite {
+        /// The registry.
+        path: PathBuf,
+        /// Its words.
+        source: rusqlite::Error,
+    },
+}
+
+impl Error {
+    /// What SQLite says, by what it means.
+    pub(super) fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        if check::is_damage(&source) {
+            return Self::Damaged {
+                path,
+                what: source.to_string(),
+            };
+        }
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy {
+                path,
+                seconds: super::PATIENCE.as_secs(),
+                holder: String::new(),
+            },
+            _ => Self::Sqlite { path, source },
+        }
+    }
+
+    /// Why the rules refused.
+    pub(super) fn refused(id: &str, refusal: Refusal, given: Option<u64>, now: u64) -> Self {
+        let id = id.to_owned();
+        match refusal {
+            Refusal::Ended(state) => Self::Ended { id, state },
+            Refusal::Stale => Self::Stale {
+                id,
+                given: given.unwrap_or_default(),
+                now,
+            },
+            Refusal::AlreadyClosing(owner) => Self::AlreadyClosing { id, owner },
+            Refusal::NotClosing => Self::NotClosing { id },
+        }
+    }
+}

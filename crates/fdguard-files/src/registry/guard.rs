@@ -1,0 +1,60 @@
+//! Whether the files that are open are still those at their paths. Only `stat` is used, which costs no lock.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+use crate::holding::Role;
+
+/// Device and inode.
+pub(super) type Id = (u64, u64);
+
+/// Of what is at a path.
+pub(super) fn id_at(path: &Path) -> Option<Id> {
+    let meta = path.metadata().ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// What was opened: the database, its log and the log's index. As long as we are connected nobody replaces any of them rightly.
+#[derive(Debug)]
+pub(super) struct Guard {
+    opened: Vec<(PathBuf, Id)>,
+}
+
+impl Guard {
+    /// The files as they are now, with a connection that has read.
+    pub(super) fn of(database: &Path) -> Result<Self, Error> {
+        let files = [Role::Main, Role::Wal, Role::Shm].map(|role| role.path(database));
+        let opened = files.into_iter().map(|path| match id_at(&path) {
+            Some(id) => Ok((path, id)),
+            None => Err(Error::Replaced {
+                path,
+                what: "deleted",
+            }),
+        });
+        Ok(Self {
+            opened: opened.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Refuses when one of them is not what is at its path.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        for (path, id) in &self.opened {
+            let what = match id_at(path) {
+                Some(now) if now == *id => continue,
+                Some(_another) => "replaced",
+                None => "deleted",
+            };
+            return Err(Error::Replaced {
+                path: path.clone(),
+                what,
+            });
+        }
+        Ok(())
+    }
+
+    /// Of the database.
+    pub(super) fn id(&self) -> Option<Id> {
+        self.opened.first().map(|(_, id)| *id)
+    }
+}

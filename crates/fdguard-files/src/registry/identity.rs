@@ -1,0 +1,155 @@
+//! Which process an entry belongs to: the boot, the number and the start, as plain data.
+//!
+//! Numbers are of the pid namespace that wrote them: a registry is not shared between containers.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use fdguard_probe::parse::stat::Stat;
+use serde::{Deserialize, Serialize};
+
+/// Which process. A number alone is reused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// The kernel's id of the boot.
+    pub boot: String,
+    /// The number.
+    pub pid: u32,
+    /// Its start, in ticks since the boot.
+    pub started: u64,
+}
+
+/// Whether a process is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Alive {
+    /// It is.
+    Alive,
+    /// It has ended, or was of another boot.
+    Gone,
+    /// It could not be looked at.
+    Unknown,
+}
+
+impl Identity {
+    /// Of the process that calls.
+    pub fn own() -> io::Result<Self> {
+        Self::of(std::process::id())
+    }
+
+    /// Of the process that has this number now.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
+        let stat = Stat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self {
+            boot: boot()?.to_owned(),
+            pid,
+            started: stat.start_ticks,
+        })
+    }
+
+    /// Whether it lives now. One that has ended and was not reaped is gone.
+    #[must_use]
+    pub fn alive(&self) -> Alive {
+        match boot() {
+            Ok(boot) if boot == self.boot => {}
+            Ok(_other) => return Alive::Gone,
+            Err(_unreadable) => return Alive::Unknown,
+        }
+        match std::fs::read(format!("/proc/{}/stat", self.pid)) {
+            Ok(bytes) => Stat::parse(&bytes).map_or(Alive::Unknown, |stat| self.judge(&stat)),
+            Err(error) if is_absent(&error) => Alive::Gone,
+            Err(_unreadable) => Alive::Unknown,
+        }
+    }
+
+    fn judge(&self, stat: &Stat<'_>) -> Alive {
+        // The first thread of a process may end before the others do: that is no zombie yet.
+        let has_ended = stat.is_zombie() && stat.threads <= 1;
+        if stat.start_ticks == self.started && !has_ended {
+            Alive::Alive
+        } else {
+            Alive::Gone
+        }
+    }
+}
+
+/// No such process: before or while its file was read.
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn boot() -> io::Result<&'static str> {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    if let Some(boot) = BOOT.get() {
+        return Ok(boot);
+    }
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(BOOT.get_or_init(|| text.trim().to_owned()))
+}
+
+/// `BOOT:PID:START`.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.boot, self.pid, self.started)
+    }
+}
+
+/// A text that is no identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an identity of a process (BOOT:PID:START)")]
+pub struct NotAnIdentity;
+
+impl FromStr for Identity {
+    type Err = NotAnIdentity;
+
+    fn from_str(text: &str) -> Result<Self, NotAnIdentity> {
+        let mut parts = text.rsplitn(3, ':');
+        let mut next = || parts.next().ok_or(NotAnIdentity);
+        let (started, pid, boot) = (next()?, next()?, next()?);
+        if boot.is_empty() {
+            return Err(NotAnIdentity);
+        }
+        Ok(Self {
+            boot: boot.to_owned(),
+            pid: pid.parse().map_err(|_no_number| NotAnIdentity)?,
+            started: started.parse().map_err(|_no_number| NotAnIdentity)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn an_identity_is_written_and_read() {
+        let own = Identity::own().unwrap();
+        assert_eq!(own.to_string().parse(), Ok(own.clone()));
+        for text in ["", "a:1", ":1:2", "a:x:2", "a:1:x", "a:-1:2"] {
+            assert_eq!(text.parse::<Identity>(), Err(NotAnIdentity), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_start_another_boot_and_an_ended_process_are_gone() {
+        let own = Identity::own().unwrap();
+        assert_eq!(own.alive(), Alive::Alive);
+        let mut later = own.clone();
+        later.started += 1;
+        assert_eq!(later.alive(), Alive::Gone);
+        let mut elsewhere = own;
+        elsewhere.boot = "another".to_owned();
+        assert_eq!(elsewhere.alive(), Alive::Gone);
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let identity = Identity::of(child.id()).unwrap();
+        assert_eq!(identity.alive(), Alive::Alive);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(identity.alive(), Alive::Gone);
+    }
+}

@@ -1,0 +1,207 @@
+//! What a host has: sessions, scopes, calls and hosts, in a file that outlives it.
+//!
+//! SQLite in a [vault](crate::vault): no stale number of the process reaches it. Several processes may have it open. Every change names the
+//! version that it is based on, one of many closers wins, and what has ended never changes. Counts are asked for and never kept.
+//! Everything here blocks: an async host calls it from a thread that may.
+//!
+//! Nobody else may open the file with SQLite in the same process: see [`Registry::open`].
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fdguard_probe::Probe;
+use jiff::Timestamp;
+
+mod columns;
+mod error;
+mod guard;
+mod identity;
+mod open;
+mod reconcile;
+mod row;
+pub mod state;
+mod store;
+
+pub use error::Error;
+pub use identity::{Alive, Identity, NotAnIdentity};
+pub use reconcile::{Changed, Left, Report};
+pub use row::{Change, Claim, Count, Filter, Kind, New, Row};
+pub use state::{End, Owner, State};
+
+use crate::holding::Role;
+use open::Opened;
+use store::{Ending, Store};
+
+/// How long a change waits for others.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An open registry. A clone is another handle to the same one; the last closes it.
+#[derive(Clone, Debug)]
+pub struct Registry(Arc<Opened>);
+
+impl Registry {
+    /// Opens the registry, which is made where there is none. A damaged file is refused, and never made anew.
+    ///
+    /// Opened twice in a process it is one: SQLite shares what it knows of a file between all connections of a process, numbers of
+    /// descriptors too, and those mean something in the vault's table alone. For the same reason nothing else in this process may open
+    /// this file with SQLite meanwhile.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Opened::get(path).map(Self)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Adds an entry, which runs from now on.
+    pub fn add(&self, new: New) -> Result<Row, Error> {
+        self.run(move |store| store.add(&new))
+    }
+
+    /// One entry.
+    pub fn get(&self, id: &str) -> Result<Option<Row>, Error> {
+        let id = id.to_owned();
+        self.run(move |store| store.get(&id))
+    }
+
+    /// Those of a filter, the oldest first.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
+        let filter = filter.clone();
+        self.run(move |store| store.list(&filter))
+    }
+
+    /// How many there are, by kind and state; what there is none of is not listed.
+    pub fn counts(&self, filter: &Filter) -> Result<Vec<Count>, Error> {
+        let filter = filter.clone();
+        self.run(move |store| store.counts(&filter))
+    }
+
+    /// Changes a running entry. The version is that of the row that was read; when somebody was faster it is stale.
+    pub fn update(&self, id: &str, version: u64, change: Change) -> Result<Row, Error> {
+        let id = id.to_owned();
+        self.run(move |store| store.update(&id, version, change))
+    }
+
+    /// Takes the right to close an entry. One of many gets it; the others are told who, until that one's process is gone.
+    pub fn begin_closing(&self, id: &str, owner: &Owner) -> Result<Claim, Error> {
+        self.begin_closing_with(id, owner, &Identity::alive)
+    }
+
+    /// The same, with another way to ask whether a process lives.
+    pub fn begin_closing_with(
+        &self,
+        id: &str,
+        owner: &Owner,
+        alive: &dyn Fn(&Identity) -> Alive,
+    ) -> Result<Claim, Error> {
+        // Asked in our own thread: a look at a process has no business in the vault.
+        let present = self.get(id)?.and_then(|row| row.owner);
+        let present = present.map(|present| {
+            let lives = alive(&present.process);
+            (present, lives)
+        });
+        let (id, owner) = (id.to_owned(), owner.clone());
+        self.run(move |store| store.begin_closing(&id, &owner, present.as_ref()))
+    }
+
+    /// Takes the right to close from an owner that lives but does not go on. The caller knows that; the version is that of the row it saw.
+    pub fn take_over(&self, id: &str, version: u64, owner: &Owner) -> Result<Claim, Error> {
+        let (id, owner) = (id.to_owned(), owner.clone());
+        self.run(move |store| store.take_over(&id, version, &owner))
+    }
+
+    /// Ends a close: how, why as a code, and what proves it.
+    pub fn finish(
+        &self,
+        claim: &Claim,
+        end: End,
+        reason: &str,
+        receipt: Option<serde_json::Value>,
+    ) -> Result<Row, Error> {
+        let ending = Ending {
+            end,
+            reason: reason.to_owned(),
+            receipt,
+            at: Timestamp::now(),
+        };
+        let claim = claim.clone();
+        self.run(move |store| store.finish(&claim, ending))
+    }
+
+    /// Compares the entries with the processes that are there, and ends those whose processes are gone. A dry run changes nothing.
+    pub fn reconcile(
+        &self,
+        now: Timestamp,
+        alive: &dyn Fn(&Identity) -> Alive,
+        dry_run: bool,
+    ) -> Result<Report, Error> {
+        let rows = self.list(&Filter::open())?;
+        let mut report = reconcile::plan(&rows, now, dry_run, alive);
+        if dry_run || report.changed.is_empty() {
+            return Ok(report);
+        }
+        let version = |id: &str| rows.iter().find(|row| row.id == id).map(|row| row.version);
+        let lost = report.changed.iter().filter_map(|changed| {
+            let version = version(&changed.id)?;
+            Some((changed.id.clone(), version, changed.reason))
+        });
+        let lost: Vec<_> = lost.collect();
+        let done = self.run(move |store| store.lose(&lost, now))?;
+        let planned = report.changed.len();
+        report
+            .changed
+            .retain(|changed| done.iter().any(|row| row.id == changed.id));
+        report.changed_meanwhile = planned - report.changed.len();
+        Ok(report)
+    }
+
+    /// Removes entries that ended before this time; tells how many.
+    pub fn forget(&self, older_than: Timestamp) -> Result<usize, Error> {
+        self.run(move |store| store.forget(older_than))
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Store) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let vault = self.0.vault.as_ref();
+        let vault = vault.ok_or(crate::vault::Error::Gone)?;
+        match vault.run(work)? {
+            Err(Error::Busy { path, seconds, .. }) => {
+                let holder = holder(&path);
+                Err(Error::Busy {
+                    path,
+                    seconds,
+                    holder,
+                })
+            }
+            other => other,
+        }
+    }
+}
+
+/// Who has the lock of a registry, in words. Who writes holds one in the index of the log.
+fn holder(path: &Path) -> String {
+    let unknown = || "nobody who could be seen has its lock now".to_owned();
+    let Some((_, ino)) = guard::id_at(&Role::Shm.path(path)) else {
+        return unknown();
+    };
+    let Ok(probe) = Probe::new() else {
+        return unknown();
+    };
+    let locks = probe.locks().unwrap_or_default();
+    let writes = locks
+        .iter()
+        .find(|lock| lock.ino == ino && lock.access == "WRITE" && !lock.waits);
+    let Some(pid) = writes.and_then(|lock| lock.pid) else {
+        return unknown();
+    };
+    let named = probe.name_of(pid);
+    named.map_or_else(
+        || format!("pid {pid} has its lock"),
+        |(comm, _)| format!("{} (pid {pid}) has its lock", comm.to_lossy()),
+    )
+}

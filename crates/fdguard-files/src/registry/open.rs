@@ -1,0 +1,249 @@
+//! Opening: looked at from outside first, made whole and then named, and once in a process.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+
+use fdguard_probe::Probe;
+use rusqlite::{Connection, OpenFlags};
+
+use super::PATIENCE;
+use super::error::Error;
+use super::guard::{Guard, Id, id_at};
+use super::store::Store;
+use crate::check::{Depth, complaints};
+use crate::holding::Role;
+use crate::{Options, Vault, Verdict, inspect};
+
+/// Says that a database is a registry: `fdgr`.
+const APPLICATION: i64 = 0x6664_6772;
+/// The version of the tables.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE entries(
+  id TEXT PRIMARY KEY NOT NULL,
+  kind TEXT NOT NULL,
+  client TEXT,
+  state TEXT NOT NULL CHECK(state IN ('running', 'closing', 'closed', 'failed')),
+  owner TEXT,
+  owner_process TEXT,
+  reason TEXT,
+  version INTEGER NOT NULL,
+  process TEXT,
+  host TEXT,
+  started_at TEXT NOT NULL,
+  ended_at TEXT,
+  files TEXT NOT NULL,
+  receipt TEXT
+) STRICT;
+CREATE INDEX by_state ON entries(state);
+CREATE TRIGGER what_has_ended_stays BEFORE UPDATE ON entries WHEN OLD.state IN ('closed', 'failed')
+BEGIN SELECT RAISE(ABORT, 'an entry that has ended is never changed'); END;
+";
+
+/// An open registry of this process. SQLite keeps one account of locks and one log index for a file in a process, with numbers of
+/// descriptors in them: two vaults with one file would use each other's numbers. So there is one, and whoever comes gets it.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// `None` only while it is dropped.
+    pub(super) vault: Option<Vault<Store>>,
+    pub(super) path: PathBuf,
+    id: Id,
+}
+
+static OPEN: Mutex<Vec<(Id, Weak<Opened>)>> = Mutex::new(Vec::new());
+static CLOSED: Condvar = Condvar::new();
+
+impl Opened {
+    /// The one of this file, opened if it is not yet.
+    pub(super) fn get(path: &Path) -> Result<Arc<Self>, Error> {
+        let path = whole(path)?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let here = id_at(&path);
+            let known = open.iter().find(|(id, _)| here == Some(*id));
+            match known.map(|(_, opened)| opened.upgrade()) {
+                Some(Some(opened)) => return Ok(opened),
+                // It is being closed.
+                Some(None) => open = CLOSED.wait(open).unwrap_or_else(PoisonError::into_inner),
+                None => break,
+            }
+        }
+        let inside = path.clone();
+        let vault = Vault::start("fdguard-vault", move || Store::open(&inside))??;
+        let id = vault.run(|store| store.guard.id())?;
+        let id = id.or_else(|| id_at(&path)).unwrap_or_default();
+        let opened = Arc::new(Self {
+            vault: Some(vault),
+            path,
+            id,
+        });
+        open.push((id, Arc::downgrade(&opened)));
+        Ok(opened)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        drop(self.vault.take());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(id, _)| *id != self.id);
+        drop(open);
+        CLOSED.notify_all();
+    }
+}
+
+/// The path without links, of a file that may be missing.
+fn whole(path: &Path) -> Result<PathBuf, Error> {
+    let failed = |error| crate::Error::io(path, "cannot be found", error);
+    match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => return Ok(other.map_err(failed)?),
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().map_err(failed)?;
+    let name = path.file_name().ok_or(crate::Error::NotAFile {
+        path: path.to_owned(),
+        what: "a directory",
+    })?;
+    Ok(folder.join(name))
+}
+
+impl Store {
+    /// In the vault, and nowhere else.
+    fn open(path: &Path) -> Result<Self, Error> {
+        if id_at(path).is_none() {
+            make(path)?;
+        }
+        look(path)?;
+        let before = id_at(path);
+        // Never made here: a file that vanished in this moment is an error, and not a new and empty registry.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let sql = |error| Error::sqlite(path, error);
+        let connection = Connection::open_with_flags(path, flags).map_err(sql)?;
+        connection.busy_timeout(PATIENCE).map_err(sql)?;
+        // SQLite opens for reading alone what it may not write, and says so at the first change only.
+        if connection.is_readonly("main").map_err(sql)? {
+            let denied = io::ErrorKind::PermissionDenied;
+            return Err(crate::Error::io(path, "cannot be written", denied).into());
+        }
+        is_ours(path, &connection)?;
+        let mode: String = connection
+            .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
+            .map_err(sql)?;
+        if mode != "wal" {
+            let what = format!("its journal is {mode} and cannot be a log");
+            let path = path.to_owned();
+            return Err(Error::NotARegistry { path, what });
+        }
+        // A crash of a process loses nothing. A crash of the machine may lose the last changes, and all processes with them.
+        connection
+            .pragma_update(None, "synchronous", "normal")
+            .map_err(sql)?;
+        let problems = complaints(&connection, Depth::Quick).map_err(sql)?;
+        if let Some(problem) = problems.first() {
+            return Err(damaged(path, problem));
+        }
+        let guard = Guard::of(path)?;
+        if guard.id() != before {
+            return Err(Error::Replaced {
+                path: path.to_owned(),
+                what: "replaced",
+            });
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            connection,
+            guard,
+        })
+    }
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    Error::Damaged {
+        path: path.to_owned(),
+        what: what.to_owned(),
+    }
+}
+
+/// From outside, before SQLite touches it: with a damaged file it may do more harm.
+fn look(path: &Path) -> Result<(), Error> {
+    let probe = Probe::new().map_err(crate::Error::from)?;
+    let options = Options {
+        check: None,
+        ..Options::default()
+    };
+    let found = inspect(&probe, path, options)?;
+    match (found.size, found.verdict) {
+        // Ours has tables before it has a name.
+        (0, _) => Err(damaged(path, "it is empty")),
+        (_, Verdict::Damaged) => Err(damaged(path, &found.summary)),
+        _ => Ok(()),
+    }
+}
+
+fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
+    let number = |name: &str| {
+        connection
+            .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            .map_err(|error| Error::sqlite(path, error))
+    };
+    if number("application_id")? != APPLICATION {
+        return Err(Error::NotARegistry {
+            path: path.to_owned(),
+            what: "a database of another program".to_owned(),
+        });
+    }
+    match number("user_version")? {
+        VERSION => Ok(()),
+        found if found > VERSION => Err(Error::Newer {
+            path: path.to_owned(),
+            found,
+            known: VERSION,
+        }),
+        found => Err(damaged(
+            path,
+            &format!("it has version {found}, which never was"),
+        )),
+    }
+}
+
+/// Makes a registry beside its place and names it when it is whole: nobody ever sees half of one.
+fn make(path: &Path) -> Result<(), Error> {
+    let log = Role::Wal.path(path);
+    if log.exists() {
+        return Err(damaged(path, "it is missing, and its log is there"));
+    }
+    let io = |what| move |error: io::Error| crate::Error::io(path, what, error);
+    let sql = |error| Error::sqlite(path, error);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let new = tempfile::Builder::new()
+        .prefix(".fdguard-registry-")
+        .tempfile_in(folder)
+        .map_err(io("cannot be made"))?
+        .into_temp_path();
+    let connection = Connection::open(&new).map_err(sql)?;
+    let numbers =
+        format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};");
+    connection
+        .execute_batch(&format!(
+            "PRAGMA journal_mode = wal; BEGIN; {TABLES} {numbers} COMMIT;"
+        ))
+        .map_err(sql)?;
+    connection.close().map_err(|(_, error)| sql(error))?;
+    let synced = File::open(&new).and_then(|file| file.sync_all());
+    synced.map_err(io("cannot be synced"))?;
+    match new.persist_noclobber(path) {
+        Ok(()) => {}
+        // Another was faster: theirs is as good.
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => return Err(io("cannot be made")(error.error).into()),
+    }
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(synced.map_err(io("cannot be synced"))?)
+}

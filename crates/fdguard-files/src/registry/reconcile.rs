@@ -1,0 +1,190 @@
+//! Comparing the entries with the processes that are really there. Judging is pure; nothing is signalled.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::identity::{Alive, Identity};
+use super::row::{Kind, Row};
+use super::state::State;
+
+/// What a comparison found and did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// When.
+    pub at: Timestamp,
+    /// Whether nothing was to be changed.
+    pub dry_run: bool,
+    /// Entries that ended by it, or would.
+    pub changed: Vec<Changed>,
+    /// Entries that somebody has to see to, left as they are.
+    pub left: Vec<Left>,
+    /// Entries whose processes could not be looked at.
+    pub unknown: Vec<Left>,
+    /// Entries that are as they should be.
+    pub unchanged: usize,
+    /// Entries that somebody else changed in the same moment.
+    pub changed_meanwhile: usize,
+}
+
+/// An entry that ended by a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// Which.
+    pub id: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Where it stood.
+    pub from: State,
+    /// `process_gone`, `host_gone` or `closing_owner_gone`.
+    pub reason: &'static str,
+}
+
+/// An entry that is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Left {
+    /// Which.
+    pub id: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Where it stands.
+    pub state: State,
+    /// `orphaned`, `abandoned`, `not_seen` or `nothing_to_judge_by`.
+    pub reason: &'static str,
+}
+
+/// What is to be done with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Keep,
+    End(&'static str),
+    Leave(&'static str),
+    Unknown(&'static str),
+}
+
+/// Judges one that has not ended.
+pub(super) fn judge(row: &Row, alive: &dyn Fn(&Identity) -> Alive) -> Verdict {
+    let process = row.process.as_ref().map(alive);
+    let host = row.host.as_ref().map(alive);
+    match &row.owner {
+        Some(owner) => closing(alive(&owner.process), process, host),
+        None => running(row.kind, process, host),
+    }
+}
+
+fn running(kind: Kind, process: Option<Alive>, host: Option<Alive>) -> Verdict {
+    match (process, host) {
+        (Some(Alive::Gone), _) if kind == Kind::Host => Verdict::End("host_gone"),
+        (Some(Alive::Gone), _) => Verdict::End("process_gone"),
+        // It lives and nobody keeps it: whoever cleans up has to end it, and then to say so.
+        (Some(Alive::Alive), Some(Alive::Gone)) => Verdict::Leave("orphaned"),
+        (Some(Alive::Alive), _) | (None, Some(Alive::Alive)) => Verdict::Keep,
+        (None, Some(Alive::Gone)) => Verdict::End("host_gone"),
+        (Some(Alive::Unknown), _) | (None, Some(Alive::Unknown)) => Verdict::Unknown("not_seen"),
+        (None, None) => Verdict::Unknown("nothing_to_judge_by"),
+    }
+}
+
+fn closing(owner: Alive, process: Option<Alive>, host: Option<Alive>) -> Verdict {
+    match (owner, process, host) {
+        (Alive::Alive, ..) => Verdict::Keep,
+        (Alive::Unknown, ..) => Verdict::Unknown("not_seen"),
+        (Alive::Gone, Some(Alive::Gone), _) | (Alive::Gone, None, None | Some(Alive::Gone)) => {
+            Verdict::End("closing_owner_gone")
+        }
+        // Something of it is left: the next who closes it takes it over.
+        (Alive::Gone, ..) => Verdict::Leave("abandoned"),
+    }
+}
+
+/// What is to be done with all, before anything is done.
+pub(super) fn plan(
+    rows: &[Row],
+    at: Timestamp,
+    dry_run: bool,
+    alive: &dyn Fn(&Identity) -> Alive,
+) -> Report {
+    let mut report = Report {
+        at,
+        dry_run,
+        changed: Vec::new(),
+        left: Vec::new(),
+        unknown: Vec::new(),
+        unchanged: 0,
+        changed_meanwhile: 0,
+    };
+    for row in rows {
+        let left = |reason| Left {
+            id: row.id.clone(),
+            kind: row.kind,
+            state: row.state,
+            reason,
+        };
+        match judge(row, alive) {
+            Verdict::Keep => report.unchanged += 1,
+            Verdict::End(reason) => report.changed.push(Changed {
+                id: row.id.clone(),
+                kind: row.kind,
+                from: row.state,
+                reason,
+            }),
+            Verdict::Leave(reason) => report.left.push(left(reason)),
+            Verdict::Unknown(reason) => report.unknown.push(left(reason)),
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r51_what_runs_is_judged_by_its_process_and_then_by_its_host() {
+        use Alive::{Alive as Lives, Gone, Unknown};
+        let cases = [
+            (Some(Gone), Some(Lives), Verdict::End("process_gone")),
+            (Some(Gone), None, Verdict::End("process_gone")),
+            (Some(Lives), Some(Lives), Verdict::Keep),
+            (Some(Lives), None, Verdict::Keep),
+            (Some(Lives), Some(Gone), Verdict::Leave("orphaned")),
+            (Some(Unknown), Some(Gone), Verdict::Unknown("not_seen")),
+            (None, Some(Lives), Verdict::Keep),
+            (None, Some(Gone), Verdict::End("host_gone")),
+            (None, Some(Unknown), Verdict::Unknown("not_seen")),
+            (None, None, Verdict::Unknown("nothing_to_judge_by")),
+        ];
+        for (process, host, expected) in cases {
+            assert_eq!(
+                running(Kind::Session, process, host),
+                expected,
+                "{process:?} {host:?}"
+            );
+        }
+        let host = running(Kind::Host, Some(Gone), None);
+        assert_eq!(host, Verdict::End("host_gone"));
+    }
+
+    #[test]
+    fn r51_what_is_being_closed_waits_for_a_living_owner() {
+        use Alive::{Alive as Lives, Gone, Unknown};
+        for process in [None, Some(Lives), Some(Gone), Some(Unknown)] {
+            for host in [None, Some(Lives), Some(Gone), Some(Unknown)] {
+                assert_eq!(closing(Lives, process, host), Verdict::Keep);
+                let unseen = closing(Unknown, process, host);
+                assert_eq!(unseen, Verdict::Unknown("not_seen"));
+                let ends = process == Some(Gone)
+                    || (process.is_none() && (host.is_none() || host == Some(Gone)));
+                let expected = if ends {
+                    Verdict::End("closing_owner_gone")
+                } else {
+                    Verdict::Leave("abandoned")
+                };
+                assert_eq!(
+                    closing(Gone, process, host),
+                    expected,
+                    "{process:?} {host:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! One entry, and what is asked for and said about entries.
+
+use fdguard_core::Text;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::identity::Identity;
+use super::state::{Owner, Standing, State};
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A tool session.
+    Session,
+    /// All that one agent holds.
+    Scope,
+    /// A call of an API.
+    Call,
+    /// A host itself.
+    Host,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Session, Self::Scope, Self::Call, Self::Host];
+
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Scope => "scope",
+            Self::Call => "call",
+            Self::Host => "host",
+        }
+    }
+
+    /// By its word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// What is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct New {
+    /// Its name, which no other entry has.
+    pub id: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Whose it is.
+    pub client: Option<String>,
+    /// Its process, where it has one.
+    pub process: Option<Identity>,
+    /// The process that keeps it: when that is gone nobody does.
+    pub host: Option<Identity>,
+    /// Files that are its own.
+    pub files: Vec<Text>,
+    /// When it began.
+    pub started_at: Timestamp,
+}
+
+impl New {
+    /// One that begins now, and of which nothing else is known.
+    #[must_use]
+    pub fn now(id: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            id: id.into(),
+            kind,
+            client: None,
+            process: None,
+            host: None,
+            files: Vec::new(),
+            started_at: Timestamp::now(),
+        }
+    }
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub id: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Whose it is.
+    pub client: Option<String>,
+    /// Where it stands.
+    pub state: State,
+    /// Who closes or closed it.
+    pub owner: Option<Owner>,
+    /// Why it ended, as a code.
+    pub reason: Option<String>,
+    /// Counts its changes, from 1.
+    pub version: u64,
+    /// Its process.
+    pub process: Option<Identity>,
+    /// The process that keeps it.
+    pub host: Option<Identity>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Files that are its own.
+    pub files: Vec<Text>,
+    /// What its end proved.
+    pub receipt: Option<serde_json::Value>,
+}
+
+impl Row {
+    /// What the rules need to know.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        Standing {
+            state: self.state,
+            owner: self.owner.clone(),
+            version: self.version,
+        }
+    }
+}
+
+/// What is changed of a running entry; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Whose it is.
+    pub client: Option<String>,
+    /// Its process.
+    pub process: Option<Identity>,
+    /// The process that keeps it.
+    pub host: Option<Identity>,
+    /// Files that are its own.
+    pub files: Option<Vec<Text>>,
+}
+
+/// Which entries; what is empty asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this kind.
+    pub kind: Option<Kind>,
+    /// Of this client.
+    pub client: Option<String>,
+    /// In one of these states.
+    pub states: Vec<State>,
+}
+
+impl Filter {
+    /// All that have not ended.
+    #[must_use]
+    pub fn open() -> Self {
+        Self {
+            states: vec![State::Running, State::Closing],
+            ..Self::default()
+        }
+    }
+}
+
+/// The right to close an entry: one has it at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Which entry.
+    pub id: String,
+    /// Its version since.
+    pub version: u64,
+    /// Who closes.
+    pub owner: Owner,
+    /// Who began to close it before and is gone.
+    pub took_over_from: Option<Owner>,
+}
+
+/// How many there are of a kind in a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// Of this kind.
+    pub kind: Kind,
+    /// In this state.
+    pub state: State,
+    /// So many.
+    pub count: u64,
+}

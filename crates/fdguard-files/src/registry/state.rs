@@ -1,0 +1,214 @@
+//! The life of an entry: which step may follow which. Pure; the store asks here before it writes anything.
+//!
+//! `running → closing(owner) → closed | failed`, and `running → failed` for what ended by itself. What has ended never changes again.
+
+use serde::{Deserialize, Serialize};
+
+use super::identity::{Alive, Identity};
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// In use.
+    Running,
+    /// Somebody is closing it.
+    Closing,
+    /// It was closed, as it should be.
+    Closed,
+    /// It ended in another way.
+    Failed,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Running, Self::Closing, Self::Closed, Self::Failed];
+
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// By its word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
+    /// Nothing comes after it.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Closed | Self::Failed)
+    }
+}
+
+/// Who closes an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// In words: `host`, `reaper`, `cleanup-daemon`.
+    pub name: String,
+    /// Its process. When that is gone another may close.
+    pub process: Identity,
+}
+
+/// What the rules need to know of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Where it stands.
+    pub state: State,
+    /// Who closes it, while it is being closed.
+    pub owner: Option<Owner>,
+    /// Counts its changes, from 1.
+    pub version: u64,
+}
+
+/// How a close ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// As it should.
+    Closed,
+    /// In another way.
+    Failed,
+}
+
+/// What somebody wants to do with an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Changes what is known of it.
+    Update {
+        /// The version that was seen.
+        version: u64,
+    },
+    /// Begins to close it.
+    BeginClosing {
+        /// Who.
+        owner: Owner,
+        /// Whether the one that closes it already lives.
+        present: Alive,
+    },
+    /// Closes it in the place of an owner that lives but does not go on. The caller knows that.
+    TakeOver {
+        /// The version that was seen.
+        version: u64,
+        /// Who.
+        owner: Owner,
+    },
+    /// Ends a close.
+    Finish {
+        /// The version of the claim.
+        version: u64,
+        /// How.
+        end: End,
+    },
+    /// Notes that it is gone without a close.
+    Lose {
+        /// The version that was seen.
+        version: u64,
+    },
+}
+
+/// Why a step may not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has ended.
+    Ended(State),
+    /// Somebody changed it since.
+    Stale,
+    /// Somebody else is closing it.
+    AlreadyClosing(Owner),
+    /// It is not being closed.
+    NotClosing,
+}
+
+impl Standing {
+    /// A new entry.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            state: State::Running,
+            owner: None,
+            version: 1,
+        }
+    }
+
+    /// After a step, or why it may not be.
+    pub fn after(&self, step: &Step) -> Result<Self, Refusal> {
+        // What has ended is told before anything else: no version helps.
+        if self.state.is_final() {
+            return Err(Refusal::Ended(self.state));
+        }
+        let next = |state, owner| {
+            Ok(Self {
+                state,
+                owner,
+                version: self.version + 1,
+            })
+        };
+        match step {
+            Step::Update { version } => {
+                self.is_seen(*version)?;
+                self.is_unclaimed()?;
+                next(State::Running, None)
+            }
+            Step::BeginClosing { owner, present } => {
+                if *present != Alive::Gone {
+                    self.is_unclaimed()?;
+                }
+                next(State::Closing, Some(owner.clone()))
+            }
+            Step::TakeOver { version, owner } => {
+                self.is_seen(*version)?;
+                self.is_closing()?;
+                next(State::Closing, Some(owner.clone()))
+            }
+            Step::Finish { version, end } => {
+                self.is_seen(*version)?;
+                self.is_closing()?;
+                let state = match end {
+                    End::Closed => State::Closed,
+                    End::Failed => State::Failed,
+                };
+                next(state, self.owner.clone())
+            }
+            Step::Lose { version } => {
+                self.is_seen(*version)?;
+                next(State::Failed, self.owner.clone())
+            }
+        }
+    }
+
+    fn is_seen(&self, version: u64) -> Result<(), Refusal> {
+        (version == self.version)
+            .then_some(())
+            .ok_or(Refusal::Stale)
+    }
+
+    fn is_unclaimed(&self) -> Result<(), Refusal> {
+        match &self.owner {
+            Some(owner) => Err(Refusal::AlreadyClosing(owner.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn is_closing(&self) -> Result<(), Refusal> {
+        (self.state == State::Closing)
+            .then_some(())
+            .ok_or(Refusal::NotClosing)
+    }
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! The rules against a model that only remembers what was accepted.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn owner(number: u32) -> Owner {
+    Owner {
+        name: format!("closer {number}"),
+        process: Identity {
+            boot: "boot".to_owned(),
+            pid: number,
+            started: 1,
+        },
+    }
+}
+
+/// A step in numbers: what, who, how far from the right version, whether the owner lives.
+type Drawn = (u8, u32, i64, bool);
+
+fn step(drawn: Drawn, version: u64) -> Step {
+    let (what, who, off, lives) = drawn;
+    let version = version.saturating_add_signed(off);
+    match what {
+        0 => Step::Update { version },
+        1 => Step::BeginClosing {
+            owner: owner(who),
+            present: if lives { Alive::Alive } else { Alive::Gone },
+        },
+        2 => Step::TakeOver {
+            version,
+            owner: owner(who),
+        },
+        3 => Step::Finish {
+            version,
+            end: if lives { End::Closed } else { End::Failed },
+        },
+        _ => Step::Lose { version },
+    }
+}
+
+/// Written from the sentence alone: the words of all states that an entry went through.
+#[derive(Default)]
+struct Model {
+    states: Vec<&'static str>,
+    owner: Option<Owner>,
+}
+
+impl Model {
+    fn last(&self) -> &'static str {
+        self.states.last().copied().unwrap_or("running")
+    }
+
+    /// The word of the next state, where the step may be.
+    fn allows(&self, step: &Step) -> Option<&'static str> {
+        let now = self.states.len() as u64 + 1;
+        match (self.last(), step) {
+            ("closed" | "failed", _) => None,
+            ("running", Step::Update { version }) => (*version == now).then_some("running"),
+            ("running", Step::BeginClosing { .. }) => Some("closing"),
+            ("closing", Step::BeginClosing { present, .. }) => {
+                (*present == Alive::Gone).then_some("closing")
+            }
+            ("closing", Step::TakeOver { version, .. }) => (*version == now).then_some("closing"),
+            ("closing", Step::Finish { version, end }) => (*version == now).then_some(match end {
+                End::Closed => "closed",
+                End::Failed => "failed",
+            }),
+            (_, Step::Lose { version }) => (*version == now).then_some("failed"),
+            _ => None,
+        }
+    }
+
+    fn note(&mut self, word: &'static str, step: &Step) {
+        self.states.push(word);
+        if let Step::BeginClosing { owner, .. } | Step::TakeOver { owner, .. } = step {
+            self.owner = Some(owner.clone());
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn r53_the_rules_are_those_of_the_sentence(
+        steps in prop::collection::vec((0u8..5, 0u32..3, -1i64..=1, any::<bool>()), 0..40)
+    ) {
+        let mut standing = Standing::new();
+        let mut model = Model::default();
+        for drawn in steps {
+            let step = step(drawn, standing.version);
+            let expected = model.allows(&step);
+            match standing.after(&step) {
+                Ok(next) => {
+                    prop_assert_eq!(Some(next.state.as_str()), expected);
+                    prop_assert!(!standing.state.is_final());
+                    model.note(next.state.as_str(), &step);
+                    standing = next;
+                }
+                Err(_refused) => prop_assert_eq!(expected, None),
+            }
+            prop_assert_eq!(standing.version, model.states.len() as u64 + 1);
+            prop_assert_eq!(&standing.owner, &model.owner);
+        }
+    }
+}
+
+#[test]
+fn r53_what_has_ended_is_refused_whatever_is_asked() {
+    for state in [State::Closed, State::Failed] {
+        let ended = Standing {
+            state,
+            owner: None,
+            version: 4,
+        };
+        for what in 0..5 {
+            for lives in [true, false] {
+                let step = step((what, 1, 0, lives), 4);
+                assert_eq!(ended.after(&step), Err(Refusal::Ended(state)), "{step:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn refusals_say_why() {
+    let running = Standing::new();
+    let refused = |standing: &Standing, drawn| standing.after(&step(drawn, standing.version));
+    assert_eq!(refused(&running, (0, 0, 1, true)), Err(Refusal::Stale));
+    assert_eq!(refused(&running, (3, 0, 0, true)), Err(Refusal::NotClosing));
+    assert_eq!(refused(&running, (2, 0, 0, true)), Err(Refusal::NotClosing));
+    let closing = running.after(&step((1, 7, 0, true), 1)).unwrap();
+    let taken = Err(Refusal::AlreadyClosing(owner(7)));
+    assert_eq!(refused(&closing, (1, 8, 0, true)), taken);
+    assert_eq!(refused(&closing, (0, 8, 0, true)), taken);
+    // The same owner does not win twice either: two of its threads may have asked.
+    assert_eq!(refused(&closing, (1, 7, 0, true)), taken);
+    for state in State::ALL {
+        assert_eq!(State::of(state.as_str()), Some(state));
+    }
+    assert_eq!(State::of("open"), None);
+}

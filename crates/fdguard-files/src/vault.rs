@@ -1,0 +1,165 @@
+//! A thread with a table of descriptors of its own: no stale number of the process can reach what is opened in it.
+//!
+//! A number that a program closed and uses on names whatever got the number next. A database that is opened in a vault has no number in
+//! the process's table at all: a stale write, a second close or a `close_range` of other code passes it by. Children that other threads
+//! start do not inherit it, and POSIX locks, which belong to the table, are not lost when other code opens and closes the same file.
+//!
+//! What the vault opens lives and dies in its thread, as its state. Work is sent to the state, and plain data comes back.
+//!
+//! **No descriptor may cross the border**: neither in the work nor in its result. A `File` of the process means another file in the
+//! vault, and the compiler cannot see that. The state is made in the vault and cannot leave it.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+
+use crate::sys;
+
+/// Work that was sent to a vault.
+type Work<S> = Box<dyn FnOnce(&mut S) + Send>;
+
+/// Why a vault did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system gives no thread, or the thread no table of its own.
+    #[error(
+        "no thread with a table of its own can be made (Linux 5.9 and close_range are needed): {0}"
+    )]
+    Start(String),
+    /// The work panicked. The vault took nothing more, and let go of all it had.
+    #[error("the work in the vault panicked: {0}")]
+    Panicked(String),
+    /// An earlier work panicked.
+    #[error("the vault is gone")]
+    Gone,
+}
+
+/// The thread, and the way to it. Dropped, it closes what it opened and is waited for.
+#[derive(Debug)]
+pub struct Vault<S> {
+    /// `None` only while it is dropped.
+    work: Option<Sender<Work<S>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<S: 'static> Vault<S> {
+    /// Starts a thread of this name and makes its state there. The state's own failure is the inner result.
+    pub fn start<E: Send + 'static>(
+        name: &str,
+        make: impl FnOnce() -> Result<S, E> + Send + 'static,
+    ) -> Result<Result<Self, E>, Error> {
+        let (work, inbox) = channel::<Work<S>>();
+        let (tell, told) = channel::<Result<Result<(), E>, Error>>();
+        let body = move || {
+            let mut state = match begin(make) {
+                Ok(Ok(state)) => {
+                    drop(tell.send(Ok(Ok(()))));
+                    state
+                }
+                Ok(Err(error)) => return drop(tell.send(Ok(Err(error)))),
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            drop(tell);
+            for work in inbox {
+                // A state that was left in the middle of a change is not used again.
+                if catch_unwind(AssertUnwindSafe(|| work(&mut state))).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(body)
+            .map_err(|error| Error::Start(error.to_string()))?;
+        let mut vault = Self {
+            work: Some(work),
+            thread: Some(thread),
+        };
+        match told.recv() {
+            Ok(Ok(Ok(()))) => Ok(Ok(vault)),
+            Ok(Ok(Err(error))) => Ok(Err(error)),
+            Ok(Err(error)) => Err(error),
+            Err(_hung_up) => Err(vault.end()),
+        }
+    }
+
+    /// Does this in the vault, and waits for it. Whoever comes at the same time waits its turn.
+    pub fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut S) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (tell, told) = channel::<std::thread::Result<T>>();
+        let work: Work<S> =
+            Box::new(
+                move |state| match catch_unwind(AssertUnwindSafe(|| work(state))) {
+                    Ok(result) => drop(tell.send(Ok(result))),
+                    Err(panic) => {
+                        drop(tell.send(Err(panic)));
+                        // Ends the thread, without a second message: the first was printed.
+                        std::panic::resume_unwind(Box::new("the work panicked"));
+                    }
+                },
+            );
+        let inbox = self.work.as_ref().ok_or(Error::Gone)?;
+        inbox.send(work).map_err(|_hung_up| Error::Gone)?;
+        match told.recv() {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(panic)) => Err(Error::Panicked(words(panic.as_ref()))),
+            Err(_hung_up) => Err(Error::Gone),
+        }
+    }
+}
+
+impl<S> Vault<S> {
+    /// Waits for the thread, and says how it ended.
+    fn end(&mut self) -> Error {
+        drop(self.work.take());
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(panic)) => Error::Panicked(words(panic.as_ref())),
+            _ => Error::Gone,
+        }
+    }
+}
+
+impl<S> Drop for Vault<S> {
+    fn drop(&mut self) {
+        let _how = self.end();
+    }
+}
+
+/// Leaves the table, then makes the state.
+fn begin<S, E>(make: impl FnOnce() -> Result<S, E>) -> Result<Result<S, E>, Error> {
+    leave().map_err(|error| Error::Start(error.to_string()))?;
+    Ok(make())
+}
+
+fn leave() -> Result<(), Errno> {
+    // A handler writes to a number that it knows, often that of a pipe. In this thread the number would be another file's.
+    sys::block_signals()?;
+    sys::leave_table()?;
+    // Copies of the process's own three would keep a pipe or a rotated log open. The numbers are filled all the same: a message
+    // that is meant for standard error must not get into a file.
+    for _ in 0..3 {
+        let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        keep(null);
+    }
+    Ok(())
+}
+
+/// Leaves a descriptor open until the thread ends: the kernel closes it with the table.
+fn keep(fd: std::os::fd::OwnedFd) {
+    use std::os::fd::IntoRawFd as _;
+    let _number = fd.into_raw_fd();
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without words".to_owned())
+}
