@@ -1,10 +1,10 @@
-//! What scopes use of the host: its sessions, the archive, and somebody who hears what happens.
+//! What scopes use of the host: its sessions, its registry, and somebody who hears what happens.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fdguard_files::Registry;
 use futures_util::future::BoxFuture;
 
 use super::CleanUp;
@@ -65,29 +65,6 @@ impl Sessions for Host {
     }
 }
 
-/// Moves a file away without losing a line of it. It blocks.
-pub trait Archiver: Send + Sync + fmt::Debug {
-    /// Moves `file`, which is below `within`, into the folder `to`, which is made where it is missing, once nobody writes it any more.
-    /// A file that could not be moved is where it was.
-    fn archive(
-        &self,
-        file: &Path,
-        to: &Path,
-        within: &Path,
-        wait: Duration,
-    ) -> Result<serde_json::Value, NotArchived>;
-}
-
-/// Why a file is still where it was.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{why}")]
-pub struct NotArchived {
-    /// In one line.
-    pub why: String,
-    /// What the archive says about it, where it says something.
-    pub receipt: Option<serde_json::Value>,
-}
-
 /// Something that happened without anybody having asked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -139,8 +116,8 @@ impl fmt::Debug for Observer {
 pub struct Means {
     /// Absent: scopes hold no sessions.
     pub sessions: Option<Arc<dyn Sessions>>,
-    /// Absent: files that are to be archived are kept, and the clean-up says that it failed.
-    pub archiver: Option<Arc<dyn Archiver>>,
+    /// Absent: nothing is written down.
+    pub registry: Option<Registry>,
     /// Hears of every end.
     pub observer: Observer,
 }

@@ -53,7 +53,9 @@ async fn r47_everything_that_an_agent_holds_is_released() {
     assert_eq!(ended.details.exit.as_deref(), Some("signal 15"));
     assert_eq!(ended.details.reaped, Some(1), "the one in the background");
     assert_eq!(only(&clean_up, Kind::Process).did, Did::Ended);
-    assert_eq!(of_file(&clean_up, "log.jsonl").did, Did::Archived);
+    let log = of_file(&clean_up, "log.jsonl");
+    assert_eq!(log.did, Did::Archived);
+    assert_eq!(log.details.archive.as_ref().unwrap()["lines"], 1);
     assert_eq!(of_file(&clean_up, "prompt").did, Did::Deleted);
     assert_eq!(of_file(&clean_up, "kept").did, Did::Kept);
     assert_eq!(only(&clean_up, Kind::Directory).did, Did::Deleted);
@@ -167,15 +169,16 @@ async fn r49_an_archive_that_cannot_be_made_keeps_the_file_and_stops_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn r49_without_an_archive_a_log_is_kept_and_said_to_be() {
+async fn r50_what_an_archive_left_in_the_middle_is_archived() {
     let ground = Ground::new();
-    let mut means = ground.means();
-    means.archiver = None;
-    let scope = fdguard_host::scope::Scope::new(ground.spec(), means.into()).unwrap();
-    let log = ground.file("log", "x\n");
-    scope.take_log(&log).unwrap();
+    let scope = ground.scope();
+    scope.take_log(&ground.folder.path().join("log")).unwrap();
+    // So a host that was killed leaves it.
+    ground.file("log.closing", "line\n");
     let clean_up = scope.close(Why::Asked, How::default()).await;
-    assert!(!clean_up.success && log.exists(), "{clean_up:#?}");
+    assert!(clean_up.success, "{clean_up:#?}");
+    let archived = ground.folder.path().join("archive/log");
+    assert_eq!(fs::read_to_string(archived).unwrap(), "line\n");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,10 +1,10 @@
-//! Scopes for tests: real processes and files, sessions and an archive that stand in for the host's.
+//! Scopes for tests: real processes and files, and sessions that stand in for the host's.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use fdguard_host::Error;
 use fdguard_host::receipt::{Reason, Receipt};
 use fdguard_host::scope::{
-    Archiver, CleanUp, Event, Kind, Means, NotArchived, Observer, Outcome, Scope, ScopeSpec,
-    SessionLook, Sessions,
+    CleanUp, Event, Kind, Means, Observer, Outcome, Scope, ScopeSpec, SessionLook, Sessions,
 };
 use fdguard_host::session::Spec;
 use fdguard_process::plan::{Group, Limits, Plan};
@@ -45,7 +44,7 @@ impl Ground {
         let events = Arc::clone(&self.events);
         Means {
             sessions: Some(Arc::clone(&self.sessions) as Arc<dyn Sessions>),
-            archiver: Some(Arc::new(FakeArchive)),
+            registry: None,
             observer: Observer::new(move |event| events.lock().unwrap().push(event.clone())),
         }
     }
@@ -176,38 +175,6 @@ fn receipt(id: &str, reason: Reason, killed: u32) -> Receipt {
         steps: Vec::new(),
         total_ms: 0.0,
         errors: Vec::new(),
-    }
-}
-
-/// An archive that refuses what is locked or written.
-#[derive(Debug)]
-pub(crate) struct FakeArchive;
-
-impl Archiver for FakeArchive {
-    fn archive(
-        &self,
-        file: &Path,
-        to: &Path,
-        _within: &Path,
-        wait: Duration,
-    ) -> Result<serde_json::Value, NotArchived> {
-        let not = |why: String| NotArchived { why, receipt: None };
-        fs::create_dir_all(to).map_err(|error| not(error.to_string()))?;
-        let open = fs::File::open(file).map_err(|error| not(error.to_string()))?;
-        let deadline = Instant::now() + wait;
-        let is_free = || {
-            fdguard_files::lease::ask(&open) == fdguard_files::lease::Answer::NoWriter
-                && open.try_lock().is_ok()
-        };
-        while !is_free() {
-            if Instant::now() >= deadline {
-                return Err(not("it is written or locked".to_owned()));
-            }
-            std::thread::yield_now();
-        }
-        let at = to.join(file.file_name().expect("a name"));
-        fs::rename(file, &at).map_err(|error| not(error.to_string()))?;
-        Ok(serde_json::json!({ "archived_to": at }))
     }
 }
 

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fdguard_files::Registry;
+use fdguard_files::registry::{Identity, Owner, State};
 use fdguard_host::Error;
 use fdguard_host::scope::{
     Did, FileEnd, How, Kind, Ownership, Phase, Role, ScopeSpec, Scopes, Want, Why,
@@ -212,6 +214,59 @@ async fn r47_scopes_end_with_their_client_and_with_the_host() {
     assert!(scopes.shut_down(How::default()).await.is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
+    let ground = Ground::new();
+    let registry = Registry::open(&ground.folder.path().join("registry.db")).unwrap();
+    let mut means = ground.means();
+    means.registry = Some(registry.clone());
+    let scopes = Scopes::new(means);
+    let fine = scopes.create(ground.spec()).unwrap();
+    fine.take_prompt(&ground.file("prompt", "p")).unwrap();
+    let failed = scopes.create(ground.spec()).unwrap();
+    failed
+        .take_prompt(&ground.folder.path().join("archive"))
+        .unwrap();
+    std::fs::create_dir(ground.folder.path().join("archive")).unwrap();
+    for scope in [&fine, &failed] {
+        let clean_up = scope.close(Why::Asked, How::default()).await;
+        assert!(clean_up.errors.is_empty(), "{clean_up:#?}");
+        let row = registry.get(scope.id()).unwrap().unwrap();
+        let expected = if clean_up.success {
+            State::Closed
+        } else {
+            State::Failed
+        };
+        assert_eq!(
+            (row.state, row.reason.as_deref()),
+            (expected, Some("asked"))
+        );
+        assert_eq!(row.files.len(), 1);
+        assert_eq!(row.receipt.unwrap()["schema"], "fdguard.cleanup/1");
+    }
+    assert!(fine.result().unwrap().success && !failed.result().unwrap().success);
+    // Somebody else closes it already: that is told, and what is ours is released all the same.
+    let claimed = scopes.create(ground.spec()).unwrap();
+    let taken = claimed
+        .start(plan(&["sleep", "1000"]), Role::Main)
+        .await
+        .unwrap();
+    until("its entry", || {
+        registry.get(claimed.id()).unwrap().is_some()
+    })
+    .await;
+    let owner = Owner {
+        name: "another".to_owned(),
+        process: Identity::of(1).unwrap(),
+    };
+    registry.begin_closing(claimed.id(), &owner).unwrap();
+    let clean_up = claimed.close(Why::Asked, How::default()).await;
+    assert!(clean_up.success && !lives(taken.pid.unwrap()));
+    assert_eq!(clean_up.errors.len(), 1, "{clean_up:#?}");
+    let row = registry.get(claimed.id()).unwrap().unwrap();
+    assert_eq!(row.state, State::Closing, "that is the other one's to say");
+}
+
 #[test]
 fn r47_a_runtime_that_ends_takes_its_programs_with_it() {
     let ground = Ground::new();
@@ -289,7 +344,7 @@ async fn round(ground: &Ground, scopes: &Scopes, number: usize) {
         .open_session(Spec::new(Program::Bash), Role::Main)
         .await
         .unwrap();
-    let script = if number % 2 == 0 {
+    let script = if number.is_multiple_of(2) {
         "exec sleep 1000"
     } else {
         "sleep 1000 & exit 3"
