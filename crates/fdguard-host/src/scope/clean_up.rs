@@ -135,7 +135,7 @@ pub enum Did {
     Kept,
 }
 
-/// What is known about an end besides; each is there only for the kinds that have it.
+/// What is known about an end besides; `null` for kinds that do not have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Details {
     /// Processes of it that live on; `null` when nobody can say, or where it has none.
@@ -147,16 +147,12 @@ pub struct Details {
     /// `exit 0`, `signal 15`.
     pub exit: Option<String>,
     /// Of a session.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Receipt>,
     /// Of a file that was archived, or could not be.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<serde_json::Value>,
     /// It was tried twice.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tried_twice: bool,
     /// What went wrong later than the first error.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub more_errors: Vec<String>,
 }
 
