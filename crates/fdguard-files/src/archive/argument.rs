@@ -59,7 +59,7 @@ impl<'a> Finder<'a> {
         let entry = found
             .folder
             .look(&found.name)
-            .map_err(|error| unreadable(&error.into()))?;
+            .map_err(|error| unreadable(&error))?;
         let Some(entry) = entry else {
             let name = names::original(&found.name).to_owned();
             return Ok(Named { name, ..found });
@@ -74,9 +74,7 @@ impl<'a> Finder<'a> {
                 })
             }
             FileType::Symlink if self.follow => {
-                let real = given
-                    .canonicalize()
-                    .map_err(|error| Problem::io("the link leads nowhere", error))?;
+                let real = given.canonicalize().map_err(|error| unreadable(&error))?;
                 self.find(&real)
             }
             kind => Err(refused(kind)),

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
+mod archive;
 mod canary;
 mod ceilings;
 mod check;

@@ -17,7 +17,7 @@ use super::{PATIENCE, Place, closing, one};
 struct Newcomer {
     at: Step,
     path: PathBuf,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<bool>>>,
 }
 
 impl Observer for Newcomer {
@@ -34,10 +34,12 @@ impl Observer for Newcomer {
         assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
         let path = self.path.clone();
         let waiting = std::thread::spawn(move || {
-            let mut file = OpenOptions::new().append(true).open(path).unwrap();
-            file.write_all(b"newcomer\n").unwrap();
+            // The name may be gone before this thread runs.
+            let Ok(mut file) = OpenOptions::new().append(true).open(path) else {
+                return false;
+            };
+            file.write_all(b"newcomer\n").is_ok()
         });
-        // It is in the call that waits for us as soon as the kernel says so.
         *thread = Some(waiting);
     }
 }
@@ -57,15 +59,11 @@ fn disturbed(place: &Place, at: Step, is_in_archive: bool) {
     archive.observer = Some(newcomer.clone());
     let receipt = one(archive.run(std::slice::from_ref(&path)));
     let thread = newcomer.thread.lock().unwrap().take().unwrap();
-    let came = thread.join();
+    let came = thread.join().unwrap();
     assert_eq!(receipt.outcome, Outcome::Archived, "{at:?}: {receipt:?}");
     let text = place.archived("a.log");
     // Whoever came so late that the name was gone wrote nothing; nobody who wrote has lost it.
-    let wanted = if came.is_ok() {
-        "first\nnewcomer\n"
-    } else {
-        "first\n"
-    };
+    let wanted = if came { "first\nnewcomer\n" } else { "first\n" };
     assert_eq!(text, wanted, "{at:?}");
     place.assert_tidy();
 }
