@@ -83,6 +83,13 @@ impl<'s> Leaf<'s> {
             .any(|line| line == b"populated 1")
     }
 
+    /// Writes to one of its files, of a controller that may not be there.
+    pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> bool {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(&self.folder, name, flags, Mode::empty());
+        file.is_ok_and(|file| write(&file, value) == Ok(value.len()))
+    }
+
     /// Kills everything in it, also what is being born.
     pub(crate) fn kill(&self) {
         // What refuses here is met by the keeper's own sweep.
@@ -104,14 +111,23 @@ impl<'s> Leaf<'s> {
     }
 }
 
-/// Where a leaf for one more tree would be; `None` where our own cgroup is not known or not ours to divide.
-pub(crate) fn next_path() -> Option<CString> {
+/// Where a leaf for one more tree would be; `None` where our own cgroup is not known or not ours to divide. With `limits`, leaves are given
+/// the controllers of memory and processes where that is allowed: the kernel refuses it to a cgroup that has processes of its own, except the root.
+pub(crate) fn next_path(limits: bool) -> Option<CString> {
     let own = own_folder(
         &fs::read_to_string("/proc/self/mountinfo").ok()?,
         &fs::read_to_string("/proc/self/cgroup").ok()?,
     )?;
     if is_managed(&own) && !is_delegated(&own) {
         return None;
+    }
+    if limits {
+        static GIVEN: Once = Once::new();
+        GIVEN.call_once(|| {
+            for controller in ["+memory", "+pids"] {
+                let _refused = fs::write(own.join("cgroup.subtree_control"), controller);
+            }
+        });
     }
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| sweep(&own));

@@ -8,6 +8,7 @@ mod cgroup;
 pub mod environment;
 pub mod identity;
 mod keeper;
+mod limits;
 pub mod listen;
 mod lost;
 mod members;

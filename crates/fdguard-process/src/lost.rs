@@ -1,10 +1,9 @@
 //! The end of a tree whose keeper was killed.
 //!
 //! Its orphans went to the next subreaper or to init, and nobody can name all of them any more, unless they are in a cgroup. What is known is
-//! killed, each by its identity: the program (by its pidfd), those below it, and those that were seen before.
+//! killed, each by its identity: the program, those below it, and those that were seen before.
 
 use std::ffi::CStr;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,22 +11,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::cgroup::Leaf;
 use crate::identity::{Identity, signal_checked};
 use crate::members::{self, Member};
-use crate::sys;
 
 /// The longest that we wait for a cgroup to become empty.
 const LONGEST: Duration = Duration::from_secs(2);
 
-pub(crate) fn end(main: u32, pidfd: &OwnedFd, seen: &[Member], leaf: Option<&CStr>) {
+pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>) {
     if let Some(leaf) = leaf.and_then(Leaf::open) {
         end_cgroup(&leaf);
     }
-    // Only while the program lives does its number mean it; its pidfd tells that afterwards.
-    let mut known = members::below(main);
-    if sys::signal_pidfd(pidfd, 0).is_err() {
+    // Only while the program lives does its number mean it: asked again after those below were read.
+    let mut known = members::below(main.pid);
+    let program = Identity::known(main.pid, main.started);
+    if !program.is_some_and(|program| program.matches()) {
         known.clear();
     }
-    let _gone = sys::signal_pidfd(pidfd, libc::SIGKILL);
-    for member in known.iter().chain(seen) {
+    for member in [main].iter().chain(&known).chain(seen) {
         if let Some(identity) = Identity::known(member.pid, member.started) {
             let _gone = signal_checked(&identity, libc::SIGKILL);
         }

@@ -55,12 +55,12 @@ impl Plan {
     }
 }
 
-/// What a program and its descendants may use; absent is as we may.
+/// What a program and its descendants may use; absent is as we may. Who sees to each is told by [`Tree::enforced`](crate::tree::Tree::enforced).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory.
+    /// Bytes of memory: of all together in a cgroup, else of each process' data.
     pub memory: Option<u64>,
-    /// Time on a core.
+    /// Time on a core, of each process; whole seconds, rounded up. Who uses them gets XCPU, and KILL a second later.
     pub cpu: Option<Duration>,
     /// Processes at a time.
     pub processes: Option<u32>,

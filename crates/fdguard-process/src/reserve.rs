@@ -40,6 +40,8 @@ pub struct Reserve {
 impl Reserve {
     /// What [`Tree::start_with`](crate::tree::Tree::start_with) needs at most at one moment: the two that a tree holds, and one to move them up.
     pub const FOR_A_START: usize = 3;
+    /// The same for a tree that holds one descriptor alone ([`Options::keep_pidfd`](crate::tree::Options::keep_pidfd)).
+    pub const FOR_A_START_WITHOUT_PIDFD: usize = 2;
 
     /// Holds back this many.
     pub fn new(count: usize) -> io::Result<Self> {

@@ -104,6 +104,14 @@ pub(crate) unsafe fn exec(
     last_error()
 }
 
+/// A descriptor that was open when this process began, marked to be closed by an exec; absent when it is not open.
+pub(crate) fn inherited(number: c_int) -> Option<OwnedFd> {
+    // SAFETY: takes numbers; one that is not open is an error.
+    let result = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: it is open, and the caller says that nobody else in this process owns it.
+    (result != -1).then(|| unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 /// Closes these numbers, the last included; or marks them to be closed by an exec.
 pub(crate) fn close_range(first: u32, last: u32, at_exec: bool) -> Result<(), Errno> {
     let flags = if at_exec {

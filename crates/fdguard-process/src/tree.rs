@@ -1,6 +1,7 @@
 //! The owner's end of a process tree.
 
 mod hear;
+mod offer;
 mod start;
 mod types;
 
@@ -14,10 +15,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, send};
 
 use hear::{Heard, receive};
+pub use offer::{Attach, Offer};
 use start::Started;
 pub use types::{Exit, Mechanism, Options, StartError, Stop, Told, Usage};
 
+use crate::identity::Identity;
+pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
+pub use crate::limits::{By, Enforced};
 use crate::lost;
 use crate::members::{self, Member};
 use crate::plan::Plan;
@@ -32,14 +37,18 @@ const LONGEST_DROP: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Tree {
     main: u32,
-    /// Of the program: it never means another process.
-    pidfd: OwnedFd,
-    keeper: u32,
+    /// The program's start, in ticks since the boot: with its number it never means another process.
+    main_started: u64,
+    pidfd: Option<OwnedFd>,
+    keeper: Keeper,
     control: OwnedFd,
     mechanism: Mechanism,
+    enforced: Enforced,
     leaf: Option<CString>,
     /// `Empty` or `Lost` was told.
     is_over: bool,
+    /// What the keeper said last. It is told when the keeper itself has ended.
+    empty: Option<Told>,
     /// The keeper's end of the pair is closed: it ended.
     keeper_ended: bool,
     usage: Option<Usage>,
@@ -47,11 +56,29 @@ pub struct Tree {
     seen: Mutex<Vec<Member>>,
 }
 
+/// Who keeps a tree.
+#[derive(Clone, Copy, Debug)]
+struct Keeper {
+    pid: u32,
+    /// Its start, where it is not our own child: then its number may be another's when it has ended.
+    started: Option<u64>,
+}
+
+impl Keeper {
+    /// Whether its number means it still.
+    fn is_there(self) -> bool {
+        self.started.is_none_or(|started| {
+            Identity::known(self.pid, started).is_some_and(|keeper| keeper.matches())
+        })
+    }
+}
+
 impl Tree {
-    fn of(keeper: u32, control: OwnedFd, started: Started, leaf: Option<CString>) -> Self {
+    fn of(keeper: Keeper, control: OwnedFd, started: Started, leaf: Option<CString>) -> Self {
         Self {
             main: started.main,
-            pidfd: reserve::raise(started.pidfd),
+            main_started: started.at,
+            pidfd: started.pidfd.map(reserve::raise),
             keeper,
             control: reserve::raise(control),
             mechanism: if started.in_cgroup {
@@ -59,8 +86,10 @@ impl Tree {
             } else {
                 Mechanism::Keeper
             },
+            enforced: started.enforced,
             leaf: leaf.filter(|_| started.in_cgroup),
             is_over: false,
+            empty: None,
             keeper_ended: false,
             usage: None,
             seen: Mutex::default(),
@@ -74,10 +103,10 @@ impl Tree {
 
     /// The same, with choices.
     pub fn start_with(plan: &Plan, options: Options<'_>) -> Result<Self, StartError> {
-        let grace = options.orphan_grace;
+        let begin = || start::begin(plan, options.orphan_grace, options.keep_pidfd);
         match options.reserve {
-            Some(reserve) => reserve.lend(|| start::begin(plan, grace)),
-            None => start::begin(plan, grace),
+            Some(reserve) => reserve.lend(begin),
+            None => begin(),
         }
     }
 
@@ -87,22 +116,28 @@ impl Tree {
         self.main
     }
 
-    /// A descriptor of the program's process; readable when it has ended.
+    /// A descriptor of the program's process; readable when it has ended. Absent where the start was asked to do without.
     #[must_use]
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        self.pidfd.as_ref().map(OwnedFd::as_fd)
     }
 
     /// The keeper's process: ours, not one of the tree.
     #[must_use]
     pub fn keeper(&self) -> u32 {
-        self.keeper
+        self.keeper.pid
     }
 
     /// What holds it together.
     #[must_use]
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
+    }
+
+    /// Who sees to the plan's limits.
+    #[must_use]
+    pub fn enforced(&self) -> Enforced {
+        self.enforced
     }
 
     /// What the program itself used; known since `MainEnded` was told.
@@ -117,12 +152,21 @@ impl Tree {
         if self.is_over {
             return Vec::new();
         }
-        let mut members = members::below(self.keeper);
+        let mut members = members::below(self.keeper.pid);
+        if !self.keeper.is_there() {
+            members.clear();
+        }
         // `sort_by_key` keeps the order of the others.
         members.sort_by_key(|member| member.pid != self.main);
         let pids = members.iter().map(|member| member.pid).collect();
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = members;
         pids
+    }
+
+    /// Whether `Empty` or `Lost` was told: nothing of it is left to wait for, and a drop only reaps.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Readable when something was told. Stays so after `Empty` and `Lost`: nothing follows them, drop the tree.
@@ -137,55 +181,86 @@ impl Tree {
             return None;
         }
         loop {
-            let told = match receive(&self.control, RecvFlags::DONTWAIT) {
-                Ok(Heard::Said(FromKeeper::MainEnded { exit, left, usage }, _)) => {
-                    self.usage = Some(usage);
-                    Told::MainEnded { exit, left }
-                }
-                Ok(Heard::Said(
-                    FromKeeper::Empty {
-                        exit,
-                        killed,
-                        reaped,
-                    },
-                    _,
-                )) => {
-                    self.is_over = true;
-                    Told::Empty {
-                        exit,
-                        killed,
-                        reaped,
+            match receive(&self.control, RecvFlags::DONTWAIT) {
+                Ok(Heard::Said(said, _)) => {
+                    if let Some(told) = self.hear(said) {
+                        return Some(told);
                     }
                 }
-                Ok(Heard::Said(..)) => continue,
                 Ok(Heard::End) => {
                     self.is_over = true;
                     self.keeper_ended = true;
-                    self.lost();
-                    Told::Lost
+                    if self.empty.is_none() {
+                        self.lost();
+                    }
+                    return Some(self.empty.unwrap_or(Told::Lost));
                 }
                 Err(_nothing_yet) => return None,
-            };
-            return Some(told);
+            }
+        }
+    }
+
+    /// What of it can be told at once. The end of the tree is told with the end of its keeper, so that nobody waits for that later.
+    fn hear(&mut self, said: FromKeeper) -> Option<Told> {
+        match said {
+            FromKeeper::MainEnded { exit, left, usage } => {
+                self.usage = Some(usage);
+                Some(Told::MainEnded { exit, left })
+            }
+            FromKeeper::Empty {
+                exit,
+                killed,
+                reaped,
+            } => {
+                self.empty = Some(Told::Empty {
+                    exit,
+                    killed,
+                    reaped,
+                });
+                None
+            }
+            FromKeeper::Started { .. } | FromKeeper::Failed { .. } => None,
         }
     }
 
     /// Asks it to end. Another call with a shorter grace hurries it; no grace is KILL at once.
-    pub fn stop(&mut self, how: Stop) {
-        // A keeper that does not hear it is gone, and `told` says so.
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let _unheard = send(&self.control, &ToKeeper::Stop(how).encode(), flags);
+    pub fn stop(&self, how: Stop) {
+        self.say(ToKeeper::Stop(how));
     }
 
     /// Sends a signal to the program alone, if it lives.
-    pub fn signal(&mut self, signal: i32) {
-        let _gone = sys::signal_pidfd(&self.pidfd, signal);
+    pub fn signal(&self, signal: i32) {
+        match &self.pidfd {
+            Some(pidfd) => {
+                let _gone = sys::signal_pidfd(pidfd, signal);
+            }
+            // The keeper alone reaps it, and so knows whom the number means.
+            None => self.say(ToKeeper::Signal(signal)),
+        }
+    }
+
+    /// Sends a signal to every living member, the program left out where `except_main` says so. Whoever is born meanwhile may not get it.
+    pub fn signal_all(&self, signal: i32, except_main: bool) {
+        self.say(ToKeeper::SignalAll {
+            signal,
+            except_main,
+        });
+    }
+
+    fn say(&self, to_keeper: ToKeeper) {
+        // A keeper that does not hear it is gone, and `told` says so.
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let _unheard = send(&self.control, &to_keeper.encode(), flags);
     }
 
     /// Ends what is known of a tree whose keeper was killed.
     fn lost(&mut self) {
         let seen = std::mem::take(self.seen.get_mut().unwrap_or_else(PoisonError::into_inner));
-        lost::end(self.main, &self.pidfd, &seen, self.leaf.as_deref());
+        let main = Member {
+            pid: self.main,
+            started: self.main_started,
+        };
+        lost::end(main, &seen, self.leaf.as_deref());
     }
 
     /// Waits for the keeper's end of the pair to be closed.
@@ -193,8 +268,7 @@ impl Tree {
         let deadline = Instant::now() + longest;
         while !self.keeper_ended {
             match receive(&self.control, RecvFlags::DONTWAIT) {
-                Ok(Heard::Said(FromKeeper::Empty { .. }, _)) => self.is_over = true,
-                Ok(Heard::Said(..)) => {}
+                Ok(Heard::Said(said, _)) => drop(self.hear(said)),
                 Ok(Heard::End) => self.keeper_ended = true,
                 Err(Errno::AGAIN | Errno::INTR) => {
                     let left = deadline.saturating_duration_since(Instant::now());
@@ -223,10 +297,12 @@ impl Drop for Tree {
             });
         }
         self.await_keeper(LONGEST_DROP);
-        if self.keeper_ended && !self.is_over {
+        if self.keeper_ended && !self.is_over && self.empty.is_none() {
             self.lost();
         }
         // It closed its end as the last thing before it ended. Otherwise it lives on until its tree is gone, and knows that we are.
-        let _reaped = sys::reap(Some(self.keeper), self.keeper_ended);
+        if self.keeper.started.is_none() {
+            let _reaped = sys::reap(Some(self.keeper.pid), self.keeper_ended);
+        }
     }
 }

@@ -2,6 +2,13 @@
 
 use std::process::ExitCode;
 
+/// Not for people: this process has forked a program and becomes its keeper. It is decided before anything else, for a session waits for it.
+const KEEPER: &str = "__keeper";
+
 fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    if args.nth(1).is_some_and(|word| word == KEEPER) {
+        fdguard_process::tree::keep_here(args);
+    }
     fdguard::run(std::env::args_os())
 }

@@ -3,7 +3,7 @@
 //! Its own children are exact: their numbers stay taken until the keeper itself reaps them. Deeper ones are signalled through a pidfd, after
 //! two equal readings of the whole way up to the keeper: a process whose number changed hands has another parent the second time.
 
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
@@ -24,6 +24,9 @@ const DEEPEST: usize = 64;
 pub(crate) struct Room {
     pids: Vec<u32>,
     bytes: Vec<u8>,
+    /// Who was asked already, sorted: a number and its start.
+    asked: Vec<(u32, u64)>,
+    met: Vec<(u32, u64)>,
 }
 
 impl Room {
@@ -31,6 +34,8 @@ impl Room {
         Self {
             pids: vec![0; MOST],
             bytes: vec![0; 4096],
+            asked: Vec::with_capacity(MOST),
+            met: Vec::with_capacity(MOST),
         }
     }
 }
@@ -56,11 +61,42 @@ impl List<'_> {
 
 /// Calls `act` for each descendant of `keeper`, its children first; `act` hears whether it is a child.
 pub(super) fn each(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32, bool)) {
-    let bytes = &mut room.bytes;
-    let mut list = List {
-        pids: &mut room.pids,
-        length: 0,
-    };
+    walk(keeper, &mut room.pids, &mut room.bytes, act);
+}
+
+/// Nobody was asked.
+pub(super) fn forget_asked(room: &mut Room) {
+    room.asked.clear();
+}
+
+/// Calls `act` for each living descendant that it was not called for since [`forget_asked`].
+pub(super) fn each_unasked(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32, bool)) {
+    let Room {
+        pids,
+        bytes,
+        asked,
+        met,
+    } = room;
+    met.clear();
+    walk(keeper, pids, bytes, &mut |pid, is_child| {
+        let Some(stat) = stat(pid).filter(|stat| !stat.has_ended()) else {
+            return;
+        };
+        let member = (pid, stat.started);
+        // Beyond its capacity a list would need memory.
+        if met.len() < met.capacity() {
+            met.push(member);
+        }
+        if asked.binary_search(&member).is_err() {
+            act(pid, is_child);
+        }
+    });
+    met.sort_unstable();
+    mem::swap(asked, met);
+}
+
+fn walk(keeper: u32, pids: &mut [u32], bytes: &mut [u8], act: &mut dyn FnMut(u32, bool)) {
+    let mut list = List { pids, length: 0 };
     children(
         Name::of_thread(keeper, keeper, "/children"),
         bytes,
@@ -95,25 +131,28 @@ pub(super) fn count(keeper: u32, room: &mut Room) -> u32 {
     count
 }
 
-/// Sends a signal and CONT to a descendant, never to a stranger.
+/// Sends a signal to a descendant, never to a stranger.
+pub(super) fn send(keeper: u32, pid: u32, is_child: bool, signal: i32) -> Result<(), Errno> {
+    if is_child {
+        return sys::signal_child(pid, signal);
+    }
+    let pidfd = open_pidfd(pid)?;
+    if !descends(pid, keeper) {
+        return Err(Errno::SRCH);
+    }
+    sys::signal_pidfd(&pidfd, signal)
+}
+
+/// Sends a signal and CONT to a descendant: one that is stopped does not act on the first alone.
 pub(super) fn signal(keeper: u32, pid: u32, is_child: bool, signal: i32) {
-    let send = |signal| {
-        if is_child {
-            return sys::signal_child(pid, signal);
-        }
-        let pidfd = open_pidfd(pid)?;
-        if !descends(pid, keeper) {
-            return Err(Errno::SRCH);
-        }
-        sys::signal_pidfd(&pidfd, signal)
-    };
+    let send = |signal| send(keeper, pid, is_child, signal);
     // One that is gone needs no signal; one that we may not signal (another user's) is met again by KILL and seen in `Empty`'s absence.
     if send(signal).is_ok() && signal != libc::SIGCONT {
         let _gone = send(libc::SIGCONT);
     }
 }
 
-fn open_pidfd(pid: u32) -> Result<OwnedFd, Errno> {
+pub(super) fn open_pidfd(pid: u32) -> Result<OwnedFd, Errno> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::limits::Enforced;
 use crate::tree::{Exit, Stop, Usage};
 
 /// A message is this many words of 64 bits.
@@ -54,6 +55,17 @@ impl Step {
         Self::ALL.get(index).copied().unwrap_or(Self::Unknown)
     }
 
+    /// What a program that waits for its keeper calls it.
+    pub(crate) fn from_word(word: &str) -> Self {
+        match word {
+            "group" => Self::Group,
+            "descriptors" => Self::Descriptors,
+            "terminal" => Self::Terminal,
+            "folder" => Self::Folder,
+            _ => Self::Unknown,
+        }
+    }
+
     /// What was tried, for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
@@ -66,7 +78,7 @@ impl Step {
             Self::Group => "its session or group",
             Self::Descriptors => "handing it its descriptors",
             Self::CloseRange => "closing all other descriptors",
-            Self::Limit => "its limit of descriptors",
+            Self::Limit => "its limits",
             Self::Folder => "going to its folder",
             Self::Exec => "running the program",
             Self::Pidfd => "a descriptor of its process",
@@ -78,8 +90,16 @@ impl Step {
 /// What a keeper says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FromKeeper {
-    /// The program runs; its pidfd comes along.
-    Started { main: u32, in_cgroup: bool },
+    /// The program runs since `at` (ticks since the boot); its pidfd comes along where the owner wants it.
+    Started {
+        main: u32,
+        at: u64,
+        in_cgroup: bool,
+        enforced: Enforced,
+        /// The keeper itself, and its own start.
+        keeper: u32,
+        keeper_at: u64,
+    },
     /// It does not, and nothing of it is left.
     Failed { step: Step, errno: Errno },
     /// The program itself ended.
@@ -96,12 +116,39 @@ pub(crate) enum FromKeeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToKeeper {
     Stop(Stop),
+    /// This signal to the program, and nothing else.
+    Signal(i32),
+    /// This signal to every living member.
+    SignalAll {
+        signal: i32,
+        except_main: bool,
+    },
 }
 
 impl FromKeeper {
     pub(crate) fn encode(self) -> [u8; LENGTH] {
         let words = match self {
-            Self::Started { main, in_cgroup } => [1, main.into(), in_cgroup.into(), 0, 0, 0, 0, 0],
+            Self::Started {
+                main,
+                at,
+                in_cgroup,
+                enforced,
+                keeper,
+                keeper_at,
+            } => {
+                let (in_cgroup, enforced) = (in_cgroup.into(), enforced.word());
+                let keeper = keeper.into();
+                [
+                    1,
+                    main.into(),
+                    in_cgroup,
+                    at,
+                    enforced,
+                    keeper,
+                    keeper_at,
+                    0,
+                ]
+            }
             Self::Failed { step, errno } => [
                 2,
                 (step as u32).into(),
@@ -145,6 +192,10 @@ impl FromKeeper {
             1 => Self::Started {
                 main: small(a)?,
                 in_cgroup: b != 0,
+                at: c,
+                enforced: Enforced::from_word(d),
+                keeper: small(e)?,
+                keeper_at: f,
             },
             2 => Self::Failed {
                 step: Step::from_number(small(a)?),
@@ -171,17 +222,32 @@ impl FromKeeper {
 
 impl ToKeeper {
     pub(crate) fn encode(self) -> [u8; LENGTH] {
-        let Self::Stop(stop) = self;
-        bytes([1, word(stop.signal), nanos(stop.grace), 0, 0, 0, 0, 0])
+        let [kind, signal, value] = match self {
+            Self::Stop(stop) => [1, word(stop.signal), nanos(stop.grace)],
+            Self::Signal(signal) => [2, word(signal), 0],
+            Self::SignalAll {
+                signal,
+                except_main,
+            } => [3, word(signal), except_main.into()],
+        };
+        bytes([kind, signal, value, 0, 0, 0, 0, 0])
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let [kind, signal, grace, ..] = words(bytes)?;
-        let stop = Stop {
-            signal: number(signal)?,
-            grace: Duration::from_nanos(grace),
-        };
-        (kind == 1).then_some(Self::Stop(stop))
+        let [kind, signal, value, ..] = words(bytes)?;
+        let signal = number(signal)?;
+        Some(match kind {
+            1 => Self::Stop(Stop {
+                signal,
+                grace: Duration::from_nanos(value),
+            }),
+            2 => Self::Signal(signal),
+            3 => Self::SignalAll {
+                signal,
+                except_main: value != 0,
+            },
+            _ => return None,
+        })
     }
 }
 
@@ -240,6 +306,7 @@ fn words(bytes: &[u8]) -> Option<[u64; WORDS]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::By;
 
     #[test]
     fn what_a_keeper_says_arrives() {
@@ -253,7 +320,14 @@ mod tests {
         for said in [
             FromKeeper::Started {
                 main: 4_194_304,
+                at: 1 << 40,
                 in_cgroup: true,
+                enforced: Enforced {
+                    memory: By::Cgroup,
+                    ..Enforced::default()
+                },
+                keeper: 7,
+                keeper_at: 8,
             },
             FromKeeper::Failed { step, errno },
             FromKeeper::MainEnded {
@@ -277,8 +351,16 @@ mod tests {
             signal: 15,
             grace: Duration::from_millis(10_500),
         };
-        let said = ToKeeper::Stop(stop);
-        assert_eq!(ToKeeper::decode(&said.encode()), Some(said));
+        for said in [
+            ToKeeper::Stop(stop),
+            ToKeeper::Signal(2),
+            ToKeeper::SignalAll {
+                signal: 64,
+                except_main: true,
+            },
+        ] {
+            assert_eq!(ToKeeper::decode(&said.encode()), Some(said));
+        }
     }
 
     #[test]

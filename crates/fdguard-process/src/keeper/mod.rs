@@ -6,11 +6,13 @@
     reason = "two forks, whose children keep the rules of a forked process"
 )]
 
+mod here;
 mod kin;
 pub(crate) mod message;
 mod name;
 mod phase;
 mod watch;
+pub(crate) mod words;
 
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -23,11 +25,13 @@ use rustix::process::{
 };
 use rustix::thread::set_name;
 
+pub use here::keep_here;
 pub(crate) use kin::Room;
 use message::{FromKeeper, Step};
 use watch::Keeper;
 
 use crate::cgroup::Leaf;
+use crate::limits::Enforced;
 use crate::plan::Group;
 use crate::spawn::Prepared;
 use crate::spawn::child::{self, Failed};
@@ -46,6 +50,8 @@ pub(crate) struct Setup<'s> {
     pub(crate) leaf: Option<&'s CStr>,
     /// From the owner's end to the first KILL.
     pub(crate) orphan_grace: Duration,
+    /// The owner wants a descriptor of the program's process.
+    pub(crate) keep_pidfd: bool,
 }
 
 /// Forks a keeper and gives its number. It is born without a signal: the owner's own waits for children do not see it.
@@ -106,8 +112,8 @@ fn start<'s>(
     }
     let mut leaf = setup.leaf.and_then(Leaf::make);
     let result = launch(setup.prepared, group, &mut leaf);
-    let main = match result {
-        Ok(main) => main,
+    let (main, enforced) = match result {
+        Ok(launched) => launched,
         Err(failed) => {
             if let Some(leaf) = &leaf {
                 leaf.remove();
@@ -117,6 +123,7 @@ fn start<'s>(
     };
     let keeper = Keeper::new(
         main,
+        enforced,
         Ends {
             control: &setup.control,
             owner: owner_end,
@@ -126,7 +133,7 @@ fn start<'s>(
         setup.room,
         setup.orphan_grace,
     );
-    keeper.settle()?;
+    keeper.settle(setup.keep_pidfd)?;
     Ok(keeper)
 }
 
@@ -138,20 +145,23 @@ struct Ends<'s> {
     signals: OwnedFd,
 }
 
-/// Makes the program's process and waits until it runs or cannot. A cgroup that it cannot be born into is given up.
+/// Makes the program's process and waits until it runs or cannot; tells who sees to its limits. A cgroup that it cannot be born into is
+/// given up.
 fn launch(
     prepared: &mut Prepared,
     group: Option<Pid>,
     leaf: &mut Option<Leaf<'_>>,
-) -> Result<u32, Failed> {
+) -> Result<(u32, Enforced), Failed> {
     let (errors, told) = pipe_with(PipeFlags::CLOEXEC).map_err(Failed::at(Step::Pipe))?;
     let mut birth = Birth {
         exit_signal: libc::SIGCHLD,
         cgroup: leaf.as_ref().map(Leaf::folder),
     };
+    let mut enforced = prepared.wanted().give(leaf.as_ref());
     // SAFETY: the keeper keeps the rules of a forked process itself, and its child goes straight to `run`, which does not return.
     let mut forked = unsafe { sys::fork(birth) };
     if forked.is_err() && birth.cgroup.take().is_some() {
+        enforced = prepared.wanted().give(None);
         // SAFETY: as above.
         forked = unsafe { sys::fork(birth) };
         if forked != Ok(None)
@@ -161,7 +171,7 @@ fn launch(
         }
     }
     let Some(main) = forked.map_err(Failed::at(Step::Fork))? else {
-        child::run(prepared, group, told.as_raw_fd());
+        child::run(prepared, enforced, group, told.as_raw_fd());
     };
     drop(told);
     let mut bytes = [0; Failed::LENGTH];
@@ -173,7 +183,7 @@ fn launch(
     };
     // The end of file comes from the exec, or from an end by a signal before it: that is told as the program's own.
     if length != Failed::LENGTH {
-        return Ok(main);
+        return Ok((main, enforced));
     }
     // It has ended or is about to: nothing of it may be left when this is told.
     let _reaped = sys::reap(Some(main), true);

@@ -7,18 +7,21 @@ use crate::tree::Stop;
 
 /// How long the program itself has to end its descendants before they are asked too.
 const HEAD_START: Duration = Duration::from_millis(500);
+/// How often those are looked for that were born after the others were asked, when the program has ended. While it lives, what it starts
+/// has as long as its other descendants had.
+const AGAIN: Duration = Duration::from_millis(25);
 
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Nobody asked for it.
     Running,
-    /// The program was asked; the rest too, if `all`.
+    /// The program was asked; the rest too, at `all` for the last time.
     Asked {
         signal: i32,
         since: u64,
         kill_at: u64,
-        all: bool,
+        all: Option<u64>,
     },
     /// Everything that is left is killed.
     Killing,
@@ -28,9 +31,9 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
-    /// This signal to the program.
+    /// This signal to the program, and nobody was asked before.
     AskMain(i32),
-    /// This signal to all others.
+    /// This signal to all others that did not get it yet.
     AskAll(i32),
     /// KILL to all that are left.
     Kill,
@@ -61,7 +64,7 @@ impl Phase {
                     signal: stop.signal,
                     since: now,
                     kill_at,
-                    all: false,
+                    all: None,
                 };
                 Due::AskMain(stop.signal)
             }
@@ -77,8 +80,8 @@ impl Phase {
             }
             Self::Asked {
                 signal, since, all, ..
-            } if !*all && (!main_lives || spread_at(*since) <= now) => {
-                *all = true;
+            } if spread_at(*since, *all, main_lives) <= now => {
+                *all = Some(now);
                 Due::AskAll(*signal)
             }
             Self::Killing => Due::Kill,
@@ -87,7 +90,7 @@ impl Phase {
     }
 
     /// When something becomes due if nothing happens.
-    pub(super) fn next(&self) -> Option<u64> {
+    pub(super) fn next(&self, main_lives: bool) -> Option<u64> {
         match *self {
             Self::Running | Self::Killing => None,
             Self::Asked {
@@ -95,17 +98,19 @@ impl Phase {
                 kill_at,
                 all,
                 ..
-            } => Some(if all {
-                kill_at
-            } else {
-                kill_at.min(spread_at(since))
-            }),
+            } => Some(kill_at.min(spread_at(since, all, main_lives))),
         }
     }
 }
 
-fn spread_at(since: u64) -> u64 {
-    since.saturating_add(nanos(HEAD_START))
+/// When all others are asked, those who came after the last time.
+fn spread_at(since: u64, last: Option<u64>, main_lives: bool) -> u64 {
+    let (from, pause) = match (last, main_lives) {
+        (_, true) => (last.unwrap_or(since), HEAD_START),
+        (Some(last), false) => (last, AGAIN),
+        (None, false) => return 0,
+    };
+    from.saturating_add(nanos(pause))
 }
 
 #[cfg(test)]
@@ -126,10 +131,11 @@ mod tests {
         let mut phase = Phase::Running;
         assert_eq!(phase.ask(stop(15, 10), 0), Due::AskMain(15));
         assert_eq!(phase.due(true, SECOND / 4), Due::Nothing);
-        assert_eq!(phase.next(), Some(SECOND / 2));
+        assert_eq!(phase.next(true), Some(SECOND / 2));
         assert_eq!(phase.due(true, SECOND / 2), Due::AskAll(15));
-        assert_eq!(phase.due(true, SECOND), Due::Nothing);
-        assert_eq!(phase.next(), Some(10 * SECOND));
+        assert_eq!(phase.due(true, SECOND - 1), Due::Nothing);
+        assert_eq!(phase.next(true), Some(SECOND));
+        assert_eq!(phase.due(true, SECOND), Due::AskAll(15), "newcomers");
         assert_eq!(phase.due(true, 10 * SECOND), Due::Kill);
         assert_eq!(phase.due(true, 11 * SECOND), Due::Kill);
     }
@@ -139,6 +145,9 @@ mod tests {
         let mut phase = Phase::Running;
         assert_eq!(phase.ask(stop(15, 10), 0), Due::AskMain(15));
         assert_eq!(phase.due(false, 1), Due::AskAll(15));
+        assert_eq!(phase.due(false, 2), Due::Nothing);
+        assert_eq!(phase.next(false), Some(1 + SECOND / 40));
+        assert_eq!(phase.due(false, SECOND / 10), Due::AskAll(15), "newcomers");
     }
 
     #[test]

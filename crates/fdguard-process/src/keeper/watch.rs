@@ -11,13 +11,14 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
     send, sendmsg,
 };
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::getpid;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::message::{FromKeeper, LENGTH, Step, ToKeeper};
 use super::phase::{Due, Phase};
 use super::{Ends, Room, close_others, kin, leave_folder};
 use crate::cgroup::Leaf;
+use crate::limits::Enforced;
 use crate::spawn::child::Failed;
 use crate::sys::{self, Reaped};
 use crate::tree::{Exit, Stop};
@@ -31,6 +32,7 @@ const LONGEST_PAUSE: u64 = 200_000_000;
 pub(super) struct Keeper<'s> {
     me: u32,
     main: u32,
+    enforced: Enforced,
     main_exit: Option<Reaped>,
     /// Whether the owner knows that the program ended.
     main_told: bool,
@@ -58,6 +60,7 @@ enum Left {
 impl<'s> Keeper<'s> {
     pub(super) fn new(
         main: u32,
+        enforced: Enforced,
         ends: Ends<'s>,
         leaf: Option<Leaf<'s>>,
         room: &'s mut Room,
@@ -66,6 +69,7 @@ impl<'s> Keeper<'s> {
         Self {
             me: getpid().as_raw_nonzero().get().unsigned_abs(),
             main,
+            enforced,
             main_exit: None,
             main_told: false,
             ends,
@@ -81,7 +85,7 @@ impl<'s> Keeper<'s> {
     }
 
     /// Lets go of everything that was the owner's or is the program's alone, and tells that it runs.
-    pub(super) fn settle(&self) -> Result<(), Failed> {
+    pub(super) fn settle(&self, keep_pidfd: bool) -> Result<(), Failed> {
         let mut keep = [-1; 6];
         let ours = [
             Some(self.ends.control.as_fd()),
@@ -102,11 +106,13 @@ impl<'s> Keeper<'s> {
             .map_err(Failed::at(Step::CloseRange))?;
         leave_folder();
         // Not reaped yet, so this is the program and nobody else.
-        let pid = i32::try_from(self.main).ok().and_then(Pid::from_raw);
-        let pidfd = pid
-            .ok_or(Errno::SRCH)
-            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let result = pidfd.and_then(|pidfd| self.introduce(pidfd.as_fd()));
+        let at = kin::stat(self.main).map_or(0, |stat| stat.started);
+        let result = if keep_pidfd {
+            let pidfd = kin::open_pidfd(self.main);
+            pidfd.and_then(|pidfd| self.introduce(at, &[pidfd.as_fd()]))
+        } else {
+            self.introduce(at, &[])
+        };
         result.map_err(|errno| {
             self.abandon();
             Failed {
@@ -126,15 +132,20 @@ impl<'s> Keeper<'s> {
         }
     }
 
-    fn introduce(&self, pidfd: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn introduce(&self, at: u64, pidfd: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let told = FromKeeper::Started {
             main: self.main,
+            at,
             in_cgroup: self.leaf.is_some(),
+            enforced: self.enforced,
+            keeper: self.me,
+            keeper_at: kin::stat(self.me).map_or(0, |stat| stat.started),
         };
-        let fds = [pidfd];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(&fds));
+        if !pidfd.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(pidfd));
+        }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let bytes = told.encode();
         sendmsg(
@@ -225,11 +236,12 @@ impl<'s> Keeper<'s> {
         match due {
             Due::Nothing => {}
             Due::AskMain(signal) => {
+                kin::forget_asked(self.room);
                 if self.main_exit.is_none() {
                     kin::signal(me, main, true, signal);
                 }
             }
-            Due::AskAll(signal) => kin::each(me, self.room, &mut |pid, is_child| {
+            Due::AskAll(signal) => kin::each_unasked(me, self.room, &mut |pid, is_child| {
                 if pid != main {
                     kin::signal(me, pid, is_child, signal);
                 }
@@ -251,7 +263,8 @@ impl<'s> Keeper<'s> {
 
     fn wait(&mut self, left: Left) {
         let moment = now();
-        let mut pause = self.phase.next().map(|at| at.saturating_sub(moment));
+        let next = self.phase.next(self.main_exit.is_none());
+        let mut pause = next.map(|at| at.saturating_sub(moment));
         // A child's end is told by the signal; a process that becomes ours is not, so we look again.
         if self.phase == Phase::Killing || left == Left::Cgroup {
             pause = Some(pause.map_or(self.pause, |pause| pause.min(self.pause)));
@@ -304,15 +317,35 @@ impl<'s> Keeper<'s> {
             match receive(self.ends.control, &mut bytes) {
                 Ok(0) => self.orphaned(),
                 Ok(length) => {
-                    let heard = bytes.get(..length).and_then(ToKeeper::decode);
-                    if let Some(ToKeeper::Stop(stop)) = heard {
-                        self.ask(stop);
+                    if let Some(heard) = bytes.get(..length).and_then(ToKeeper::decode) {
+                        self.obey(heard);
                     }
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(_) => self.orphaned(),
             }
+        }
+    }
+
+    fn obey(&mut self, heard: ToKeeper) {
+        let (me, main) = (self.me, self.main);
+        match heard {
+            ToKeeper::Stop(stop) => self.ask(stop),
+            ToKeeper::Signal(signal) => {
+                // Reaped, its number may be anybody's.
+                if self.main_exit.is_none() {
+                    let _gone = sys::signal_child(main, signal);
+                }
+            }
+            ToKeeper::SignalAll {
+                signal,
+                except_main,
+            } => kin::each(me, self.room, &mut |pid, is_child| {
+                if pid != main || !except_main {
+                    let _gone = kin::send(me, pid, is_child, signal);
+                }
+            }),
         }
     }
 

@@ -9,6 +9,7 @@ use rustix::process::{Resource, Rlimit, chdir, getpid, getrlimit, setpgid, setrl
 
 use super::{FIRST, Prepared, SHELL, Slot};
 use crate::keeper::message::Step;
+use crate::limits::Enforced;
 use crate::plan::Group;
 use crate::sys;
 
@@ -29,11 +30,12 @@ impl Failed {
 /// Becomes the program, or writes what failed to `errors` and ends. `owner_group` is the group of the owner, absent where that is outside of our pid namespace: then the child is in it.
 pub(crate) fn run(
     prepared: &mut Prepared,
+    enforced: Enforced,
     owner_group: Option<rustix::process::Pid>,
     errors: c_int,
 ) -> ! {
     let mut errors = errors;
-    let failed = match attempt(prepared, owner_group, &mut errors) {
+    let failed = match attempt(prepared, enforced, owner_group, &mut errors) {
         Ok(errno) => Failed {
             step: Step::Exec,
             errno,
@@ -67,6 +69,7 @@ impl Failed {
 
 fn attempt(
     prepared: &mut Prepared,
+    enforced: Enforced,
     owner_group: Option<rustix::process::Pid>,
     errors: &mut c_int,
 ) -> Result<Errno, Failed> {
@@ -88,6 +91,8 @@ fn attempt(
     // Marked, not closed: `errors` must live until the exec.
     let beyond = prepared.beyond.unsigned_abs();
     sys::close_range(beyond, u32::MAX, true).map_err(Failed::at(Step::CloseRange))?;
+    let limited = prepared.wanted.put(None, enforced);
+    limited.map_err(Failed::at(Step::Limit))?;
     if let Some(soft) = prepared.soft_limit {
         limit(soft).map_err(Failed::at(Step::Limit))?;
     }

@@ -12,6 +12,7 @@ use std::ptr;
 
 use environment::Environment;
 
+use crate::limits::Wanted;
 use crate::plan::{FIRST_HANDED, Group, Plan};
 
 /// What the plan asks for and cannot be.
@@ -39,6 +40,7 @@ pub(crate) struct Prepared {
     /// The first number that the program does not get.
     beyond: c_int,
     soft_limit: Option<u64>,
+    wanted: Wanted,
     group: Group,
     terminal: bool,
     /// Keeps what `words` points to.
@@ -87,6 +89,7 @@ impl Prepared {
                 .map_err(|_too_large| Unfit("too many descriptors"))?,
             slots,
             soft_limit: plan.soft_limit,
+            wanted: Wanted::new(plan.limits),
             group: plan.group,
             terminal: plan.terminal,
             _strings: strings,
@@ -99,6 +102,11 @@ impl Prepared {
         sources.sort_unstable();
         sources.dedup();
         sources
+    }
+
+    /// What it may use.
+    pub(crate) fn wanted(&self) -> &Wanted {
+        &self.wanted
     }
 
     /// Whether the program is to be a session's leader.

@@ -8,22 +8,27 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, send, socketpair};
 
 use super::hear::{Heard, receive};
-use super::{StartError, Stop, Tree};
+use super::{Keeper, StartError, Stop, Tree};
 use crate::cgroup;
 use crate::keeper::message::{FromKeeper, Step, ToKeeper};
 use crate::keeper::{self, Room, Setup};
-use crate::plan::Plan;
+use crate::limits::Enforced;
+use crate::plan::{Limits, Plan};
 use crate::spawn::{Prepared, Unfit};
 use crate::sys;
 
-pub(super) fn begin(plan: &Plan, orphan_grace: Duration) -> Result<Tree, StartError> {
+pub(super) fn begin(
+    plan: &Plan,
+    orphan_grace: Duration,
+    keep_pidfd: bool,
+) -> Result<Tree, StartError> {
     let unfit = |why: Unfit| StartError::Refused {
         step: "the plan",
         source: io::Error::new(io::ErrorKind::InvalidInput, why.0),
     };
     let mut prepared = Prepared::new(plan).map_err(unfit)?;
     let leaf = if plan.cgroup {
-        cgroup::next_path()
+        cgroup::next_path(plan.limits != Limits::default())
     } else {
         None
     };
@@ -40,10 +45,17 @@ pub(super) fn begin(plan: &Plan, orphan_grace: Duration) -> Result<Tree, StartEr
         room: &mut Room::new(),
         leaf: leaf.as_deref(),
         orphan_grace,
+        keep_pidfd,
     };
     let keeper = keeper::fork(setup).map_err(StartError::refused(Step::Keeper))?;
-    match introduced(&ours) {
-        Ok(Introduced::Started(started)) => Ok(Tree::of(keeper, ours, started, leaf)),
+    match introduced(&ours, RecvFlags::empty(), keep_pidfd) {
+        Ok(Introduced::Started(started)) => {
+            let keeper = Keeper {
+                pid: keeper,
+                started: None,
+            };
+            Ok(Tree::of(keeper, ours, started, leaf))
+        }
         Ok(Introduced::Failed { step, errno }) => {
             let _reaped = sys::reap(Some(keeper), true);
             Err(failure(plan, &prepared, step, errno))
@@ -61,7 +73,7 @@ pub(super) fn begin(plan: &Plan, orphan_grace: Duration) -> Result<Tree, StartEr
 }
 
 /// What a keeper says first.
-enum Introduced {
+pub(super) enum Introduced {
     Started(Started),
     Failed { step: Step, errno: Errno },
 }
@@ -69,22 +81,47 @@ enum Introduced {
 /// A program that runs.
 pub(super) struct Started {
     pub(super) main: u32,
-    pub(super) pidfd: OwnedFd,
+    /// Its start, in ticks since the boot.
+    pub(super) at: u64,
+    pub(super) pidfd: Option<OwnedFd>,
     pub(super) in_cgroup: bool,
+    pub(super) enforced: Enforced,
+    pub(super) keeper: u32,
+    pub(super) keeper_at: u64,
 }
 
-fn introduced(control: &OwnedFd) -> Result<Introduced, Errno> {
+pub(super) fn introduced(
+    control: &OwnedFd,
+    flags: RecvFlags,
+    keep_pidfd: bool,
+) -> Result<Introduced, Errno> {
     loop {
-        return match receive(control, RecvFlags::empty()) {
+        return match receive(control, flags) {
             Err(Errno::INTR) => continue,
             Err(errno) => Err(errno),
-            Ok(Heard::Said(FromKeeper::Started { main, in_cgroup }, pidfd)) => {
+            Ok(Heard::Said(
+                FromKeeper::Started {
+                    main,
+                    at,
+                    in_cgroup,
+                    enforced,
+                    keeper,
+                    keeper_at,
+                },
+                pidfd,
+            )) => {
                 // The kernel drops a descriptor for which the table has no room.
-                let pidfd = pidfd.ok_or(Errno::MFILE)?;
+                if keep_pidfd && pidfd.is_none() {
+                    return Err(Errno::MFILE);
+                }
                 Ok(Introduced::Started(Started {
                     main,
+                    at,
                     pidfd,
                     in_cgroup,
+                    enforced,
+                    keeper,
+                    keeper_at,
                 }))
             }
             Ok(Heard::Said(FromKeeper::Failed { step, errno }, _)) => {

@@ -124,6 +124,8 @@ pub struct Options<'r> {
     pub orphan_grace: Duration,
     /// Descriptors that are given up for the start, so that it works although the table is full.
     pub reserve: Option<&'r mut Reserve>,
+    /// Hold a descriptor of the program's process too. Without it a tree costs its owner one descriptor, and signals go through the keeper.
+    pub keep_pidfd: bool,
 }
 
 impl Default for Options<'_> {
@@ -131,6 +133,7 @@ impl Default for Options<'_> {
         Self {
             orphan_grace: Duration::from_secs(2),
             reserve: None,
+            keep_pidfd: true,
         }
     }
 }

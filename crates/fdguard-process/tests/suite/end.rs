@@ -1,10 +1,10 @@
 //! How programs end, by themselves and when they are asked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fdguard_process::tree::{Exit, Stop, Told, Tree};
 
-use super::harness::{AT_ONCE, empty, heard, line, plan, shell, told, wait_for};
+use super::harness::{AT_ONCE, LONG, empty, heard, line, plan, shell, told, wait_for};
 
 #[test]
 fn exit_codes_and_signals_arrive() {
@@ -53,6 +53,28 @@ fn a_program_that_refuses_is_killed() {
     assert_eq!(empty(&mut tree), (Exit::Signal(libc::SIGKILL), 1));
 }
 
+/// Asks for an end that would take long if those were not asked who are born while it comes.
+fn asked_with_newcomers(script: &str, expected: Exit) {
+    let (plan, mut out) = heard(shell(script));
+    let mut tree = Tree::start(&plan).unwrap();
+    assert_eq!(line(&mut out), "up");
+    let (signal, grace) = (libc::SIGTERM, LONG / 2);
+    let begin = Instant::now();
+    tree.stop(Stop { signal, grace });
+    assert_eq!(empty(&mut tree), (expected, 0), "nobody was killed");
+    assert!(begin.elapsed() < grace);
+}
+
+#[test]
+fn a_process_that_is_born_after_the_others_were_asked_is_asked_too() {
+    // The program ends at once; what it leaves starts one more, and waits for it.
+    let left = "(trap 'sleep 1000; exit' TERM; echo up; while :; do sleep 0.01; done) & wait";
+    asked_with_newcomers(left, Exit::Signal(libc::SIGTERM));
+    // The program itself does.
+    let program = "trap 'sleep 1000; exit 7' TERM; echo up; while :; do sleep 0.01; done";
+    asked_with_newcomers(program, Exit::Code(7));
+}
+
 #[test]
 fn a_shorter_grace_hurries() {
     let (plan, mut out) = heard(shell("trap '' TERM; echo up; exec sleep 1000"));
@@ -68,7 +90,7 @@ fn a_shorter_grace_hurries() {
 #[test]
 fn a_drop_kills_and_waits() {
     let tree = Tree::start(&plan(&["sleep", "1000"])).unwrap();
-    let pidfd = tree.pidfd().try_clone_to_owned().unwrap();
+    let pidfd = tree.pidfd().unwrap().try_clone_to_owned().unwrap();
     let (main, keeper) = (tree.main(), tree.keeper());
     drop(tree);
     wait_for(std::os::fd::AsFd::as_fd(&pidfd));

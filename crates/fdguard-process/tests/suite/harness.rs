@@ -160,3 +160,17 @@ pub(crate) fn status(pid: u32, field: &str) -> Option<String> {
         .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.map(|value| value.trim().to_owned())
 }
+
+/// Takes every number that is left.
+pub(crate) fn fill() -> Vec<OwnedFd> {
+    let mut taken = Vec::new();
+    loop {
+        match rustix::io::dup(rustix::stdio::stdin()) {
+            Ok(fd) => taken.push(fd),
+            Err(error) => {
+                assert_eq!(error, rustix::io::Errno::MFILE);
+                return taken;
+            }
+        }
+    }
+}

@@ -1,3 +1,4 @@
+mod attach;
 mod cgroup;
 mod cycles;
 mod end;
@@ -6,6 +7,8 @@ mod family;
 mod harness;
 mod inborn;
 mod keeper;
+mod lean;
+mod limits;
 mod lost;
 mod owner;
 mod sockets;

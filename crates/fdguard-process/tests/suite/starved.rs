@@ -1,26 +1,10 @@
 //! An owner whose table is full.
 
-use std::os::fd::OwnedFd;
-
 use fdguard_process::reserve::Reserve;
 use fdguard_process::tree::{Exit, Options, StartError, Tree};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::harness::{empty, shell};
-
-/// Takes every number that is left.
-fn fill() -> Vec<OwnedFd> {
-    let mut taken = Vec::new();
-    loop {
-        match rustix::io::dup(rustix::stdio::stdin()) {
-            Ok(fd) => taken.push(fd),
-            Err(error) => {
-                assert_eq!(error, rustix::io::Errno::MFILE);
-                return taken;
-            }
-        }
-    }
-}
+use super::harness::{empty, fill, shell};
 
 #[test]
 fn a_start_works_with_a_full_table_when_descriptors_were_held_back() {

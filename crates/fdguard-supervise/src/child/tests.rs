@@ -192,7 +192,7 @@ fn an_end_before_the_deadline_that_is_seen_late_is_an_end() {
 #[test]
 fn a_keeper_that_somebody_kills_is_told() {
     let mut bounded = start(Helper::shell("exec sleep 600"), LONG);
-    let main = bounded.tree.pidfd().try_clone_to_owned().unwrap();
+    let main = bounded.tree.pidfd().unwrap().try_clone_to_owned().unwrap();
     let keeper = Pid::from_raw(bounded.tree.keeper().cast_signed()).unwrap();
     kill_process(keeper, Signal::KILL).unwrap();
     let ended = loop {

@@ -1,0 +1,175 @@
+//! A keeper that comes by an exec: for a program that somebody else forked, and that waits until its keeper lets it go.
+//!
+//! Whoever forks the program does it in a process of its own, tells nobody, and becomes this. Descriptor 3 is the keeper's end of the pair
+//! with the owner. Descriptor 4 leads to the program: it says `ready`, or what it could not do and why (`folder 2`), and begins when it
+//! reads a byte. So it has no descendants before this process is the parent of all orphans.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+
+use rustix::io::{Errno, read, write};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper, setsid};
+use rustix::thread::set_name;
+
+use super::message::{FromKeeper, Step};
+use super::watch::{self, Keeper};
+use super::words::Words;
+use super::{Ends, Room, kin};
+use crate::cgroup::Leaf;
+use crate::limits::Wanted;
+use crate::spawn::child::Failed;
+use crate::sys;
+
+/// The keeper's end of the pair.
+const CONTROL: i32 = 3;
+/// Its end of the pair with the program.
+const PROGRAM: i32 = 4;
+
+/// Keeps the tree of a program that was forked by this process before its exec. `words` are what the owner's
+/// [`Offer::words`](crate::tree::Offer::words) gave, and `main=PID`. Its descriptors 3 and 4 are taken: nobody else in this process may use them.
+pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
+    sys::block_signals(sys::ALL_SIGNALS);
+    sys::forget_handlers();
+    let told = Words::decode(words);
+    let (Some(control), Some(program)) = (sys::inherited(CONTROL), sys::inherited(PROGRAM)) else {
+        sys::exit(2);
+    };
+    let Some(told) = told else {
+        let (step, errno) = (Step::Keeper, Errno::INVAL);
+        watch::say(&control, FromKeeper::Failed { step, errno });
+        sys::exit(2);
+    };
+    match keeper(&told, &control, program, &mut Room::new()) {
+        Ok(keeper) => keeper.keep(),
+        Err(Failed { step, errno }) => {
+            watch::say(&control, FromKeeper::Failed { step, errno });
+            sys::exit(1)
+        }
+    }
+}
+
+fn keeper<'s>(
+    told: &'s Words,
+    control: &'s OwnedFd,
+    program: OwnedFd,
+    room: &'s mut Room,
+) -> Result<Keeper<'s>, Failed> {
+    set_child_subreaper(Some(getpid())).map_err(Failed::at(Step::Subreaper))?;
+    let _nameless = set_name(c"fdguard-keeper");
+    // Out of the group and session that the other's signals go to. One that leads a group already is out of it.
+    let _leads = setsid();
+    let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));
+    let signals = signals.map_err(Failed::at(Step::Signals))?;
+    // Who made the pair. It may be gone; then the pair is closed, and that is heard.
+    let owner = socket_peercred(control).ok();
+    let owner = owner.and_then(|owner| pidfd_open(owner.pid, PidfdFlags::empty()).ok());
+    let main = own_child(told.main).ok_or(Failed {
+        step: Step::Fork,
+        errno: Errno::CHILD,
+    })?;
+    let leaf = told.leaf.as_deref().and_then(Leaf::make);
+    match release(told, main, leaf, &program) {
+        Ok((leaf, enforced)) => {
+            drop(program);
+            let ends = Ends {
+                control,
+                owner,
+                signals,
+            };
+            let keeper = Keeper::new(main, enforced, ends, leaf, room, told.orphan_grace);
+            // An owner that is gone does not hear it: then the tree is ended, as ever.
+            let _owner_gone = keeper.settle(false);
+            Ok(keeper)
+        }
+        Err(failed) => {
+            // It waits for us or has ended: nothing of it may be left when this is told.
+            let _gone = sys::signal_child(main, libc::SIGKILL);
+            let _reaped = sys::reap(Some(main), true);
+            Err(failed)
+        }
+    }
+}
+
+/// The program, if it is the unreaped child of this process.
+fn own_child(main: Option<u32>) -> Option<u32> {
+    let me = getpid().as_raw_nonzero().get().unsigned_abs();
+    main.filter(|main| kin::stat(*main).is_some_and(|stat| stat.parent == me))
+}
+
+/// Waits until the program can begin, takes its limits upon it, and lets it go.
+fn release<'s>(
+    told: &Words,
+    main: u32,
+    mut leaf: Option<Leaf<'s>>,
+    program: &OwnedFd,
+) -> Result<(Option<Leaf<'s>>, crate::limits::Enforced), Failed> {
+    let result = said(program).and_then(|()| {
+        // It has no descendants yet, so all of its tree will be in there.
+        let is_in = leaf
+            .as_ref()
+            .is_some_and(|leaf| leaf.set(c"cgroup.procs", main.to_string().as_bytes()));
+        if !is_in && let Some(leaf) = leaf.take() {
+            leaf.remove();
+        }
+        let wanted = Wanted::new(told.limits);
+        let enforced = wanted.give(leaf.as_ref());
+        let pid = i32::try_from(main).ok().and_then(Pid::from_raw);
+        wanted.put(pid, enforced).map_err(Failed::at(Step::Limit))?;
+        write(program, b"g").map_err(Failed::at(Step::Pipe))?;
+        Ok(enforced)
+    });
+    match result {
+        Ok(enforced) => Ok((leaf, enforced)),
+        Err(failed) => {
+            if let Some(leaf) = leaf {
+                leaf.kill();
+                leaf.remove();
+            }
+            Err(failed)
+        }
+    }
+}
+
+/// What the program says of itself.
+fn said(program: &OwnedFd) -> Result<(), Failed> {
+    let mut bytes = [0; 64];
+    let length = loop {
+        match read(program, &mut bytes) {
+            Err(Errno::INTR) => {}
+            result => break result.map_err(Failed::at(Step::Pipe))?,
+        }
+    };
+    judge(bytes.get(..length).unwrap_or_default())
+}
+
+fn judge(said: &[u8]) -> Result<(), Failed> {
+    let text = std::str::from_utf8(said).unwrap_or_default();
+    let mut words = text.split_ascii_whitespace();
+    let (word, errno) = (words.next().unwrap_or_default(), words.next());
+    if word == "ready" {
+        return Ok(());
+    }
+    let errno = errno.and_then(|errno| errno.parse().ok());
+    Err(Failed {
+        step: Step::from_word(word),
+        // It ended without a word.
+        errno: Errno::from_raw_os_error(errno.unwrap_or(libc::EPIPE)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_says_that_it_is_ready_or_what_it_could_not_do() {
+        assert!(judge(b"ready\n").is_ok());
+        let failed = judge(b"folder 2\n").unwrap_err();
+        assert_eq!((failed.step, failed.errno), (Step::Folder, Errno::NOENT));
+        let failed = judge(b"").unwrap_err();
+        assert_eq!((failed.step, failed.errno), (Step::Unknown, Errno::PIPE));
+        let failed = judge(b"\xff\xff 1").unwrap_err();
+        assert_eq!(failed.step, Step::Unknown);
+    }
+}

@@ -1,0 +1,203 @@
+//! What a tree may use, and who sees to it: its cgroup where that can, the kernel's limit of each process, or nobody.
+//!
+//! Memory of one process is limited by its data segment (`RLIMIT_DATA`), not by its addresses: programs that reserve addresses and never
+//! use them (Node, Java, Go) run under the first and cannot start under the second. There is no kernel's limit for the processes of one
+//! tree: `RLIMIT_NPROC` counts all of a user, in every session, and root's not at all. Nothing here but [`Wanted::new`] allocates.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+use crate::cgroup::Leaf;
+use crate::plan::Limits;
+
+/// Who sees to a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// The cgroup of the tree: for all of its processes together.
+    Cgroup,
+    /// The kernel, for each process alone.
+    Rlimit,
+    /// It was not asked for, or nobody here can: who wants it must watch.
+    #[default]
+    Nobody,
+}
+
+/// Who sees to each limit of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enforced {
+    /// Bytes of memory.
+    pub memory: By,
+    /// Time on a core.
+    pub cpu: By,
+    /// Processes at a time.
+    pub processes: By,
+    /// Descriptors of each process.
+    pub descriptors: By,
+}
+
+impl By {
+    fn number(self) -> u64 {
+        match self {
+            Self::Nobody => 0,
+            Self::Rlimit => 1,
+            Self::Cgroup => 2,
+        }
+    }
+
+    fn from_number(number: u64) -> Self {
+        match number & 3 {
+            1 => Self::Rlimit,
+            2 => Self::Cgroup,
+            _ => Self::Nobody,
+        }
+    }
+}
+
+impl Enforced {
+    /// Of limits that the kernel sees to for each process.
+    pub(crate) fn by_rlimits(limits: &Limits) -> Self {
+        let by = |is_wanted: bool| {
+            if is_wanted { By::Rlimit } else { By::Nobody }
+        };
+        Self {
+            memory: by(limits.memory.is_some()),
+            cpu: by(limits.cpu.is_some()),
+            processes: By::Nobody,
+            descriptors: by(limits.descriptors.is_some()),
+        }
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        let all = [self.memory, self.cpu, self.processes, self.descriptors];
+        all.iter().fold(0, |word, by| word << 2 | by.number())
+    }
+
+    pub(crate) fn from_word(word: u64) -> Self {
+        Self {
+            memory: By::from_number(word >> 6),
+            cpu: By::from_number(word >> 4),
+            processes: By::from_number(word >> 2),
+            descriptors: By::from_number(word),
+        }
+    }
+}
+
+/// Limits, with the texts that a cgroup takes.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    limits: Limits,
+    memory: Option<String>,
+    processes: Option<String>,
+}
+
+impl Wanted {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            memory: limits.memory.map(|bytes| bytes.to_string()),
+            processes: limits.processes.map(|count| count.to_string()),
+        }
+    }
+
+    /// Gives the leaf what it can see to; the keeper does it before the program is born there.
+    pub(crate) fn give(&self, leaf: Option<&Leaf<'_>>) -> Enforced {
+        let mut enforced = Enforced::by_rlimits(&self.limits);
+        let Some(leaf) = leaf else {
+            return enforced;
+        };
+        if let Some(bytes) = &self.memory
+            && leaf.set(c"memory.max", bytes.as_bytes())
+        {
+            enforced.memory = By::Cgroup;
+            // Where there is no swap there is no such file; and one process less is not a tree less.
+            let _no_swap = leaf.set(c"memory.swap.max", b"0");
+            let _alone = leaf.set(c"memory.oom.group", b"1");
+        }
+        if let Some(count) = &self.processes
+            && leaf.set(c"pids.max", count.as_bytes())
+        {
+            enforced.processes = By::Cgroup;
+        }
+        enforced
+    }
+
+    /// Puts the rest on a process and its descendants to come: this one, before its exec, or a child that waits.
+    pub(crate) fn put(&self, on: Option<Pid>, enforced: Enforced) -> Result<(), Errno> {
+        put(&self.limits, on, enforced)
+    }
+}
+
+fn put(limits: &Limits, on: Option<Pid>, enforced: Enforced) -> Result<(), Errno> {
+    if let (Some(bytes), By::Rlimit) = (limits.memory, enforced.memory) {
+        cap(on, Resource::Data, bytes, bytes)?;
+    }
+    if let Some(time) = limits.cpu {
+        let seconds = whole_seconds(time);
+        // XCPU first, then KILL for who goes on.
+        cap(on, Resource::Cpu, seconds, seconds.saturating_add(1))?;
+    }
+    if let Some(count) = limits.descriptors {
+        cap(on, Resource::Nofile, count, count)?;
+    }
+    Ok(())
+}
+
+/// Zero would be no limit but the end at once, on some kernels after a second.
+fn whole_seconds(time: Duration) -> u64 {
+    let more = u64::from(time.subsec_nanos() > 0);
+    time.as_secs().saturating_add(more).max(1)
+}
+
+/// Never more than we may ourselves.
+fn cap(on: Option<Pid>, resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
+    let ours = getrlimit(resource).maximum;
+    let at_most = |wanted: u64| Some(ours.map_or(wanted, |ours| ours.min(wanted)));
+    let limit = Rlimit {
+        current: at_most(soft),
+        maximum: at_most(hard),
+    };
+    prlimit(on, resource, limit).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sees_to_what_arrives() {
+        let enforced = Enforced {
+            memory: By::Cgroup,
+            cpu: By::Rlimit,
+            processes: By::Nobody,
+            descriptors: By::Cgroup,
+        };
+        assert_eq!(Enforced::from_word(enforced.word()), enforced);
+        let none = Enforced::default();
+        assert_eq!(Enforced::from_word(none.word()), none);
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_seen_to_by_nobody() {
+        let nothing = Wanted::new(Limits::default()).give(None);
+        assert_eq!(nothing, Enforced::default());
+        let limits = Limits {
+            memory: Some(1),
+            processes: Some(1),
+            ..Limits::default()
+        };
+        let enforced = Wanted::new(limits).give(None);
+        assert_eq!(
+            (enforced.memory, enforced.processes),
+            (By::Rlimit, By::Nobody)
+        );
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_a_second() {
+        assert_eq!(whole_seconds(Duration::ZERO), 1);
+        assert_eq!(whole_seconds(Duration::from_millis(1001)), 2);
+        assert_eq!(whole_seconds(Duration::from_secs(7)), 7);
+    }
+}
