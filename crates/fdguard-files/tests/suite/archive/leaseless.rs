@@ -98,7 +98,10 @@ fn r50_without_a_lease_a_walk_over_every_process_is_the_proof_and_the_receipt_sa
     assert_eq!(refused["writers"][0]["pid"], writer.id());
     assert!(path.exists());
     drop(writer);
-    let may_unshare = Command::new(ALONE[0]).args(&ALONE[1..]).arg("true").status();
+    let may_unshare = Command::new(ALONE[0])
+        .args(&ALONE[1..])
+        .arg("true")
+        .status();
     if !may_unshare.is_ok_and(|status| status.success()) {
         return skip("no pid namespace can be made");
     }
