@@ -93,6 +93,8 @@ const RULES: Rules = Rules {
     ],
     may_be_unsafe: &[
         "crates/fdguard-files/src/sys.rs",
+        "crates/fdguard-host/src/session/watched.rs",
+        "crates/fdguard-host/tests/suite/call/wrong_closer.rs",
         "crates/fdguard-preload/src/alone.rs",
         "crates/fdguard-preload/src/errno.rs",
         "crates/fdguard-preload/src/farewell.rs",
@@ -145,6 +147,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-process/src/listen/inherited.rs",
         "crates/fdguard-process/src/notify/same.rs",
         "crates/fdguard-process/src/keeper/mod.rs",
+        "crates/fdguard-process/src/pty.rs",
         "crates/fdguard-process/src/spawn/child.rs",
         "crates/fdguard-process/src/sys.rs",
         "crates/fdguard-supervise/src/trim.rs",

@@ -36,6 +36,7 @@ pub mod id;
 pub mod judge;
 pub mod ledger;
 pub mod lint;
+pub mod log_event;
 pub mod origin;
 pub mod pattern;
 pub mod phases;

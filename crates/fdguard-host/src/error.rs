@@ -30,6 +30,14 @@ pub enum Error {
         /// How many.
         count: usize,
     },
+    /// The host's own descriptors are nearly used up.
+    #[error("the host uses {used} of {limit} descriptors: nothing new is opened from 90 % on")]
+    NoRoom {
+        /// How many it holds.
+        used: u64,
+        /// Its soft limit.
+        limit: u64,
+    },
     /// The host is closing.
     #[error("the host is shutting down")]
     Closing,
@@ -66,6 +74,12 @@ pub enum Error {
     /// A file could not be handled.
     #[error(transparent)]
     Files(#[from] fdguard_files::Error),
+    /// A call gave no answer.
+    #[error(transparent)]
+    Call(#[from] crate::call::Failure),
+    /// The registry could not be opened or changed.
+    #[error(transparent)]
+    Registry(#[from] fdguard_files::registry::Error),
 }
 
 impl Error {
@@ -76,6 +90,7 @@ impl Error {
             Self::Unknown { .. } => "unknown",
             Self::Busy { .. } => "busy",
             Self::Full { .. } => "full",
+            Self::NoRoom { .. } => "no-room",
             Self::Closing => "closing",
             Self::Ended { .. } => "ended",
             Self::Start(_) => "start-failed",
@@ -83,6 +98,8 @@ impl Error {
             Self::Bad(_) => "bad-request",
             Self::Io { .. } => "io",
             Self::Files(_) => "files",
+            Self::Call(failure) => failure.code(),
+            Self::Registry(_) => "registry",
         }
     }
 

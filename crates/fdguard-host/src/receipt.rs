@@ -32,8 +32,56 @@ pub struct Receipt {
     pub steps: Vec<StepTime>,
     /// Of all steps together.
     pub total_ms: f64,
+    /// What it used too much of, when it was ended for that.
+    pub overuse: Option<Overuse>,
     /// What went wrong on the way.
     pub errors: Vec<String>,
+}
+
+impl Receipt {
+    /// Of an end that nobody saw: everything is unknown, and why is told.
+    #[must_use]
+    pub fn unknown(session: &str, reason: Reason, error: impl Into<String>) -> Self {
+        Self {
+            session: session.to_owned(),
+            reason,
+            clean: false,
+            survivors: None,
+            zombies: None,
+            reaped: None,
+            killed: None,
+            descriptors_held: 0,
+            descriptors_left: 0,
+            exit: None,
+            dropped_bytes: 0,
+            steps: Vec::new(),
+            total_ms: 0.0,
+            overuse: None,
+            errors: vec![error.into()],
+        }
+    }
+}
+
+/// A limit that was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Overuse {
+    /// Which limit.
+    pub limit: Limit,
+    /// How much was allowed.
+    pub allowed: u64,
+    /// How much was seen.
+    pub used: u64,
+}
+
+/// A limit of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Limit {
+    /// Bytes of memory of all its processes.
+    Memory,
+    /// Processes at a time.
+    Processes,
 }
 
 /// One step of a close.

@@ -5,11 +5,10 @@ use std::str::FromStr;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_core::wall::FD_SETSIZE;
-use rustix::process::{Resource, getrlimit};
+use fdguard_process::own_limit::{ENOUGH, raised};
 use serde::Deserialize;
 
-/// What most programs that are no databases never need.
-const ENOUGH: u64 = 4096;
+pub use fdguard_process::own_limit::read;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -73,28 +72,17 @@ pub struct Decision {
     asked: Raise,
 }
 
-/// The limits that we have, and that a program inherits. To be read before we raise our own.
-#[must_use]
-pub fn read() -> Limits {
-    let limit = getrlimit(Resource::Nofile);
-    Limits {
-        soft: limit.current,
-        hard: limit.maximum,
-    }
-}
-
 /// Never lower than it is, never above the hard limit.
 #[must_use]
 pub fn decide(asked: Raise, before: Limits) -> Decision {
-    let most = before.hard.unwrap_or(u64::MAX);
     let wanted = match asked {
         Raise::Off => None,
-        Raise::Enough => Some(ENOUGH.min(most)),
-        Raise::To(number) => Some(number.min(most)),
+        Raise::Enough => Some(ENOUGH),
+        Raise::To(number) => Some(number),
         // Without any limit there is nothing to raise it to.
         Raise::Most => before.hard,
     };
-    let soft = wanted.filter(|wanted| before.soft.is_some_and(|soft| *wanted > soft));
+    let soft = wanted.and_then(|wanted| raised(wanted, before));
     Decision {
         before,
         soft,

@@ -49,7 +49,13 @@ impl Ring {
     /// Reads what is new. At the end nobody fills a ticket any more.
     pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<Drained> {
         let mut head = [0; Image::HEAD];
-        self.file.read_exact_at(&mut head, 0)?;
+        match self.file.read_exact_at(&mut head, 0) {
+            // It was found before its process gave it its length.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(Drained::default());
+            }
+            result => result?,
+        }
         let Some(image) = Image::new(&head) else {
             return Ok(Drained::default());
         };
@@ -117,5 +123,21 @@ impl Ring {
         }
         self.holes = left;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ring;
+
+    /// It was taken for the file of nobody, and no hazard of its process was ever told: in 6 of 450 runs on a busy machine.
+    #[test]
+    fn r40_a_file_that_is_found_before_it_has_its_length_is_looked_at_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut ring = Ring::open(file.path()).unwrap();
+        let drained = ring.drain(0, false).unwrap();
+        assert!(drained.events.is_empty());
+        file.as_file().set_len(1 << 20).unwrap();
+        assert!(ring.drain(0, false).unwrap().events.is_empty());
     }
 }

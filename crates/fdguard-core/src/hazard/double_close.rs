@@ -63,7 +63,7 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
     if is_stream(fd) || is_retry {
         return None;
     }
-    let last = scene.last_closed(fd)?;
+    let last = scene.closed_before(fd)?;
     if let Some(wrong) = taken_from(scene, fd, last) {
         return Some(Incident {
             may_be_sweep: true,

@@ -36,11 +36,23 @@ impl<'a> Scene<'a> {
 
     /// What was closed last at a number where nothing is open now, if it is known who did it.
     pub(super) fn last_closed(&self, fd: Fd) -> Option<&'a Past> {
-        let slot = self.slot(fd)?;
-        let last = slot.past().next()?;
+        let is_free = self.current(fd).is_none();
+        self.last_past(fd).filter(|_| is_free)
+    }
+
+    /// The same for a close that failed because nothing was open. A close takes its place in the order of events before it is made:
+    /// what a stranger had at the number then was closed by the stranger until it was made.
+    pub(super) fn closed_before(&self, fd: Fd) -> Option<&'a Past> {
+        let thread = self.event.thread;
+        let is_strangers = |life: &Lifetime| life.is_strange_to(thread);
+        let is_free = self.current(fd).is_none_or(is_strangers);
+        self.last_past(fd).filter(|_| is_free)
+    }
+
+    fn last_past(&self, fd: Fd) -> Option<&'a Past> {
+        let last = self.slot(fd)?.past().next()?;
         // A child that closes all it inherited does not know what else in it has the number.
-        let is_own = is_deliberate(last) && !last.life.inherited;
-        (slot.current().is_none() && is_own).then_some(last)
+        (is_deliberate(last) && !last.life.inherited).then_some(last)
     }
 
     /// Whether the event was told after the number had changed hands: it is about somebody else.

@@ -1,11 +1,39 @@
 //! One interpreter on a terminal or pipes, with the keeper of its tree: commands, their exact ends, interrupts, resets, and a close that is proven.
+//!
+//! Each session is one task that owns its program. On a terminal it costs the host two descriptors: the terminal's master and the control socket of its
+//! keeper. On pipes it costs three (both outputs and the control socket), and four where the interpreter takes its commands from its input.
 
+mod actor;
+mod collect;
+mod command;
+mod end;
+mod escalate;
+mod flow;
+mod held;
+mod hub;
+mod keeper;
+mod message;
+mod program;
+mod running;
+mod shared;
+mod streams;
+mod text_file;
 mod types;
+mod watched;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::mpsc;
+use fdguard_process::tree::Tree;
+use tokio::sync::{mpsc, oneshot};
 
+use actor::{Actor, Job, Request};
+pub use hub::Hub;
+use keeper::Place;
+pub use program::PYTHON_DRIVER;
+use running::Recipe;
+use shared::Shared;
 pub use types::{
     Channel, Chunk, Done, Dropped, Exec, Limits, Outcome, Output, Program, Repl, Spec, Stream,
 };
@@ -13,77 +41,182 @@ pub use types::{
 use crate::Error;
 use crate::receipt::{Reason, Receipt};
 
-/// What all sessions of a host share: the one socket on which ends of commands arrive.
+/// A session. All methods take `&self`; one command runs at a time. Dropped without a close, it is closed in the background.
 #[derive(Debug)]
-pub struct Hub {}
-
-impl Hub {
-    /// Opens the socket and begins to listen, on the runtime that calls.
-    pub fn open() -> Result<Arc<Self>, Error> {
-        Err(Error::Bad("not built yet".to_owned()))
-    }
+pub struct Session {
+    id: String,
+    requests: mpsc::UnboundedSender<Request>,
+    shared: Arc<Shared>,
 }
-
-/// A session. All methods take `&self`; one command runs at a time.
-#[derive(Debug)]
-pub struct Session {}
 
 impl Session {
     /// Starts the program and waits until it is ready for a command. When it fails, nothing is left.
-    pub async fn start(_id: &str, _spec: Spec, _hub: &Arc<Hub>) -> Result<Self, Error> {
-        Err(Error::Bad("not built yet".to_owned()))
+    pub async fn start(id: &str, spec: Spec, hub: &Arc<Hub>) -> Result<Self, Error> {
+        let place = Place::default();
+        let recipe = Recipe {
+            id: id.to_owned(),
+            spec,
+            hub: Arc::clone(hub),
+            place: place.clone(),
+        };
+        let (running, ready) = recipe.start(recipe.spec.folder.clone()).await?;
+        let shared = Arc::new(Shared::new(place));
+        let folder = ready.folder.map(PathBuf::from);
+        let actor = Actor::new(recipe, Arc::clone(&shared), running, folder);
+        let (requests, inbox) = mpsc::unbounded_channel();
+        drop(tokio::spawn(actor.live(inbox)));
+        Ok(Self {
+            id: id.to_owned(),
+            requests,
+            shared,
+        })
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// Runs a command to its end, its timeout or an interrupt. Output goes to `live` too as it comes, where one is given: who does not take it holds the
-    /// program up, who drops the receiver does not.
+    /// program up, who drops the receiver does not. When this future is dropped, the command is interrupted, and the next one waits for its end.
     pub async fn exec(
         &self,
-        _command: Exec,
-        _live: Option<mpsc::Sender<Chunk>>,
+        command: Exec,
+        live: Option<mpsc::Sender<Chunk>>,
     ) -> Result<Done, Error> {
-        Err(Error::Bad("not built yet".to_owned()))
+        let turn = Arc::clone(&self.shared.turn);
+        let turn = match Arc::clone(&turn).try_acquire_owned() {
+            Ok(turn) => turn,
+            Err(_taken) if self.shared.is_abandoned() => turn
+                .acquire_owned()
+                .await
+                .map_err(|_never_closed| self.error_ended())?,
+            Err(_taken) => {
+                let busy = self.shared.busy_for().unwrap_or_default();
+                return Err(Error::Busy {
+                    id: self.id.clone(),
+                    for_ms: u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),
+                });
+            }
+        };
+        let mut wishes = self.shared.wishes.subscribe();
+        let before = *wishes.borrow_and_update();
+        self.shared.begin();
+        let (reply, answer) = oneshot::channel();
+        let job = Job {
+            command,
+            live,
+            reply,
+            wishes,
+            before,
+            turn,
+        };
+        let sent = self.requests.send(Request::Exec(Box::new(job)));
+        if sent.is_err() {
+            self.shared.finish();
+            return Err(self.error_ended());
+        }
+        let mut abandoning = Abandoning(Some(&self.shared));
+        let answer = answer.await;
+        abandoning.0 = None;
+        answer.unwrap_or_else(|_lost| {
+            self.shared.finish();
+            Err(self.error_ended())
+        })
     }
 
     /// Interrupts the command that runs: the foreground group gets INT, and harder signals where that does not help. The `exec` that waits for it returns with
     /// [`Outcome::Interrupted`] and what was said so far. False when nothing runs.
     pub async fn interrupt(&self) -> Result<bool, Error> {
-        Err(Error::Bad("not built yet".to_owned()))
+        if self.shared.busy_for().is_some() {
+            self.shared
+                .wishes
+                .send_modify(|wishes| wishes.interrupts += 1);
+            return Ok(true);
+        }
+        if self.shared.has_ended() {
+            return Err(self.error_ended());
+        }
+        Ok(false)
     }
 
-    /// Ends the program and starts it again: same id, same folder.
+    /// Ends the program and starts it again: same id, same folder. A command that runs is given up.
     pub async fn reset(&self) -> Result<Receipt, Error> {
-        Err(Error::Bad("not built yet".to_owned()))
+        let (reply, answer) = oneshot::channel();
+        let sent = self.requests.send(Request::Reset(reply));
+        sent.map_err(|_closed| self.error_ended())?;
+        self.shared.wishes.send_modify(|wishes| wishes.resets += 1);
+        answer.await.map_err(|_closed| self.error_ended())?
     }
 
     /// Ends the tree and releases everything. A second call gives the same receipt again.
-    pub async fn close(&self, _reason: Reason) -> Receipt {
-        unimplemented!("not built yet")
+    pub async fn close(&self, reason: Reason) -> Receipt {
+        let (reply, answer) = oneshot::channel();
+        // Refused when it is closed already: then its receipt is there, and the dropped reply says so.
+        drop(self.requests.send(Request::Close(reason, reply)));
+        self.shared
+            .wishes
+            .send_modify(|wishes| wishes.is_closing = true);
+        match answer.await {
+            Ok(receipt) => receipt,
+            Err(_closed) => {
+                let receipt = self.shared.receipt();
+                receipt.unwrap_or_else(|| end::unknown(&self.id, reason))
+            }
+        }
     }
 
     /// The program's process; absent when it has ended.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        None
+        if self.shared.has_ended() {
+            return None;
+        }
+        self.shared.place.with(|tree| tree.main())
     }
 
     /// Whether a command runs, and for how long.
     #[must_use]
-    pub fn busy_for(&self) -> Option<std::time::Duration> {
-        None
+    pub fn busy_for(&self) -> Option<Duration> {
+        self.shared.busy_for()
     }
 
     /// Since the last command ended, or since the start.
     #[must_use]
-    pub fn idle_for(&self) -> std::time::Duration {
-        std::time::Duration::ZERO
+    pub fn idle_for(&self) -> Duration {
+        self.shared.idle_for()
     }
 
-    /// Resolves when the program has ended by itself (`exit`, a crash); never before a close.
-    pub async fn ended(&self) {}
+    /// Resolves when the program has ended by itself (`exit`, a crash), and at the latest when the session is closed.
+    pub async fn ended(&self) {
+        self.shared.wait_for_end().await;
+    }
 
     /// Every process of it that lives, the program first.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
-        Vec::new()
+        self.shared
+            .place
+            .with(|tree: &mut Tree| tree.members())
+            .unwrap_or_default()
+    }
+
+    fn error_ended(&self) -> Error {
+        Error::Ended {
+            id: self.id.clone(),
+            why: self.shared.why_ended(),
+        }
+    }
+}
+
+/// Says that nobody waits for a command any more.
+struct Abandoning<'s>(Option<&'s Arc<Shared>>);
+
+impl Drop for Abandoning<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0 {
+            shared.abandon();
+        }
     }
 }

@@ -1,0 +1,59 @@
+//! The registry: rules that hold between threads, processes and crashes.
+
+use std::path::PathBuf;
+
+use fdguard_files::Registry;
+use fdguard_files::registry::{Identity, Kind, New, Owner, State};
+use tempfile::TempDir;
+
+mod file;
+mod processes;
+mod rules;
+
+struct Place {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("registry.db");
+        Self { folder, path }
+    }
+
+    fn open(&self) -> Registry {
+        Registry::open(&self.path).unwrap()
+    }
+
+    fn refused(&self) -> String {
+        Registry::open(&self.path).unwrap_err().to_string()
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        self.folder.path().join(format!("registry.db{suffix}"))
+    }
+}
+
+fn session(id: &str) -> New {
+    New::now(id, Kind::Session)
+}
+
+fn owner(name: &str) -> Owner {
+    Owner {
+        name: name.to_owned(),
+        process: Identity::own().unwrap(),
+    }
+}
+
+/// A process that never was.
+fn nobody() -> Identity {
+    Identity {
+        started: 1,
+        ..Identity::own().unwrap()
+    }
+}
+
+fn state(registry: &Registry, id: &str) -> State {
+    registry.get(id).unwrap().unwrap().state
+}

@@ -1,0 +1,169 @@
+//! The stranger's end of a call: it can say stop and shut the socket down. It cannot close anything that the owner uses.
+
+use std::fmt;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::event::{Event, Level, What, Who};
+use super::failure::Failure;
+use super::state::{CallInfo, Phase, Slot, State};
+
+/// Aborts a call, from any thread, as often as one likes. Kept after the call's end it holds no descriptor.
+#[derive(Clone, Debug)]
+pub struct AbortHandle {
+    pub(super) state: Arc<State>,
+}
+
+/// What an abort did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Aborted {
+    /// Sockets that were shut down: 1, or 0 where there was none (yet, or any more).
+    pub sockets: u32,
+    /// What the call was doing. `over` means that there was nothing to abort.
+    pub phase: Phase,
+    /// An earlier abort did it already.
+    pub repeated: bool,
+}
+
+/// On whose wish a call is aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// Somebody asked.
+    Asked,
+    /// No byte for too long.
+    Stale,
+    /// The host shuts down.
+    Shutdown,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "asked",
+            Self::Stale => "stale",
+            Self::Shutdown => "shutdown",
+        })
+    }
+}
+
+impl AbortHandle {
+    /// Aborts the call: the owner's wait returns [`Failure::Aborted`], the peer sees the end of the connection, and no number is freed.
+    pub fn abort(&self) -> Aborted {
+        self.abort_for(Reason::Asked)
+    }
+
+    /// The same with another reason.
+    pub fn abort_for(&self, reason: Reason) -> Aborted {
+        self.state.abort(reason)
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn info(&self) -> CallInfo {
+        self.state.info()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.state.id
+    }
+}
+
+/// The first abort of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Abort {
+    pub(super) by: Who,
+    pub(super) reason: Reason,
+    pub(super) phase: Phase,
+    pub(super) sockets: u32,
+}
+
+impl Abort {
+    pub(super) fn failure(&self) -> Failure {
+        Failure::Aborted {
+            reason: self.reason,
+            phase: self.phase,
+        }
+    }
+}
+
+impl State {
+    fn abort(&self, reason: Reason) -> Aborted {
+        let (done, note) = mark_and_shut(&mut self.slot(), reason);
+        // The flag is set and the lock is free: whoever wakes finds both.
+        self.token.cancel();
+        let is_news = !done.repeated && done.phase != Phase::Over;
+        if is_news && let Some(sink) = &self.sink {
+            let ms = self.age().as_secs_f64() * 1e3;
+            let mut event = Event::new(What::Aborted, Some(self.id.clone()), done.phase, ms);
+            event.level = if done.sockets == 0 {
+                Level::Warning
+            } else {
+                Level::Info
+            };
+            event.tcp_force_closed = Some(done.sockets);
+            event.reason = Some(reason);
+            event.note = note;
+            sink(&event);
+        }
+        done
+    }
+}
+
+fn mark_and_shut(slot: &mut Slot, reason: Reason) -> (Aborted, Option<&'static str>) {
+    let phase = slot.phase();
+    if phase == Phase::Over || slot.abort.is_some() {
+        let repeated = slot.abort.is_some();
+        return (
+            Aborted {
+                sockets: 0,
+                phase,
+                repeated,
+            },
+            None,
+        );
+    }
+    let shut = slot
+        .spare
+        .as_ref()
+        .map(|spare| shutdown(spare.as_fd(), Shutdown::Both));
+    let (sockets, note) = match shut {
+        // Not connected: the connect has not begun or the peer has reset it. The owner sees the flag before it goes on.
+        Some(Ok(()) | Err(Errno::NOTCONN)) => (1, None),
+        Some(Err(_)) => (
+            0,
+            Some(
+                "the socket could not be shut down: the in-flight request may keep running until its owner looks",
+            ),
+        ),
+        None if phase == Phase::Resolve => (
+            0,
+            Some(
+                "no socket yet: nothing was sent; the lookup of the name ends by itself and is not used",
+            ),
+        ),
+        None => (0, Some("no socket yet: nothing was sent")),
+    };
+    slot.abort = Some(Abort {
+        by: Who::here(),
+        reason,
+        phase,
+        sockets,
+    });
+    (
+        Aborted {
+            sockets,
+            phase,
+            repeated: false,
+        },
+        note,
+    )
+}

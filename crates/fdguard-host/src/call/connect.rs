@@ -1,0 +1,163 @@
+//! From a name to a connection: resolve, connect, TLS. Each step can be left at any moment, and nothing of it stays.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
+use tokio_rustls::TlsConnector;
+
+use super::caller::Lookup;
+use super::exchange::Conn;
+use super::failure::Failure;
+use super::request::Origin;
+use super::state::{Phase, Seat, State};
+use super::wire::{Meter, Stream, Wire};
+
+/// What a connection is made with.
+pub(super) struct Connector {
+    pub(super) lookup: Lookup,
+    /// Lookups cannot be ended, so there may only be so many of them.
+    pub(super) lookups: Arc<Semaphore>,
+    /// Why there is no TLS, where there is none.
+    pub(super) tls: Result<TlsConnector, String>,
+}
+
+impl Connector {
+    /// A new connection. Until `by` every address of the name gets its share of the time.
+    pub(super) async fn open(
+        &self,
+        origin: &Origin,
+        state: &Arc<State>,
+        by: Option<Instant>,
+    ) -> Result<Conn, Failure> {
+        let addresses = self.addresses(origin, state).await?;
+        let meter = Arc::new(Meter::new());
+        let (tcp, seat) = connect_any(&addresses, state, &meter, by).await?;
+        let stream = if origin.is_tls {
+            state.enter(Phase::Tls);
+            self.handshake(origin, tcp).await?
+        } else {
+            Stream::Plain(tcp)
+        };
+        Conn::new(Wire::new(stream, Arc::clone(&meter)), meter, seat).await
+    }
+
+    async fn addresses(&self, origin: &Origin, state: &State) -> Result<Vec<SocketAddr>, Failure> {
+        if let Ok(address) = origin.host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, origin.port)]);
+        }
+        state.enter(Phase::Resolve);
+        let fail = |why: String| Failure::Resolve {
+            host: origin.host.clone(),
+            why,
+        };
+        let permit = Arc::clone(&self.lookups).acquire_owned().await;
+        let permit = permit.map_err(|error| fail(error.to_string()))?;
+        let (tell, told) = oneshot::channel();
+        let (lookup, host, port) = (Arc::clone(&self.lookup), origin.host.clone(), origin.port);
+        // A thread of its own: one of the runtime's would keep the runtime from ending while a name server is silent.
+        let work = move || {
+            let answer = lookup(&host, port);
+            drop(permit);
+            // Nobody waits any more when the call was aborted.
+            drop(tell.send(answer));
+        };
+        let thread = std::thread::Builder::new()
+            .name("fdguard-lookup".to_owned())
+            .stack_size(512 * 1024);
+        thread
+            .spawn(work)
+            .map_err(|error| fail(error.to_string()))?;
+        let answer = told
+            .await
+            .map_err(|_gone| fail("the lookup failed".to_owned()))?;
+        let addresses = answer.map_err(|error| fail(error.to_string()))?;
+        if addresses.is_empty() {
+            return Err(fail("it has no address".to_owned()));
+        }
+        Ok(addresses)
+    }
+
+    async fn handshake(&self, origin: &Origin, tcp: TcpStream) -> Result<Stream, Failure> {
+        let fail = |why: String| Failure::Tls {
+            host: origin.host.clone(),
+            why,
+        };
+        let tls = self.tls.as_ref().map_err(|why| fail(why.clone()))?;
+        let name =
+            ServerName::try_from(origin.host.clone()).map_err(|error| fail(error.to_string()))?;
+        let stream = tls
+            .connect(name, tcp)
+            .await
+            .map_err(|error| fail(error.to_string()))?;
+        Ok(Stream::Tls(Box::new(stream)))
+    }
+}
+
+/// The addresses one after the other, in the order of the resolver.
+async fn connect_any(
+    addresses: &[SocketAddr],
+    state: &Arc<State>,
+    meter: &Arc<Meter>,
+    by: Option<Instant>,
+) -> Result<(TcpStream, Seat), Failure> {
+    let mut last = Failure::Io("no address".to_owned());
+    for (index, address) in addresses.iter().enumerate() {
+        let fail = |why: String| Failure::Connect {
+            to: address.to_string(),
+            why,
+        };
+        let attempt = connect(*address, state, meter);
+        let left = addresses.len() - index;
+        let result = match by {
+            Some(by) if left > 1 => {
+                let share = by.saturating_duration_since(Instant::now())
+                    / u32::try_from(left).unwrap_or(u32::MAX);
+                match tokio::time::timeout(share, attempt).await {
+                    Ok(result) => result,
+                    Err(_late) => Ok(Err(fail(late(share)))),
+                }
+            }
+            _ => attempt.await,
+        };
+        match result? {
+            Ok(found) => return Ok(found),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+fn late(share: Duration) -> String {
+    format!("no answer within {} ms", share.as_millis())
+}
+
+/// The outer error ends the call, the inner one leads to the next address.
+async fn connect(
+    address: SocketAddr,
+    state: &Arc<State>,
+    meter: &Arc<Meter>,
+) -> Result<Result<(TcpStream, Seat), Failure>, Failure> {
+    let io = |error: std::io::Error| Failure::Io(format!("socket: {error}"));
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    };
+    let socket = socket.map_err(io)?;
+    socket.set_nodelay(true).map_err(io)?;
+    // Before the connect, so that an abort reaches a connection that nobody answers.
+    let spare = socket.as_fd().try_clone_to_owned().map_err(io)?;
+    let seat = state.seat(spare, Arc::clone(meter), Phase::Connect)?;
+    match socket.connect(address).await {
+        Ok(stream) => Ok(Ok((stream, seat))),
+        Err(error) => Ok(Err(Failure::Connect {
+            to: address.to_string(),
+            why: error.to_string(),
+        })),
+    }
+}

@@ -1,0 +1,177 @@
+//! What is written down about a call: one line for each end, and one for each abort.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::abort::Reason;
+use super::state::Phase;
+
+/// Where events go. It is called by the thread that did it, with no lock held, and should not block.
+pub type Sink = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// One thing that happened. [`Display`](fmt::Display) is the log line, its field names stay the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// What happened.
+    pub event: What,
+    /// Whether somebody should look at it.
+    pub level: Level,
+    /// Which call; `null` where the caller itself is meant.
+    pub call: Option<String>,
+    /// What the call was doing: at an abort when it came, at an end before it.
+    pub phase: Phase,
+    /// Sockets that an abort shut down; `null` where there was none.
+    pub tcp_force_closed: Option<u32>,
+    /// `stranger_thread` or `stranger_task`: somebody else aborted, and the owner closed afterwards.
+    pub deferred_close: Option<&'static str>,
+    /// The thread that did what this event tells.
+    pub by: Who,
+    /// The thread that aborted, at an end.
+    pub aborted_by: Option<Who>,
+    /// Why it was aborted.
+    pub reason: Option<Reason>,
+    /// The word of the failure.
+    pub failure: Option<&'static str>,
+    /// `kept` for another call, `closed`, or `null` where there was none.
+    pub connection: Option<&'static str>,
+    /// Since the call began, or since the caller's close was asked for.
+    pub ms: f64,
+    /// What a human should know.
+    pub note: Option<&'static str>,
+}
+
+impl Event {
+    pub(super) fn new(event: What, call: Option<String>, phase: Phase, ms: f64) -> Self {
+        Self {
+            event,
+            level: Level::Info,
+            call,
+            phase,
+            tcp_force_closed: None,
+            deferred_close: None,
+            by: Who::here(),
+            aborted_by: None,
+            reason: None,
+            failure: None,
+            connection: None,
+            ms,
+            note: None,
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "event={} level={}", self.event.word(), self.level.word())?;
+        if let Some(call) = &self.call {
+            write!(f, " call={call} phase={}", self.phase)?;
+        }
+        if let Some(count) = self.tcp_force_closed {
+            write!(f, " tcp_force_closed={count}")?;
+        }
+        if let Some(who) = self.deferred_close {
+            write!(f, " deferred_close={who}")?;
+        }
+        write!(f, " by={}", self.by)?;
+        if let Some(who) = &self.aborted_by {
+            write!(f, " aborted_by={who}")?;
+        }
+        if let Some(reason) = self.reason {
+            write!(f, " reason={reason}")?;
+        }
+        if let Some(failure) = self.failure {
+            write!(f, " failure={failure}")?;
+        }
+        if let Some(connection) = self.connection {
+            write!(f, " connection={connection}")?;
+        }
+        write!(f, " ms={:.3}", self.ms)?;
+        match self.note {
+            Some(note) => write!(f, " note={note:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum What {
+    /// Somebody aborted a call. Its owner will close it.
+    Aborted,
+    /// The owner ended a call.
+    Ended,
+    /// A caller was closed while calls were in flight: the last of them does it.
+    CloseParked,
+    /// A caller is closed: it has no connection any more.
+    CallerClosed,
+}
+
+impl What {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Aborted => "aborted",
+            Self::Ended => "ended",
+            Self::CloseParked => "close-parked",
+            Self::CallerClosed => "caller-closed",
+        }
+    }
+}
+
+/// Whether somebody should look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Info,
+    /// An abort found no socket to shut.
+    Warning,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Who {
+    /// `null` when it has none.
+    pub name: Option<String>,
+    /// The kernel's number.
+    pub id: i32,
+}
+
+impl Who {
+    /// The thread that asks.
+    #[must_use]
+    pub fn here() -> Self {
+        Self {
+            name: std::thread::current().name().map(str::to_owned),
+            id: rustix::thread::gettid().as_raw_nonzero().get(),
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+        match &self.name {
+            Some(name) => {
+                let plain: String = name
+                    .chars()
+                    .map(|c| if is_plain(c) { c } else { '_' })
+                    .collect();
+                write!(f, "{plain}/{}", self.id)
+            }
+            None => write!(f, "{}", self.id),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Why a call gave no answer, or not all of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::abort::Reason;
+use super::state::Phase;
+
+/// One line for the user, and a word for programs: [`Failure::code`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The request makes no sense.
+    #[error("{0}")]
+    Bad(String),
+    /// The name has no address.
+    #[error("{host} cannot be resolved: {why}")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// The resolver's word.
+        why: String,
+    },
+    /// No address of the name took the connection.
+    #[error("cannot connect to {to}: {why}")]
+    Connect {
+        /// The last address that was tried.
+        to: String,
+        /// Why not.
+        why: String,
+    },
+    /// The peer is not who it says, or does not speak TLS.
+    #[error("no TLS with {host}: {why}")]
+    Tls {
+        /// The name.
+        host: String,
+        /// Why not.
+        why: String,
+    },
+    /// A limit of time was reached.
+    #[error("{limit}: nothing for {} ms", after.as_millis())]
+    Timeout {
+        /// Which one.
+        limit: Limit,
+        /// How long it was.
+        after: Duration,
+    },
+    /// Somebody aborted it.
+    #[error("aborted ({reason}) in phase {phase}")]
+    Aborted {
+        /// On whose wish.
+        reason: Reason,
+        /// What it was doing then.
+        phase: Phase,
+    },
+    /// The peer ended the connection before the answer was whole.
+    #[error("the peer ended the connection in phase {phase}: {why}")]
+    ClosedEarly {
+        /// What it was doing then.
+        phase: Phase,
+        /// In the words of the layer that saw it.
+        why: String,
+    },
+    /// What came is not HTTP, or its head is too large.
+    #[error("the answer is not usable HTTP: {0}")]
+    Garbled(String),
+    /// More came than was asked for at most.
+    #[error("the body is larger than {max} bytes")]
+    TooLarge {
+        /// The limit.
+        max: usize,
+    },
+    /// The system refused.
+    #[error("{0}")]
+    Io(String),
+    /// The caller was closed.
+    #[error("the caller is closed")]
+    Closing,
+    /// As many calls as there may be are running.
+    #[error("{0} calls are running, which is the cap")]
+    Full(usize),
+}
+
+impl Failure {
+    /// A stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Bad(_) => "bad-request",
+            Self::Resolve { .. } => "resolve-failed",
+            Self::Connect { .. } => "connect-failed",
+            Self::Tls { .. } => "tls-failed",
+            Self::Timeout { limit, .. } => limit.word(),
+            Self::Aborted { .. } => "aborted",
+            Self::ClosedEarly { .. } => "closed-early",
+            Self::Garbled(_) => "garbled",
+            Self::TooLarge { .. } => "too-large",
+            Self::Io(_) => "io",
+            Self::Closing => "closing",
+            Self::Full(_) => "full",
+        }
+    }
+
+    /// What hyper says, by what the user can do about it.
+    pub(super) fn of_http(error: &hyper::Error, phase: Phase) -> Self {
+        let why = with_causes(error);
+        if error.is_parse() {
+            return Self::Garbled(why);
+        }
+        let ended = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
+        if ended || cause_is_an_end(error) {
+            return Self::ClosedEarly { phase, why };
+        }
+        Self::Io(why)
+    }
+}
+
+/// The limits of time, each with its own word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Name, connection and TLS together.
+    Connect,
+    /// No byte went out and none of the answer came.
+    FirstByte,
+    /// No further byte of the answer came.
+    Idle,
+    /// The whole call.
+    Total,
+}
+
+impl Limit {
+    /// The word, which is also the error's code.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Connect => "connect-timeout",
+            Self::FirstByte => "first-byte-timeout",
+            Self::Idle => "idle-timeout",
+            Self::Total => "total-timeout",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let line = next.to_string();
+        if !text.contains(&line) {
+            text.push_str(": ");
+            text.push_str(&line);
+        }
+        cause = next.source();
+    }
+    text
+}
+
+fn cause_is_an_end(error: &hyper::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        if let Some(io) = next.downcast_ref::<std::io::Error>() {
+            return matches!(
+                io.kind(),
+                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+            );
+        }
+        cause = next.source();
+    }
+    false
+}

@@ -1,0 +1,257 @@
+//! What owner and strangers share: the flag, the duplicate of the socket, the phase and the counts.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::abort::Abort;
+use super::event::Sink;
+use super::failure::Failure;
+use super::wire::Meter;
+
+/// What a call is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Phase {
+    /// Nothing yet: its owner has not waited for it.
+    New,
+    /// It waits for the address of a name.
+    Resolve,
+    /// It waits for the connection.
+    Connect,
+    /// It waits for the peer's part of the handshake.
+    Tls,
+    /// It sends the request.
+    Send,
+    /// The request is out; it waits for the answer's head.
+    Wait,
+    /// It reads the answer's body.
+    Body,
+    /// It has ended.
+    Over,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::New => "new",
+            Self::Resolve => "resolve",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Send => "send",
+            Self::Wait => "wait",
+            Self::Body => "body",
+            Self::Over => "over",
+        })
+    }
+}
+
+/// A running call as others see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CallInfo {
+    /// By which it can be aborted.
+    pub id: String,
+    /// Without user and password, and without the values of its query.
+    pub url: String,
+    /// `GET`, …
+    pub method: String,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Since it began.
+    pub age_ms: u64,
+    /// Since the last byte in either direction, or since it began.
+    pub idle_ms: u64,
+    /// Of HTTP, without what TLS adds.
+    pub bytes_in: u64,
+    /// Of HTTP, without what TLS adds.
+    pub bytes_out: u64,
+    /// Idle for longer than a call should be.
+    pub stale: bool,
+}
+
+/// The shared part of one call.
+pub(super) struct State {
+    pub(super) id: String,
+    pub(super) method: String,
+    pub(super) url: String,
+    pub(super) begun: Instant,
+    pub(super) stale_after: Duration,
+    /// Wakes the owner where no socket does.
+    pub(super) token: CancellationToken,
+    pub(super) sink: Option<Sink>,
+    slot: Mutex<Slot>,
+}
+
+/// Behind the lock. An abort shuts the duplicate down with the lock held: so the owner cannot close it meanwhile.
+pub(super) struct Slot {
+    phase: Phase,
+    pub(super) spare: Option<OwnedFd>,
+    meter: Option<Arc<Meter>>,
+    pub(super) abort: Option<Abort>,
+    counts: (u64, u64),
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("info", &self.info())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Slot {
+    pub(super) fn phase(&self) -> Phase {
+        let is_written = self
+            .meter
+            .as_ref()
+            .is_some_and(|meter| meter.request_is_out());
+        match self.phase {
+            Phase::Send if is_written => Phase::Wait,
+            phase => phase,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn new(
+        id: String,
+        method: String,
+        url: String,
+        stale_after: Duration,
+        sink: Option<Sink>,
+    ) -> Self {
+        Self {
+            id,
+            method,
+            url,
+            begun: Instant::now(),
+            stale_after,
+            token: CancellationToken::new(),
+            sink,
+            slot: Mutex::new(Slot {
+                phase: Phase::New,
+                spare: None,
+                meter: None,
+                abort: None,
+                counts: (0, 0),
+            }),
+        }
+    }
+
+    pub(super) fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.slot().phase()
+    }
+
+    /// The owner goes on to the next phase.
+    pub(super) fn enter(&self, phase: Phase) {
+        self.slot().phase = phase;
+    }
+
+    /// The failure of a call that somebody aborted.
+    pub(super) fn aborted(&self) -> Option<Failure> {
+        let slot = self.slot();
+        slot.abort.as_ref().map(Abort::failure)
+    }
+
+    /// Puts the duplicate where an abort finds it, and goes on to that phase. From here on an abort reaches the socket; one that came before is told now.
+    pub(super) fn seat(
+        self: &Arc<Self>,
+        spare: OwnedFd,
+        meter: Arc<Meter>,
+        phase: Phase,
+    ) -> Result<Seat, Failure> {
+        let mut slot = self.slot();
+        if let Some(abort) = &slot.abort {
+            return Err(abort.failure());
+        }
+        slot.spare = Some(spare);
+        slot.meter = Some(meter);
+        slot.phase = phase;
+        Ok(Seat(Arc::clone(self)))
+    }
+
+    fn empty(&self) -> Option<OwnedFd> {
+        let mut slot = self.slot();
+        if let Some(meter) = slot.meter.take() {
+            slot.counts = meter.counts();
+        }
+        slot.spare.take()
+    }
+
+    /// The end, once. Gives the duplicate if the connection may serve again: an abort that came before has poisoned it, one that comes later finds nothing.
+    pub(super) fn conclude(&self, keep: bool) -> Conclusion {
+        let mut slot = self.slot();
+        let phase = slot.phase();
+        if let Some(meter) = slot.meter.take() {
+            slot.counts = meter.counts();
+        }
+        slot.phase = Phase::Over;
+        let abort = slot.abort.clone();
+        let spare = slot.spare.take().filter(|_| keep && abort.is_none());
+        Conclusion {
+            spare,
+            abort,
+            phase,
+            counts: slot.counts,
+        }
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    pub(super) fn info(&self) -> CallInfo {
+        let slot = self.slot();
+        let (bytes_in, bytes_out) = slot
+            .meter
+            .as_ref()
+            .map_or(slot.counts, |meter| meter.counts());
+        let last = slot.meter.as_ref().and_then(|meter| meter.last_byte());
+        let idle = last
+            .map_or(self.begun, |last| last.max(self.begun))
+            .elapsed();
+        CallInfo {
+            id: self.id.clone(),
+            url: self.url.clone(),
+            method: self.method.clone(),
+            phase: slot.phase(),
+            age_ms: whole_ms(self.age()),
+            idle_ms: whole_ms(idle),
+            bytes_in,
+            bytes_out,
+            stale: slot.phase != Phase::Over && idle >= self.stale_after,
+        }
+    }
+}
+
+/// What was there at the end.
+pub(super) struct Conclusion {
+    pub(super) spare: Option<OwnedFd>,
+    pub(super) abort: Option<Abort>,
+    pub(super) phase: Phase,
+    pub(super) counts: (u64, u64),
+}
+
+/// The owner's claim on the slot: dropped, the duplicate is closed and the slot is empty.
+#[derive(Debug)]
+pub(super) struct Seat(Arc<State>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        drop(self.0.empty());
+    }
+}
+
+pub(super) fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

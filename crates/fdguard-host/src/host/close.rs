@@ -1,0 +1,144 @@
+//! The end of a session: begun once by whoever comes first, carried through although nobody waits, told to all who do.
+
+use std::sync::Arc;
+
+use fdguard_core::log_event::{Event, Value};
+
+use super::entry::{Entry, ended, word};
+use super::{Host, Inner, limits};
+use crate::Error;
+use crate::receipt::{Reason, Receipt};
+
+impl Host {
+    /// Ends a session. Of many who ask, one does it and all get its receipt; so does who asks again later, as long as it is kept.
+    pub async fn close(&self, id: &str, reason: Reason) -> Result<Receipt, Error> {
+        let entry = {
+            let table = self.inner.table();
+            match (table.entry(id), table.receipt(id)) {
+                (Some(entry), _) => Arc::clone(entry),
+                (None, Some(receipt)) => return Ok(receipt.clone()),
+                (None, None) => return Err(unknown(id)),
+            }
+        };
+        Ok(self.inner.end(&entry, reason).await)
+    }
+
+    /// The receipts of the sessions that ended last, the oldest first.
+    #[must_use]
+    pub fn receipts(&self) -> Vec<Receipt> {
+        self.inner.table().receipts().cloned().collect()
+    }
+}
+
+fn unknown(id: &str) -> Error {
+    Error::Unknown {
+        what: "session",
+        id: id.to_owned(),
+    }
+}
+
+impl Inner {
+    /// The session with this id.
+    pub(super) fn entry(&self, id: &str) -> Result<Arc<Entry>, Error> {
+        let table = self.table();
+        match (table.entry(id), table.receipt(id)) {
+            (Some(entry), _) => Ok(Arc::clone(entry)),
+            (None, Some(receipt)) => Err(ended(id, receipt.reason)),
+            (None, None) => Err(unknown(id)),
+        }
+    }
+
+    /// Ends it, and waits for that.
+    pub(super) async fn end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> Receipt {
+        self.begin_end(entry, reason);
+        let told = entry.told_end().await;
+        told.unwrap_or_else(|| Receipt::unknown(&entry.id, reason, "its end was not told"))
+    }
+
+    /// Begins its end, if nobody has yet.
+    pub(super) fn begin_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) {
+        if entry.begin_end(reason, false) {
+            self.spawn_end(entry, reason);
+        }
+    }
+
+    /// The same, unless a call is inside. Tells whether it ends now.
+    pub(super) fn begin_end_unused(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> bool {
+        let begins = entry.begin_end(reason, true);
+        if begins {
+            self.spawn_end(entry, reason);
+        }
+        begins
+    }
+
+    fn spawn_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) {
+        let end = Arc::clone(self).carry_through(Arc::clone(entry), reason);
+        self.tasks.spawn_on(end, &self.runtime);
+    }
+
+    async fn carry_through(self: Arc<Self>, entry: Arc<Entry>, reason: Reason) {
+        let loan = self.room.lend();
+        let record = self.record();
+        let claim = match &record {
+            Some(record) => record.claim(&entry.id).await,
+            None => None,
+        };
+        let closing = {
+            let entry = Arc::clone(&entry);
+            // A task of its own: a limit on our patience is no reason to drop a close in the middle.
+            let close = async move { entry.session.close(reason).await };
+            self.tasks.spawn_on(close, &self.runtime)
+        };
+        tokio::pin!(closing);
+        let closed = match tokio::time::timeout(self.options.close_within, &mut closing).await {
+            Ok(closed) => closed,
+            Err(_elapsed) => {
+                let within = self.options.close_within.as_millis();
+                let late = format!("it did not end within {within} ms; its end goes on");
+                let receipt = Receipt::unknown(&entry.id, reason, late);
+                self.tell_closed("session_close_late", &entry, &receipt);
+                entry.tell_end(receipt);
+                closing.await
+            }
+        };
+        let mut receipt = closed.unwrap_or_else(|error| {
+            Receipt::unknown(&entry.id, reason, format!("its end failed: {error}"))
+        });
+        receipt.overuse = entry.overuse.get().copied();
+        drop(loan);
+        if let (Some(record), Some(claim)) = (record, claim) {
+            record.finish(claim, &receipt).await;
+        }
+        self.settle(&entry, receipt);
+    }
+
+    /// The place is free, the receipt is kept and told.
+    fn settle(&self, entry: &Entry, receipt: Receipt) {
+        self.table().close(receipt.clone());
+        self.changed.send_modify(|()| {});
+        self.tell_closed("session_close", entry, &receipt);
+        entry.tell_end(receipt);
+    }
+
+    fn tell_closed(&self, name: &'static str, entry: &Entry, receipt: &Receipt) {
+        let error = receipt.errors.first().map(String::as_str);
+        let event = Event::new(name)
+            .with("id", entry.id.as_str())
+            .with("client", entry.client.as_deref())
+            .with("reason", word(receipt.reason))
+            .with("clean", receipt.clean)
+            .with("survivors", receipt.survivors)
+            .with("zombies", receipt.zombies)
+            .with("killed", receipt.killed)
+            .with("descriptors_left", receipt.descriptors_left)
+            .with("exit", receipt.exit.as_deref())
+            .with("ms", (receipt.total_ms * 1000.0).round() / 1000.0)
+            .with(
+                "limit",
+                receipt.overuse.map(|over| limits::word(over.limit)),
+            )
+            .with("used", receipt.overuse.map(|over| over.used))
+            .with("error", Value::from(error));
+        self.tell(event);
+    }
+}

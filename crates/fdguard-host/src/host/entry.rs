@@ -1,0 +1,193 @@
+//! One session in the host: its gate, through which every use goes, and its end, which happens once.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::Info;
+use crate::Error;
+use crate::receipt::{Overuse, Reason, Receipt};
+use crate::session::{Limits, Program, Session};
+
+/// Who is inside, and whether it ends. One lock for both, so that no command begins in a session that was found idle a moment ago.
+#[derive(Debug, Default)]
+struct Gate {
+    calls: usize,
+    ending: Option<Reason>,
+    receipt: Option<Receipt>,
+}
+
+/// A session of the host.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) id: String,
+    pub(super) client: Option<String>,
+    pub(super) program: String,
+    pub(super) limits: Limits,
+    pub(super) started_at: Timestamp,
+    pub(super) session: Session,
+    /// Why it is ended, when it used more than it may.
+    pub(super) overuse: OnceLock<Overuse>,
+    gate: watch::Sender<Gate>,
+}
+
+impl Entry {
+    pub(super) fn new(
+        id: String,
+        client: Option<String>,
+        (program, limits): (String, Limits),
+        session: Session,
+    ) -> Self {
+        Self {
+            id,
+            client,
+            program,
+            limits,
+            started_at: Timestamp::now(),
+            session,
+            overuse: OnceLock::new(),
+            gate: watch::Sender::default(),
+        }
+    }
+
+    /// Lets a call in, unless the session ends.
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Inside, Error> {
+        let mut ending = None;
+        self.gate.send_if_modified(|gate| {
+            ending = gate.ending;
+            gate.calls += usize::from(ending.is_none());
+            ending.is_none()
+        });
+        match ending {
+            None => Ok(Inside(Arc::clone(self))),
+            Some(reason) => Err(ended(&self.id, reason)),
+        }
+    }
+
+    /// Whether it was this call that began the end. With `only_unused` it does not begin while a call is inside.
+    pub(super) fn begin_end(&self, reason: Reason, only_unused: bool) -> bool {
+        self.gate.send_if_modified(|gate| {
+            let begins = gate.ending.is_none() && (gate.calls == 0 || !only_unused);
+            if begins {
+                gate.ending = Some(reason);
+            }
+            begins
+        })
+    }
+
+    /// Its end has begun.
+    pub(super) fn is_ending(&self) -> bool {
+        self.gate.borrow().ending.is_some()
+    }
+
+    /// Waits until its end has begun.
+    pub(super) async fn end_begins(&self) {
+        let mut gate = self.gate.subscribe();
+        // The sender is ours and lives.
+        let _always = gate.wait_for(|gate| gate.ending.is_some()).await;
+    }
+
+    /// Waits until no call is inside.
+    pub(super) async fn unused(&self) {
+        let mut gate = self.gate.subscribe();
+        let _always = gate.wait_for(|gate| gate.calls == 0).await;
+    }
+
+    /// Tells all who wait for the end. A later receipt takes the place of an earlier one.
+    pub(super) fn tell_end(&self, receipt: Receipt) {
+        self.gate.send_modify(|gate| gate.receipt = Some(receipt));
+    }
+
+    /// Waits for the end to be told.
+    pub(super) async fn told_end(&self) -> Option<Receipt> {
+        let mut gate = self.gate.subscribe();
+        let told = gate.wait_for(|gate| gate.receipt.is_some()).await;
+        told.ok().and_then(|gate| gate.receipt.clone())
+    }
+
+    /// Its program is gone.
+    pub(super) fn is_dead(&self) -> bool {
+        self.session.pid().is_none()
+    }
+
+    /// Since its last use; absent while it is used.
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        let is_used = self.gate.borrow().calls > 0 || self.session.busy_for().is_some();
+        (!is_used).then(|| self.session.idle_for())
+    }
+
+    /// What a list shows of it.
+    pub(super) fn info(&self) -> Info {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Info {
+            id: self.id.clone(),
+            client: self.client.clone(),
+            program: self.program.clone(),
+            pid: self.session.pid(),
+            busy_ms: self.session.busy_for().map(ms),
+            idle_ms: self.idle_for().map_or(0, ms),
+            started_at: self.started_at.to_string(),
+        }
+    }
+}
+
+/// A call inside of a session; dropped, it has left.
+#[derive(Debug)]
+pub(super) struct Inside(Arc<Entry>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.gate.send_modify(|gate| gate.calls -= 1);
+    }
+}
+
+/// What a caller of a session that is closed gets.
+pub(super) fn ended(id: &str, reason: Reason) -> Error {
+    Error::Ended {
+        id: id.to_owned(),
+        why: why(reason).to_owned(),
+    }
+}
+
+fn why(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Asked => "it was closed",
+        Reason::Reset => "it was reset",
+        Reason::ProgramEnded => "its program ended",
+        Reason::Idle => "nobody used it",
+        Reason::ClientGone => "its client is gone",
+        Reason::Evicted => "it gave way to another",
+        Reason::Limit => "it used more than it may",
+        Reason::Shutdown => "the host shuts down",
+        Reason::StartFailed => "it could not be started",
+    }
+}
+
+/// The name of a reason in event lines: as in JSON, with `_`.
+pub(super) fn word(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Asked => "asked",
+        Reason::Reset => "reset",
+        Reason::ProgramEnded => "program_ended",
+        Reason::Idle => "idle",
+        Reason::ClientGone => "client_gone",
+        Reason::Evicted => "evicted",
+        Reason::Limit => "limit",
+        Reason::Shutdown => "shutdown",
+        Reason::StartFailed => "start_failed",
+    }
+}
+
+/// What a list calls a program.
+pub(super) fn name(program: &Program) -> String {
+    match program {
+        Program::Bash => "bash".to_owned(),
+        Program::Python => "python".to_owned(),
+        Program::Repl(repl) => {
+            let path = repl.command.first().map_or("", String::as_str);
+            path.rsplit('/').next().unwrap_or(path).to_owned()
+        }
+    }
+}

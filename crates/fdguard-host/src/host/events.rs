@@ -1,0 +1,34 @@
+//! Who hears what happens.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fdguard_core::log_event::Event;
+
+type Hear = dyn Fn(&Event) + Send + Sync;
+
+/// Whom events are told; by default nobody. Whoever hears them must not wait: it is called by the threads that serve all sessions.
+#[derive(Clone, Default)]
+pub struct Events(Option<Arc<Hear>>);
+
+impl Events {
+    /// Told to this function.
+    #[must_use]
+    pub fn to(hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(hear)))
+    }
+
+    /// Tells.
+    pub fn tell(&self, event: &Event) {
+        if let Some(hear) = &self.0 {
+            hear(event);
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heard = if self.0.is_some() { "heard" } else { "unheard" };
+        f.debug_tuple("Events").field(&heard).finish()
+    }
+}

@@ -1,0 +1,148 @@
+//! How the host is: its own numbers against their limits.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::entry::Entry;
+use super::reaper::ReaperHealth;
+use super::record::RegistryHealth;
+use super::{Host, own};
+
+/// From here on the host is in danger.
+const WARNING_PERCENT: f64 = 70.0;
+/// From here on it takes nothing new.
+const CRITICAL_PERCENT: f64 = 90.0;
+
+/// How the host is. Counts only: no paths, no peers (R10, R59).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Health {
+    /// `fdguard.health/1`.
+    pub schema: &'static str,
+    /// How it is, all in all.
+    pub status: Status,
+    /// Descriptors that it holds; `null` when they cannot be counted.
+    pub fd_count: Option<u64>,
+    /// Its soft limit; `null` when there is none.
+    pub fd_soft_limit: Option<u64>,
+    /// Its hard limit; `null` when there is none.
+    pub fd_hard_limit: Option<u64>,
+    /// Of the soft limit.
+    pub fd_usage_percent: Option<f64>,
+    /// The highest number among them, which is what `select` cares for.
+    pub fd_highest: Option<u64>,
+    /// Its threads.
+    pub thread_count: Option<u64>,
+    /// Its children; each session has one, its keeper.
+    pub children: Option<u64>,
+    /// Those that have ended and wait to be reaped.
+    pub zombies: Option<u64>,
+    /// Its sessions.
+    pub sessions: Sessions,
+    /// Clients with a lease.
+    pub clients: usize,
+    /// Since its start.
+    pub uptime_seconds: f64,
+    /// Of sessions that nobody uses.
+    pub reaper: ReaperHealth,
+    /// Of its registry; `null` when it has none.
+    pub registry: Option<RegistryHealth>,
+    /// It shuts down.
+    pub closing: bool,
+}
+
+/// How it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Below 70 % of its descriptors.
+    Ok,
+    /// From 70 % on.
+    Warning,
+    /// From 90 % on: nothing new is opened.
+    Critical,
+}
+
+/// How many sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Sessions {
+    /// With those that are being opened or closed.
+    pub open: usize,
+    /// With a command that runs.
+    pub busy: usize,
+    /// At most.
+    pub cap: usize,
+}
+
+fn status(percent: Option<f64>) -> Status {
+    match percent {
+        Some(percent) if percent >= CRITICAL_PERCENT => Status::Critical,
+        Some(percent) if percent >= WARNING_PERCENT => Status::Warning,
+        _ => Status::Ok,
+    }
+}
+
+fn percent(used: Option<u64>, limit: Option<u64>) -> Option<f64> {
+    // Numbers of descriptors are far below what a float holds exactly.
+    let float = |number: u64| u32::try_from(number).ok().map(f64::from);
+    let (used, limit) = (float(used?)?, float(limit?)?);
+    (limit > 0.0).then(|| (used / limit * 1000.0).round() / 10.0)
+}
+
+impl Host {
+    /// How it is, now. Reads about a dozen small files of the kernel.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let inner = &self.inner;
+        let limits = fdguard_process::own_limit::read();
+        let count = own::count();
+        let percent = percent(count, limits.soft);
+        let children = own::children();
+        let (sessions, clients, closing) = {
+            let table = inner.table();
+            let is_busy = |entry: &&Arc<Entry>| entry.session.busy_for().is_some();
+            let sessions = Sessions {
+                open: table.places.len(),
+                busy: table.entries().filter(is_busy).count(),
+                cap: inner.options.max_sessions,
+            };
+            (sessions, table.clients.len(), table.is_closing)
+        };
+        Health {
+            schema: "fdguard.health/1",
+            status: status(percent),
+            fd_count: count,
+            fd_soft_limit: limits.soft,
+            fd_hard_limit: limits.hard,
+            fd_usage_percent: percent,
+            fd_highest: own::highest(),
+            thread_count: own::threads(),
+            children: children.map(|(children, _)| children),
+            zombies: children.map(|(_, zombies)| zombies),
+            sessions,
+            clients,
+            uptime_seconds: inner.started.elapsed().as_secs_f64(),
+            reaper: inner.reaper.borrow().clone(),
+            registry: inner.record().map(|record| record.seen()),
+            closing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r12_levels_at_seventy_and_ninety_percent() {
+        assert_eq!(status(percent(Some(699), Some(1000))), Status::Ok);
+        assert_eq!(status(percent(Some(700), Some(1000))), Status::Warning);
+        assert_eq!(status(percent(Some(899), Some(1000))), Status::Warning);
+        assert_eq!(status(percent(Some(900), Some(1000))), Status::Critical);
+        assert_eq!(status(percent(None, Some(1000))), Status::Ok);
+        assert_eq!(percent(Some(5), None), None);
+        assert_eq!(percent(Some(5), Some(0)), None);
+        assert_eq!(percent(Some(512), Some(4096)), Some(12.5));
+    }
+}

@@ -1,0 +1,184 @@
+//! Limits of sessions that the kernel does not keep: the host looks at them, and ends who is over.
+
+use std::fs;
+use std::sync::Arc;
+
+use fdguard_core::log_event::Event;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Inner;
+use super::entry::Entry;
+use crate::Error;
+use crate::receipt::{Limit, Overuse, Reason};
+use crate::session::{Done, Limits, Outcome};
+
+/// What the processes of a session use; absent where nobody can say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    memory: Option<u64>,
+    processes: u64,
+}
+
+/// The first limit that is passed.
+fn judge(limits: Limits, usage: Usage) -> Option<Overuse> {
+    let over = |limit, allowed: Option<u64>, used: Option<u64>| {
+        let (allowed, used) = (allowed?, used?);
+        (used > allowed).then_some(Overuse {
+            limit,
+            allowed,
+            used,
+        })
+    };
+    let processes = limits.processes.map(u64::from);
+    over(Limit::Memory, limits.memory_bytes, usage.memory)
+        .or_else(|| over(Limit::Processes, processes, Some(usage.processes)))
+}
+
+/// Memory of all of them together. What they share is counted once, where the kernel says so; that look is dear, so it is taken only when the
+/// cheap sum, which counts it for each, is over.
+fn memory(members: &[u32], allowed: u64) -> Option<u64> {
+    let sum = |of: fn(u32) -> Option<u64>| -> Option<u64> {
+        let known: Vec<u64> = members.iter().filter_map(|pid| of(*pid)).collect();
+        (!known.is_empty()).then(|| known.iter().sum())
+    };
+    let resident = sum(resident)?;
+    if resident <= allowed {
+        return Some(resident);
+    }
+    sum(|pid| share(pid).or_else(|| self::resident(pid)))
+}
+
+fn resident(pid: u32) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let page = u64::try_from(rustix::param::page_size()).ok()?;
+    Some(pages * page)
+}
+
+fn share(pid: u32) -> Option<u64> {
+    parse_share(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
+}
+
+fn parse_share(rollup: &str) -> Option<u64> {
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn look(entry: &Entry) -> Option<Overuse> {
+    let members = entry.session.members();
+    let usage = Usage {
+        memory: entry
+            .limits
+            .memory_bytes
+            .and_then(|allowed| memory(&members, allowed)),
+        processes: u64::try_from(members.len()).unwrap_or(u64::MAX),
+    };
+    judge(entry.limits, usage)
+}
+
+impl Inner {
+    /// Looks at all sessions with such limits, for as long as the host runs.
+    pub(super) async fn watch_limits(self: Arc<Self>) {
+        let mut ticks = interval(self.options.watch_every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.stopped.cancelled() => return,
+            }
+            let has_some = |entry: &&Arc<Entry>| {
+                entry.limits.memory_bytes.is_some() || entry.limits.processes.is_some()
+            };
+            let watched: Vec<_> = self.table().entries().filter(has_some).cloned().collect();
+            if watched.is_empty() {
+                continue;
+            }
+            // Reading about processes may take milliseconds.
+            let looks = self.runtime.spawn_blocking(move || {
+                let look = |entry: Arc<Entry>| look(&entry).map(|over| (entry, over));
+                watched.into_iter().filter_map(look).collect::<Vec<_>>()
+            });
+            for (entry, overuse) in looks.await.unwrap_or_default() {
+                self.overused(&entry, overuse);
+            }
+        }
+    }
+
+    fn overused(self: &Arc<Self>, entry: &Arc<Entry>, overuse: Overuse) {
+        if entry.is_ending() || entry.overuse.set(overuse).is_err() {
+            return;
+        }
+        let event = Event::new("limit_reached").with("id", entry.id.as_str());
+        let event = event.with("limit", word(overuse.limit));
+        let event = event.with("allowed", overuse.allowed);
+        self.tell(event.with("used", overuse.used));
+        self.begin_end(entry, Reason::Limit);
+    }
+}
+
+/// A limit's name in event lines.
+pub(super) fn word(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Memory => "memory",
+        Limit::Processes => "processes",
+    }
+}
+
+/// The answer of a command that was ended because of a limit says so.
+pub(super) fn answer(entry: &Entry, answer: Result<Done, Error>) -> Result<Done, Error> {
+    let mut done = answer?;
+    let by_itself = matches!(done.outcome, Outcome::Exited { .. });
+    if entry.overuse.get().is_some() && !by_itself {
+        done.outcome = Outcome::LimitReached;
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_is_passed_is_named_with_what_was_used() {
+        let limits = Limits {
+            memory_bytes: Some(100),
+            processes: Some(3),
+            ..Limits::default()
+        };
+        let usage = |memory, processes| Usage { memory, processes };
+        assert_eq!(judge(limits, usage(Some(100), 3)), None);
+        assert_eq!(judge(limits, usage(None, 3)), None);
+        let memory = Overuse {
+            limit: Limit::Memory,
+            allowed: 100,
+            used: 101,
+        };
+        assert_eq!(judge(limits, usage(Some(101), 9)), Some(memory));
+        let processes = Overuse {
+            limit: Limit::Processes,
+            allowed: 3,
+            used: 4,
+        };
+        assert_eq!(judge(limits, usage(None, 4)), Some(processes));
+        assert_eq!(judge(Limits::default(), usage(Some(u64::MAX), 9999)), None);
+    }
+
+    #[test]
+    fn what_a_process_shares_is_read() {
+        let text = "55d0-7ffd ---p 00000000 00:00 0   [rollup]\nRss:   5000 kB\nPss:    1234 kB\nPss_Anon: 9 kB\n";
+        assert_eq!(parse_share(text), Some(1234 * 1024));
+        assert_eq!(parse_share("Pss: many kB\n"), None);
+        assert_eq!(parse_share(""), None);
+    }
+
+    #[test]
+    fn our_own_memory_is_seen_and_a_process_that_is_gone_counts_for_nothing() {
+        let me = std::process::id();
+        let rough = memory(&[me], u64::MAX).unwrap();
+        assert!(rough > 100_000, "{rough}");
+        let exact = memory(&[me, u32::MAX], 0).unwrap();
+        assert!(exact > 0 && exact <= rough * 2, "{exact} {rough}");
+        assert_eq!(memory(&[u32::MAX], 0), None);
+    }
+}

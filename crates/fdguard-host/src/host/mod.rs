@@ -1,0 +1,209 @@
+//! All sessions of all clients: caps, leases, the reaper of idle ones, and an end that closes everything.
+
+mod client;
+mod close;
+mod entry;
+mod events;
+mod health;
+mod ids;
+mod limits;
+mod open;
+mod options;
+mod own;
+mod reaper;
+mod reconcile;
+mod record;
+mod room;
+mod shut_down;
+mod table;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use fdguard_core::log_event::Event;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use client::{ClientGuard, ClientInfo};
+pub use events::Events;
+pub use health::{Health, Sessions, Status};
+pub use options::Options;
+pub use reaper::ReaperHealth;
+pub use reconcile::{Finding, Reconciled};
+pub use record::RegistryHealth;
+
+use crate::Error;
+use crate::receipt::Receipt;
+use crate::session::{Chunk, Done, Exec, Hub};
+use record::Record;
+use room::Room;
+use table::Table;
+
+/// The host. A clone is another handle to the same one.
+#[derive(Clone, Debug)]
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+/// What all handles share.
+#[derive(Debug)]
+struct Inner {
+    options: Options,
+    hub: Arc<Hub>,
+    table: Mutex<Table>,
+    /// Touched whenever a place was taken or given back.
+    changed: watch::Sender<()>,
+    /// Touched whenever a lease began to run.
+    lease_begun: Notify,
+    room: Room,
+    /// Absent without a folder for the state, and after the end.
+    record: Mutex<Option<Arc<Record>>>,
+    reaper: watch::Sender<ReaperHealth>,
+    /// What the end of the host waits for.
+    tasks: TaskTracker,
+    stopped: CancellationToken,
+    shut: watch::Sender<Option<Vec<Receipt>>>,
+    started: Instant,
+    runtime: Handle,
+}
+
+/// What a list shows of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Info {
+    /// Its id.
+    pub id: String,
+    /// Whose it is.
+    pub client: Option<String>,
+    /// `bash`, `python`, or the program's name.
+    pub program: String,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Milliseconds that its command has been running for.
+    pub busy_ms: Option<u64>,
+    /// Milliseconds since its last command.
+    pub idle_ms: u64,
+    /// RFC 3339.
+    pub started_at: String,
+}
+
+impl Host {
+    /// Starts it on the runtime that calls.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        let room = Room::make(options.raise_limit, &options.events);
+        let (record, reconciled) = match &options.state {
+            Some(folder) => Some(Record::open(folder, &options.events).await?).unzip(),
+            None => (None, None),
+        };
+        let inner = Arc::new(Inner {
+            hub: Hub::open()?,
+            table: Mutex::default(),
+            changed: watch::Sender::default(),
+            lease_begun: Notify::new(),
+            room,
+            record: Mutex::new(record),
+            reaper: watch::Sender::default(),
+            tasks: TaskTracker::new(),
+            stopped: CancellationToken::new(),
+            shut: watch::Sender::default(),
+            started: Instant::now(),
+            runtime: Handle::current(),
+            options,
+        });
+        inner.tasks.spawn(Arc::clone(&inner).watch_leases());
+        inner.tasks.spawn(Arc::clone(&inner).reap_idle());
+        inner.tasks.spawn(Arc::clone(&inner).watch_limits());
+        let event = Event::new("host_start").with("pid", std::process::id());
+        inner.tell(event.with("max_sessions", inner.options.max_sessions));
+        if let Some(reconciled) = reconciled {
+            inner.tell_reconciled(&reconciled);
+        }
+        Ok(Self { inner })
+    }
+
+    /// Runs a command in a session.
+    pub async fn exec(
+        &self,
+        id: &str,
+        command: Exec,
+        live: Option<mpsc::Sender<Chunk>>,
+    ) -> Result<Done, Error> {
+        let entry = self.inner.entry(id)?;
+        let _call = self.inner.call_for(entry.client.as_deref())?;
+        let _inside = entry.enter()?;
+        let answer = entry.session.exec(command, live).await;
+        limits::answer(&entry, answer)
+    }
+
+    /// Interrupts what runs in it; false when nothing does.
+    pub async fn interrupt(&self, id: &str) -> Result<bool, Error> {
+        let entry = self.inner.entry(id)?;
+        let _call = self.inner.call_for(entry.client.as_deref())?;
+        let _inside = entry.enter()?;
+        let interrupted = entry.session.interrupt().await?;
+        let event = Event::new("session_interrupt").with("id", id);
+        self.inner.tell(event.with("ran", interrupted));
+        Ok(interrupted)
+    }
+
+    /// A new program in the same session.
+    pub async fn reset(&self, id: &str) -> Result<Receipt, Error> {
+        let entry = self.inner.entry(id)?;
+        let _call = self.inner.call_for(entry.client.as_deref())?;
+        let _inside = entry.enter()?;
+        let receipt = entry.session.reset().await?;
+        if let Some(record) = self.inner.record() {
+            record.moved(&entry).await;
+        }
+        let event = Event::new("session_reset").with("id", id);
+        let event = event.with("survivors", receipt.survivors);
+        self.inner.tell(event.with("pid", entry.session.pid()));
+        Ok(receipt)
+    }
+
+    /// All sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<Info> {
+        let entries: Vec<_> = self.inner.table().entries().cloned().collect();
+        entries.iter().map(|entry| entry.info()).collect()
+    }
+
+    /// One session.
+    pub fn session(&self, id: &str) -> Result<Info, Error> {
+        self.inner.entry(id).map(|entry| entry.info())
+    }
+
+    /// The processes of a session that live at this moment, its program first. Reads files of the kernel.
+    pub fn members(&self, id: &str) -> Result<Vec<u32>, Error> {
+        Ok(self.inner.entry(id)?.session.members())
+    }
+}
+
+impl Inner {
+    /// Held for moments only: never across a wait.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self) -> Option<Arc<Record>> {
+        let record = self.record.lock();
+        record.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn tell(&self, event: Event) {
+        self.options.events.tell(&event);
+    }
+
+    /// Waits for as long as this holds of the table.
+    async fn wait_while(&self, holds: impl Fn(&Table) -> bool) {
+        let mut changed = self.changed.subscribe();
+        while holds(&self.table()) {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}

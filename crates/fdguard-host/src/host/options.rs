@@ -1,0 +1,46 @@
+//! What a host may and does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Events;
+
+/// What a host may and does.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Sessions at a time.
+    pub max_sessions: usize,
+    /// A session that nobody used for so long is closed.
+    pub idle_after: Duration,
+    /// How often that is looked at.
+    pub reap_every: Duration,
+    /// Where the registry and the logs are; absent: no registry.
+    pub state: Option<PathBuf>,
+    /// Warm interpreters for Python.
+    pub warm_python: bool,
+    /// How often sessions with limits that the kernel does not keep are looked at.
+    pub watch_every: Duration,
+    /// A close that takes longer is told as unfinished; it goes on.
+    pub close_within: Duration,
+    /// The soft limit of descriptors is raised to this at the start, as far as the hard one allows; absent: it is left.
+    pub raise_limit: Option<u64>,
+    /// Who hears what happens.
+    pub events: Events,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_sessions: 32,
+            idle_after: Duration::from_secs(900),
+            reap_every: Duration::from_secs(60),
+            state: None,
+            warm_python: true,
+            watch_every: Duration::from_secs(1),
+            close_within: Duration::from_secs(5),
+            raise_limit: Some(fdguard_process::own_limit::ENOUGH),
+            events: Events::default(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What the host itself holds: the numbers of its own canary.
+
+use std::fs;
+
+/// Our descriptors. Costs no descriptor itself, so that it works at a full table; before Linux 6.2 they are listed.
+pub(super) fn count() -> Option<u64> {
+    match fs::metadata("/proc/self/fd").ok()?.len() {
+        0 => listed().map(|(count, _)| count),
+        count => Some(count),
+    }
+}
+
+/// The highest number in use; absent when they cannot be listed.
+pub(super) fn highest() -> Option<u64> {
+    listed().and_then(|(_, highest)| highest)
+}
+
+/// How many, and the highest number; without the one that lists them.
+fn listed() -> Option<(u64, Option<u64>)> {
+    let folder = fs::File::open("/proc/self/fd").ok()?;
+    let ours = {
+        use std::os::fd::AsRawFd as _;
+        u64::try_from(folder.as_raw_fd()).ok()
+    };
+    let mut numbers = Vec::new();
+    let dir = rustix::fs::Dir::new(folder).ok()?;
+    for entry in dir {
+        let entry = entry.ok()?;
+        let number = entry.file_name().to_str().ok()?.parse::<u64>();
+        numbers.extend(number.ok().filter(|number| Some(*number) != ours));
+    }
+    let count = u64::try_from(numbers.len()).ok()?;
+    Some((count, numbers.into_iter().max()))
+}
+
+/// Our threads.
+pub(super) fn threads() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Threads:"));
+    line?.trim().parse().ok()
+}
+
+/// Our children, and how many of them have ended and wait to be reaped.
+pub(super) fn children() -> Option<(u64, u64)> {
+    let mut children = 0;
+    let mut zombies = 0;
+    for thread in fs::read_dir("/proc/self/task").ok()? {
+        let file = thread.ok()?.path().join("children");
+        // A thread that has just ended has no children.
+        let text = fs::read_to_string(file).unwrap_or_default();
+        for pid in text.split_ascii_whitespace() {
+            children += 1;
+            let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+            zombies += u64::from(is_zombie(&stat));
+        }
+    }
+    Some((children, zombies))
+}
+
+fn is_zombie(stat: &[u8]) -> bool {
+    let end = stat.iter().rposition(|byte| *byte == b')');
+    end.is_some_and(|end| stat.get(end + 2) == Some(&b'Z'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_count_is_of_real_descriptors_and_without_our_own_look() {
+        let before = count().unwrap();
+        assert_eq!(listed().map(|(count, _)| count), Some(before));
+        let file = fs::File::open("/dev/null").unwrap();
+        let high = rustix::io::fcntl_dupfd_cloexec(&file, 500).unwrap();
+        assert_eq!(count(), Some(before + 2));
+        assert_eq!(highest(), Some(500));
+        drop((file, high));
+        assert_eq!(count(), Some(before));
+    }
+
+    #[test]
+    fn a_child_that_nobody_waited_for_is_seen() {
+        let (children_before, zombies_before) = children().unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
+        let ended = || is_zombie(&fs::read(format!("/proc/{}/stat", child.id())).unwrap());
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !ended() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        let seen = children().unwrap();
+        assert_eq!(seen, (children_before + 1, zombies_before + 1));
+        child.wait().unwrap();
+        assert_eq!(children(), Some((children_before, zombies_before)));
+        assert!(!is_zombie(b"1 (a) Z) S 1") && is_zombie(b"1 (a) b) Z 1"));
+    }
+}

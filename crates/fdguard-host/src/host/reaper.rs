@@ -1,0 +1,71 @@
+//! Sessions that nobody used for too long are closed, the dead ones too, should somebody have missed their end.
+
+use std::sync::Arc;
+
+use fdguard_core::log_event::Event;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::Inner;
+use super::entry::Entry;
+use crate::receipt::Reason;
+
+/// What the reaper did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ReaperHealth {
+    /// RFC 3339; `null` before its first look.
+    pub last_run_at: Option<String>,
+    /// Its looks.
+    pub runs: u64,
+    /// Sessions that it closed.
+    pub closed: u64,
+}
+
+/// Why a session is to be closed now.
+fn verdict(entry: &Entry, inner: &Inner) -> Option<Reason> {
+    let idle = entry.idle_for()?;
+    if entry.is_dead() {
+        return Some(Reason::ProgramEnded);
+    }
+    (idle >= inner.options.idle_after).then_some(Reason::Idle)
+}
+
+impl Inner {
+    /// Looks again and again, for as long as the host runs.
+    pub(super) async fn reap_idle(self: Arc<Self>) {
+        let every = self.options.reap_every;
+        let mut ticks = interval_at(Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.stopped.cancelled() => return,
+            }
+            self.reap_once();
+            self.reconcile_now().await;
+        }
+    }
+
+    fn reap_once(self: &Arc<Self>) {
+        let entries: Vec<_> = self.table().entries().cloned().collect();
+        let looked = entries.len();
+        let mut closed = 0;
+        for entry in entries {
+            // A call that comes in now is let in, or finds it closed: nothing between.
+            if let Some(reason) = verdict(&entry, self) {
+                closed += u64::from(self.begin_end_unused(&entry, reason));
+            }
+        }
+        self.reaper.send_modify(|reaper| {
+            reaper.runs += 1;
+            reaper.closed += closed;
+            reaper.last_run_at = Some(Timestamp::now().to_string());
+        });
+        if closed > 0 {
+            let event = Event::new("reap").with("sessions", looked);
+            self.tell(event.with("closed", closed));
+        }
+    }
+}

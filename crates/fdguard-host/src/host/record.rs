@@ -1,0 +1,202 @@
+//! The registry's part of a host: an entry for the host and for each session, so that the next host knows what this one had.
+//!
+//! Everything of it blocks, and goes to a thread that may. A registry that fails stops no session: the keepers end them anyway. The failure is told
+//! and kept for the health.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fdguard_core::log_event::Event;
+use fdguard_files::registry::{Alive, Change, Claim, End, Identity, Kind, New, Owner, Registry};
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::entry::{Entry, word};
+use super::reconcile::{self, Reconciled};
+use super::{Events, ids};
+use crate::Error;
+use crate::receipt::{Reason, Receipt};
+use crate::session::Session;
+
+/// Entries that ended longer ago are removed.
+const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// The file in the folder of the host's state.
+const FILE: &str = "registry.db";
+
+/// What the registry did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RegistryHealth {
+    /// Changes that could not be written.
+    pub errors: u64,
+    /// The last of them.
+    pub last_error: Option<String>,
+    /// RFC 3339; when its entries were last compared with the processes.
+    pub reconciled_at: Option<String>,
+}
+
+/// An open registry with our own entry.
+#[derive(Debug)]
+pub(super) struct Record {
+    registry: Registry,
+    /// Us, as an owner of closes.
+    owner: Owner,
+    events: Events,
+    health: Mutex<RegistryHealth>,
+}
+
+impl Record {
+    /// Opens it, compares what is in it with the processes that are there, and adds us.
+    pub(super) async fn open(
+        folder: &Path,
+        events: &Events,
+    ) -> Result<(Arc<Self>, Reconciled), Error> {
+        let (folder, events) = (folder.to_owned(), events.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            std::fs::create_dir_all(&folder).map_err(Error::io("make the folder for the state"))?;
+            let own = Identity::own().map_err(Error::io("look at our own process"))?;
+            let name = format!("host-{}", ids::random()?);
+            let registry = Registry::open(&folder.join(FILE))?;
+            let mut new = New::now(name.as_str(), Kind::Host);
+            new.process = Some(own.clone());
+            registry.add(new)?;
+            let process = own;
+            Ok(Self {
+                registry,
+                owner: Owner { name, process },
+                events,
+                health: Mutex::default(),
+            })
+        });
+        let record = Arc::new(opened.await.unwrap_or_else(|error| Err(failed(error)))?);
+        let reconciled = record.reconcile(false).await?;
+        Ok((record, reconciled))
+    }
+
+    /// A session that runs from now on.
+    pub(super) async fn add(self: &Arc<Self>, entry: &Entry) {
+        let mut new = New::now(entry.id.as_str(), Kind::Session);
+        new.client.clone_from(&entry.client);
+        new.host = Some(self.owner.process.clone());
+        new.started_at = entry.started_at;
+        new.process = process_of(&entry.session);
+        self.note(move |registry| registry.add(new)).await;
+    }
+
+    /// A session has a new process.
+    pub(super) async fn moved(self: &Arc<Self>, entry: &Entry) {
+        let id = entry.id.clone();
+        let change = Change {
+            process: process_of(&entry.session),
+            ..Change::default()
+        };
+        self.note(move |registry| {
+            let Some(row) = registry.get(&id)? else {
+                return Ok(());
+            };
+            registry.update(&id, row.version, change).map(|_| ())
+        })
+        .await;
+    }
+
+    /// The right to close a session. Absent when the registry does not give it: it is closed all the same.
+    pub(super) async fn claim(self: &Arc<Self>, id: &str) -> Option<Claim> {
+        let (id, owner) = (id.to_owned(), self.owner.clone());
+        self.note(move |registry| registry.begin_closing(&id, &owner))
+            .await
+    }
+
+    /// A session has ended.
+    pub(super) async fn finish(self: &Arc<Self>, claim: Claim, receipt: &Receipt) {
+        let end = if receipt.clean {
+            End::Closed
+        } else {
+            End::Failed
+        };
+        let reason = word(receipt.reason);
+        let receipt = serde_json::to_value(receipt).ok();
+        self.note(move |registry| registry.finish(&claim, end, reason, receipt))
+            .await;
+    }
+
+    /// We have ended. The file is closed with the last handle.
+    pub(super) async fn close(self: Arc<Self>) {
+        let owner = self.owner.clone();
+        self.note(move |registry| {
+            let claim = registry.begin_closing(&owner.name, &owner)?;
+            registry.finish(&claim, End::Closed, word(Reason::Shutdown), None)
+        })
+        .await;
+        // The last handle waits for the thread that keeps the file.
+        let dropped = tokio::task::spawn_blocking(move || drop(self));
+        let _or_late = dropped.await;
+    }
+
+    /// Compares the entries with the processes, and ends what a host that is gone left behind.
+    pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<Reconciled, Error> {
+        let this = Arc::clone(self);
+        let work = tokio::task::spawn_blocking(move || {
+            let now = Timestamp::now();
+            let done = reconcile::run(&this.registry, now, dry_run)?;
+            if !dry_run {
+                this.registry.forget(now - KEPT)?;
+                this.health().reconciled_at = Some(now.to_string());
+            }
+            Ok(done)
+        });
+        let done = work.await.unwrap_or_else(|error| Err(failed(error)));
+        if let Err(error) = &done {
+            self.failed(error);
+        }
+        done
+    }
+
+    /// What it did.
+    pub(super) fn seen(&self) -> RegistryHealth {
+        self.health().clone()
+    }
+
+    fn health(&self) -> std::sync::MutexGuard<'_, RegistryHealth> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, error: &Error) {
+        let text = error.to_string();
+        let event = Event::new("registry_error").with("error", text.as_str());
+        self.events.tell(&event);
+        let mut health = self.health();
+        health.errors += 1;
+        health.last_error = Some(text);
+    }
+
+    /// Changes something; a failure is kept.
+    async fn note<T: Send + 'static>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&Registry) -> Result<T, fdguard_files::registry::Error> + Send + 'static,
+    ) -> Option<T> {
+        let this = Arc::clone(self);
+        let changed = tokio::task::spawn_blocking(move || change(&this.registry));
+        match changed.await.map_err(failed) {
+            Ok(Ok(changed)) => return Some(changed),
+            Ok(Err(error)) => self.failed(&error.into()),
+            Err(error) => self.failed(&error),
+        }
+        None
+    }
+}
+
+/// Which process a session has; absent when it ended in this moment: its number may be another's already.
+fn process_of(session: &Session) -> Option<Identity> {
+    let pid = session.pid()?;
+    let identity = Identity::of(pid).ok()?;
+    (session.pid() == Some(pid)).then_some(identity)
+}
+
+fn failed(error: tokio::task::JoinError) -> Error {
+    Error::io("use the registry")(error.into())
+}
+
+/// Whether a host still keeps it.
+pub(super) fn is_kept(host: Option<&Identity>) -> bool {
+    host.is_some_and(|host| host.alive() != Alive::Gone)
+}

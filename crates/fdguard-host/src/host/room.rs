@@ -1,0 +1,125 @@
+//! Room in our own table of descriptors: nothing new from 90 % on, and some held back so that closing works at a full table.
+
+use std::sync::{Mutex, PoisonError};
+
+use fdguard_core::log_event::Event;
+use fdguard_process::own_limit;
+use fdguard_process::reserve::Reserve;
+
+use super::{Events, own};
+use crate::Error;
+
+/// From here on nothing new is opened.
+const REFUSE_PERCENT: u64 = 90;
+/// What a start of a session needs at one moment; it keeps two of them.
+const FOR_A_START: u64 = 8;
+/// What the end of a session may need at one moment, to look at processes.
+const HELD_BACK: usize = 4;
+
+/// The room.
+#[derive(Debug)]
+pub(super) struct Room(Mutex<Lent>);
+
+#[derive(Debug)]
+struct Lent {
+    /// Absent when there was no room for it at the start.
+    reserve: Option<Reserve>,
+    borrowers: usize,
+}
+
+impl Room {
+    /// Raises our limit and holds some descriptors back. A failure of both is told and is no reason not to run.
+    pub(super) fn make(raise_limit: Option<u64>, events: &Events) -> Self {
+        let before = own_limit::read();
+        if let Some(wanted) = raise_limit {
+            let event = Event::new("limit_raised").with("before", before.soft);
+            match own_limit::raise_own(wanted) {
+                Ok(None) => {}
+                Ok(now) => events.tell(&event.with("now", now)),
+                Err(error) => events.tell(&event.with("error", error.to_string())),
+            }
+        }
+        let reserve = Reserve::new(HELD_BACK);
+        if let Err(error) = &reserve {
+            events.tell(&Event::new("no_reserve").with("error", error.to_string()));
+        }
+        let reserve = reserve.ok();
+        Self(Mutex::new(Lent {
+            reserve,
+            borrowers: 0,
+        }))
+    }
+
+    /// Whether one more session may be started while so many others are.
+    pub(super) fn allows_one_more(&self, opening: usize) -> Result<(), Error> {
+        let (Some(used), Some(limit)) = (own::count(), own_limit::read().soft) else {
+            // What cannot be counted is not refused: the start itself fails cleanly at the wall.
+            return Ok(());
+        };
+        if is_too_full(used, opening, limit) {
+            return Err(Error::NoRoom { used, limit });
+        }
+        Ok(())
+    }
+
+    /// The held-back descriptors are free until what is returned is dropped.
+    pub(super) fn lend(&self) -> Loan<'_> {
+        let mut lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.borrowers += 1;
+        if let Some(reserve) = lent.reserve.as_mut() {
+            reserve.release();
+        }
+        Loan(self)
+    }
+}
+
+/// A use of the held-back descriptors.
+#[derive(Debug)]
+pub(super) struct Loan<'r>(&'r Room);
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        let mut lent = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.borrowers -= 1;
+        if lent.borrowers == 0
+            && let Some(reserve) = lent.reserve.as_mut()
+        {
+            // As far as there is room; the next one tries again.
+            reserve.take_back();
+        }
+    }
+}
+
+fn is_too_full(used: u64, opening: usize, limit: u64) -> bool {
+    let opening = u64::try_from(opening).unwrap_or(u64::MAX);
+    let soon = used.saturating_add(opening.saturating_mul(FOR_A_START));
+    soon.saturating_mul(100) >= limit.saturating_mul(REFUSE_PERCENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r12_nothing_new_from_ninety_percent_on_with_those_that_are_being_opened() {
+        assert!(!is_too_full(89, 0, 100));
+        assert!(is_too_full(90, 0, 100));
+        assert!(is_too_full(75, 2, 100));
+        assert!(!is_too_full(73, 2, 100));
+        assert!(is_too_full(5, 0, 0));
+    }
+
+    #[test]
+    fn what_is_lent_is_free_until_the_last_one_gives_it_back() {
+        let room = Room::make(None, &Events::default());
+        let full = own::count().unwrap();
+        let first = room.lend();
+        let second = room.lend();
+        let held_back = u64::try_from(HELD_BACK).unwrap();
+        assert_eq!(own::count(), Some(full - held_back));
+        drop(first);
+        assert_eq!(own::count(), Some(full - held_back));
+        drop(second);
+        assert_eq!(own::count(), Some(full));
+    }
+}

@@ -1,0 +1,171 @@
+//! The task of a session: it owns the program, and everybody else sends it requests.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fdguard_process::tree::Stop;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+
+use super::collect::Collector;
+use super::end;
+use super::keeper::words;
+use super::running::{ROOM, Recipe, Running};
+use super::shared::{Shared, Wishes};
+use super::types::{Chunk, Done, Exec};
+use crate::Error;
+use crate::receipt::{Reason, Receipt};
+
+/// What a session is asked for.
+#[derive(Debug)]
+pub(super) enum Request {
+    Exec(Box<Job>),
+    Reset(oneshot::Sender<Result<Receipt, Error>>),
+    Close(Reason, oneshot::Sender<Receipt>),
+}
+
+/// A command with all that belongs to it.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) command: Exec,
+    pub(super) live: Option<mpsc::Sender<Chunk>>,
+    pub(super) reply: oneshot::Sender<Result<Done, Error>>,
+    /// Wishes since the command was asked for.
+    pub(super) wishes: watch::Receiver<Wishes>,
+    pub(super) before: Wishes,
+    /// One command at a time.
+    pub(super) turn: OwnedSemaphorePermit,
+}
+
+/// The owner of a session's program.
+#[derive(Debug)]
+pub(super) struct Actor {
+    pub(super) recipe: Recipe,
+    pub(super) shared: Arc<Shared>,
+    /// Absent when it could not be started again.
+    pub(super) running: Option<Running>,
+    /// Where the program said that it is.
+    pub(super) folder: Option<PathBuf>,
+    /// Commands so far.
+    pub(super) number: u64,
+    /// What was said while no command ran.
+    pub(super) earlier: Collector,
+    pub(super) room: Vec<u8>,
+}
+
+impl Actor {
+    pub(super) fn new(
+        recipe: Recipe,
+        shared: Arc<Shared>,
+        running: Running,
+        folder: Option<PathBuf>,
+    ) -> Self {
+        let cap = recipe.spec.output_cap;
+        Self {
+            recipe,
+            shared,
+            running: Some(running),
+            folder,
+            number: 0,
+            earlier: Collector::new(cap),
+            room: vec![0; ROOM],
+        }
+    }
+
+    /// Its life, until it is closed or nobody holds the session any more.
+    pub(super) async fn live(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
+        loop {
+            match self.next(&mut requests).await {
+                Some(Request::Exec(job)) => self.exec(*job).await,
+                Some(Request::Reset(reply)) => {
+                    let result = self.restart(Reason::Reset, end::GENTLY).await;
+                    let _unheard = reply.send(result);
+                }
+                Some(Request::Close(reason, reply)) => {
+                    let receipt = self.close(reason).await;
+                    let _unheard = reply.send(receipt);
+                    return;
+                }
+                None => {
+                    self.close(Reason::ClientGone).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The next request. Meanwhile what the program's processes say is kept as earlier output, so that nobody who writes is held up, and its end is noticed.
+    async fn next(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> Option<Request> {
+        loop {
+            let Some(Running {
+                streams, keeper, ..
+            }) = &mut self.running
+            else {
+                return requests.recv().await;
+            };
+            tokio::select! {
+                request = requests.recv() => return request,
+                _told = keeper.told() => self.notice_end(),
+                (_, length) = streams.read(&mut self.room) => {
+                    self.earlier.push(self.room.get(..length).unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// Tells everybody when the program has ended.
+    pub(super) fn notice_end(&self) {
+        let Some(keeper) = self.running.as_ref().map(|running| &running.keeper) else {
+            return;
+        };
+        match keeper.exit {
+            Some(exit) => self
+                .shared
+                .note_end(&format!("the program ended: {}", words(exit))),
+            None if keeper.over.is_some() => self.shared.note_end("its keeper was killed"),
+            None => {}
+        }
+    }
+
+    /// Why there is no program that could take a command.
+    pub(super) fn ended(&self) -> Error {
+        Error::Ended {
+            id: self.recipe.id.clone(),
+            why: self.shared.why_ended(),
+        }
+    }
+
+    /// Ends the program and starts it again where it last was.
+    pub(super) async fn restart(&mut self, reason: Reason, how: Stop) -> Result<Receipt, Error> {
+        let Some(running) = self.running.take() else {
+            return Err(self.ended());
+        };
+        let ended = end::end(running, how).await;
+        let receipt = ended.receipt(&self.recipe.id, reason, 0);
+        let folder = self.folder.clone().filter(|folder| folder.is_dir());
+        let folder = folder.or_else(|| self.recipe.spec.folder.clone());
+        match self.recipe.start(folder).await {
+            Ok((running, end)) => {
+                self.running = Some(running);
+                self.folder = end.folder.map(PathBuf::from);
+                self.shared.note_start();
+                Ok(receipt)
+            }
+            Err(error) => {
+                let why = format!("it could not be started again: {error}");
+                self.shared.note_end(&why);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the program and releases everything.
+    async fn close(&mut self, reason: Reason) -> Receipt {
+        let ended = match self.running.take() {
+            Some(running) => end::end(running, end::GENTLY).await,
+            None => end::nothing(),
+        };
+        let receipt = ended.receipt(&self.recipe.id, reason, self.earlier.bytes());
+        self.shared.note_close(&receipt);
+        receipt
+    }
+}

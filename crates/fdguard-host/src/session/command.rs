@@ -1,0 +1,283 @@
+//! One command from its begin to its end, its timeout or an interrupt.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::Duration;
+
+use fdguard_process::pty::Key;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::actor::{Actor, Job};
+use super::collect::Collector;
+use super::end;
+use super::escalate::{Escalation, Step};
+use super::flow::Flow;
+use super::hub::Expected;
+use super::keeper::status;
+use super::message::End;
+use super::program;
+use super::running::{Recipe, Running};
+use super::types::{Channel, Done, Outcome, Program};
+use crate::Error;
+use crate::receipt::Reason;
+
+/// A listener may hold up the last of a command's output for so long.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How the wait for a command's end went.
+#[derive(Debug)]
+enum Verdict {
+    /// Its end was told.
+    Told(End),
+    /// It did not end: the program must be replaced.
+    Stuck,
+    /// The program ended.
+    ProgramEnded,
+    /// The session is being reset or closed.
+    GivenUp,
+}
+
+/// A wait for a command's end.
+struct Wait<'w> {
+    recipe: &'w Recipe,
+    flow: Flow,
+    /// Why it shall end, and since when.
+    ending: Option<(Outcome, Instant, Escalation)>,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Actor {
+    /// Runs a command and answers.
+    pub(super) async fn exec(&mut self, mut job: Job) {
+        let result = self.run(&mut job).await;
+        self.shared.finish();
+        let Job { reply, turn, .. } = job;
+        drop(turn);
+        let _gone = reply.send(result);
+    }
+
+    async fn run(&mut self, job: &mut Job) -> Result<Done, Error> {
+        let begin = Instant::now();
+        if job.command.code.contains('\0') {
+            return Err(Error::Bad("a zero byte in the command".to_owned()));
+        }
+        if self.shared.has_ended() {
+            return Err(self.ended());
+        }
+        let mut was_reset = self.replace_dirty().await?;
+        self.number += 1;
+        let earlier = self.take_earlier();
+        let (expected, _file) = match self.give(job).await {
+            Err(Error::Io { .. }) if !was_reset && !self.shared.has_ended() => {
+                // It does not listen any more: the last command replaced the interpreter.
+                was_reset = true;
+                self.restart(Reason::Reset, end::AT_ONCE).await?;
+                self.give(job).await?
+            }
+            result => result?,
+        };
+        let Some(running) = &mut self.running else {
+            return Err(self.ended());
+        };
+        let has_stderr = self.recipe.spec.channel == Channel::Pipes;
+        let cap = self.recipe.spec.output_cap;
+        let mut wait = Wait {
+            recipe: &self.recipe,
+            flow: Flow::new(cap, has_stderr, job.live.take()),
+            ending: None,
+            timer: Box::pin(sleep_until(begin + job.command.timeout)),
+        };
+        let verdict = wait.until_end(running, expected, job, &mut self.room).await;
+        let patience = Instant::now() + LAST_WORDS;
+        let Wait {
+            mut flow, ending, ..
+        } = wait;
+        flow.drain(running, &mut self.room, patience).await;
+        let wanted = ending.map(|(outcome, ..)| outcome);
+        let outcome = match &verdict {
+            Verdict::Told(end) => wanted.unwrap_or(Outcome::Exited { status: end.status }),
+            Verdict::ProgramEnded => Outcome::ProgramEnded {
+                status: running.keeper.exit.map(status),
+            },
+            Verdict::Stuck | Verdict::GivenUp => wanted.unwrap_or(Outcome::Interrupted),
+        };
+        self.conclude(&verdict, &mut was_reset).await;
+        let (stdout, stderr) = flow.finish();
+        Ok(Done {
+            number: self.number,
+            outcome,
+            stdout,
+            stderr,
+            earlier,
+            folder: self
+                .folder
+                .as_deref()
+                .map(|folder| folder.to_string_lossy().into_owned()),
+            ms: begin.elapsed().as_secs_f64() * 1000.0,
+            was_reset,
+        })
+    }
+
+    /// What follows for the program.
+    async fn conclude(&mut self, verdict: &Verdict, was_reset: &mut bool) {
+        match verdict {
+            Verdict::Told(end) => {
+                if let Some(folder) = &end.folder {
+                    self.folder = Some(PathBuf::from(folder));
+                }
+            }
+            Verdict::ProgramEnded => self.notice_end(),
+            Verdict::Stuck => {
+                *was_reset = true;
+                // If it cannot be started again, the session has ended, and the next command says why.
+                let _noted = self.restart(Reason::Reset, end::AT_ONCE).await;
+            }
+            Verdict::GivenUp => {
+                *was_reset = true;
+                if let Some(running) = &mut self.running {
+                    running.is_dirty = true;
+                }
+            }
+        }
+    }
+
+    /// A program in which a command was given up is replaced; true when it was.
+    async fn replace_dirty(&mut self) -> Result<bool, Error> {
+        match &self.running {
+            None => Err(self.ended()),
+            Some(running) if running.is_dirty => {
+                self.restart(Reason::Reset, end::AT_ONCE).await?;
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+        }
+    }
+
+    /// All that was said before the command begins.
+    fn take_earlier(&mut self) -> Option<super::types::Output> {
+        if let Some(running) = &self.running {
+            while let Some((_, length)) = running.streams.read_now(&mut self.room) {
+                let bytes = self.room.get(..length).unwrap_or_default();
+                self.earlier.push(bytes);
+            }
+        }
+        if self.earlier.bytes() == 0 {
+            return None;
+        }
+        let empty = Collector::new(self.recipe.spec.output_cap);
+        Some(std::mem::replace(&mut self.earlier, empty).finish())
+    }
+
+    async fn give(
+        &mut self,
+        job: &Job,
+    ) -> Result<(Expected, Option<super::text_file::TextFile>), Error> {
+        let Some(running) = &self.running else {
+            return Err(self.ended());
+        };
+        let expected = self.recipe.hub.expect(&running.address)?;
+        let code = &job.command.code;
+        let sent = self
+            .recipe
+            .send(running, &expected.nonce, self.number, code);
+        match tokio::time::timeout(job.command.timeout, sent).await {
+            Ok(file) => Ok((expected, file?)),
+            Err(_late) => Err(Error::Io {
+                what: "giving the command",
+                source: std::io::ErrorKind::TimedOut.into(),
+            }),
+        }
+    }
+}
+
+impl Wait<'_> {
+    async fn until_end(
+        &mut self,
+        running: &mut Running,
+        mut expected: Expected,
+        job: &mut Job,
+        room: &mut [u8],
+    ) -> Verdict {
+        let mut is_abandoned = false;
+        loop {
+            let Running {
+                streams, keeper, ..
+            } = &mut *running;
+            tokio::select! {
+                end = &mut expected.end => {
+                    return end.map_or(Verdict::Stuck, Verdict::Told);
+                }
+                _told = keeper.told() => {
+                    if keeper.exit.is_some() || keeper.over.is_some() {
+                        return Verdict::ProgramEnded;
+                    }
+                }
+                (stream, length) = streams.read(room), if !self.flow.is_held_up() => {
+                    self.flow.take(stream, room.get(..length).unwrap_or_default());
+                }
+                () = self.flow.deliver(), if self.flow.is_held_up() => {}
+                () = &mut self.timer => {
+                    if self.step(running, &expected.nonce).await {
+                        return Verdict::Stuck;
+                    }
+                }
+                changed = job.wishes.changed() => {
+                    let wishes = *job.wishes.borrow_and_update();
+                    if changed.is_err() || wishes.is_closing || wishes.resets != job.before.resets {
+                        return Verdict::GivenUp;
+                    }
+                    if wishes.interrupts != job.before.interrupts {
+                        self.begin_end(Outcome::Interrupted);
+                    }
+                }
+                () = job.reply.closed(), if !is_abandoned => {
+                    is_abandoned = true;
+                    self.flow.unlisten();
+                    self.begin_end(Outcome::Interrupted);
+                }
+            }
+        }
+    }
+
+    /// It shall end now.
+    fn begin_end(&mut self, outcome: Outcome) {
+        if self.ending.is_none() {
+            let now = Instant::now();
+            self.ending = Some((outcome, now, Escalation::default()));
+            self.timer.as_mut().reset(now);
+        }
+    }
+
+    /// The timer rang: the command's time is up, or the next step is due. True when nothing is left but to replace the program.
+    async fn step(&mut self, running: &Running, nonce: &str) -> bool {
+        self.begin_end(Outcome::TimedOut);
+        let Some((_, since, escalation)) = &mut self.ending else {
+            return false;
+        };
+        let is_first = escalation.due() == Some(Duration::ZERO);
+        let step = escalation.next(since.elapsed());
+        let next = escalation.due().map(|due| *since + due);
+        match step {
+            Some(Step::Interrupt) if !is_first && self.ask_again(running, nonce).await => {}
+            Some(Step::Interrupt) => self.recipe.interrupt(running, Key::Interrupt),
+            Some(Step::Quit) => self.recipe.interrupt(running, Key::Quit),
+            Some(Step::KillOthers) => running.kill_others(),
+            Some(Step::Reset) => return true,
+            None => {}
+        }
+        let Some(next) = next else { return true };
+        self.timer.as_mut().reset(next);
+        false
+    }
+
+    /// An interpreter that drops its whole line at an interrupt would never tell the end: it is asked to once more. False where there is nothing to ask.
+    async fn ask_again(&self, running: &Running, nonce: &str) -> bool {
+        let Program::Repl(repl) = &self.recipe.spec.program else {
+            return false;
+        };
+        let text = program::filled(repl, Path::new("/dev/null"), nonce);
+        let written = running.streams.write(text.as_bytes());
+        let _unheard = tokio::time::timeout(Duration::from_millis(10), written).await;
+        true
+    }
+}

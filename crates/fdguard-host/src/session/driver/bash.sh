@@ -1,0 +1,41 @@
+# What an interactive bash is told once, before its first command. The loop itself is LOOP below: bash runs it in the place of a prompt, so that it
+# is entered anew whenever bash drops what it was doing (an interrupt, an unset variable under `set -u`).
+# Descriptor 3 is the side channel. The loop runs with 3 closed, so bash keeps its own copy at 10, which its children do not inherit.
+__fdguard_nonce=@READY@
+__fdguard_status=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
+__fdguard_loop=$PROMPT_COMMAND
+\builtin export -n PROMPT_COMMAND
+\builtin unset HISTFILE __fdguard_start
+\builtin set +o history +H
+# A mistyped `exec` ends the command and not the session.
+\builtin shopt -s execfail
+PS1= PS2=
+
+__fdguard_return() { \builtin return "$1"; }
+
+# Tells the end of the last command and waits for the next.
+__fdguard_next() {
+  PROMPT_COMMAND=$__fdguard_loop
+  # Ended jobs are forgotten, as they are before a prompt.
+  \builtin jobs -n
+  if [[ -n $__fdguard_nonce ]]; then
+    if [[ $PWD == *$'\n'* ]]; then __fdguard_text=; else __fdguard_text=$PWD; fi
+    \builtin printf '%s %s %s\n' "$__fdguard_nonce" "$__fdguard_status" "$__fdguard_text" >&10
+    __fdguard_nonce=
+  fi
+  # `-N` makes bash read whole datagrams; without it each byte is a read, which throws away the rest. TMOUT may end the wait.
+  until IFS= \builtin read -r -N 40 -u 10 __fdguard_text; do
+    (($? > 128)) || \builtin exit 1
+  done
+  __fdguard_nonce=${__fdguard_text:0:32}
+  case ${__fdguard_text:32:1} in
+    t) IFS= \builtin read -r -N "${__fdguard_text:33}" -u 10 __fdguard_text ;;
+    u) IFS= LC_ALL=C \builtin read -r -N "${__fdguard_text:33}" -u 10 __fdguard_text ;;
+    *)
+      IFS= LC_ALL=C \builtin read -r -N "${__fdguard_text:33}" -u 10 __fdguard_text
+      \builtin mapfile -d '' -t __fdguard_file <"$__fdguard_text"
+      __fdguard_text=${__fdguard_file[0]}
+      __fdguard_file=()
+      ;;
+  esac
+}

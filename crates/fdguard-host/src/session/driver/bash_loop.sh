@@ -1,0 +1,1 @@
+__fdguard_status=$?; [[ -z ${__fdguard_start-} ]] || \builtin eval "$__fdguard_start"; { while __fdguard_next >/dev/null 2>&1; do if ((__fdguard_status)); then __fdguard_return "$__fdguard_status" || \builtin eval "$__fdguard_text"; else : && \builtin eval "$__fdguard_text"; fi; __fdguard_status=$?; done; } 3<&-

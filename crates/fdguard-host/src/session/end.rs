@@ -1,0 +1,176 @@
+//! The end of a program, with proof.
+
+use std::time::Duration;
+
+use fdguard_process::tree::{Stop, Told};
+use tokio::time::{Instant, timeout_at};
+
+use super::keeper::words;
+use super::running::{ROOM, Running};
+use crate::receipt::{Reason, Receipt, StepTime};
+
+/// HUP is what a terminal that goes away means: an idle bash, which ignores TERM, runs its EXIT trap and is gone within a millisecond, and our Python driver unwinds. Whoever is busy or ignores it
+/// has this long.
+pub(super) const GENTLY: Stop = Stop {
+    signal: 1,
+    grace: Duration::from_millis(200),
+};
+
+/// KILL.
+pub(super) const AT_ONCE: Stop = Stop {
+    signal: 9,
+    grace: Duration::ZERO,
+};
+
+/// Only a process that the kernel cannot end takes longer.
+const LONGEST: Duration = Duration::from_secs(5);
+/// What the terminal still holds is read for so long.
+const LONGEST_DRAIN: Duration = Duration::from_millis(50);
+
+/// What is known of an end; the rest of a receipt is the session's.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    over: Option<Told>,
+    survivors: Option<u32>,
+    held: u32,
+    left: u32,
+    dropped: u64,
+    steps: Vec<StepTime>,
+    errors: Vec<String>,
+}
+
+/// Ends the tree first, then reads what is left, then closes: a survivor may hold the terminal, so its end of file is not waited for.
+pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
+    let mut clock = Clock::new();
+    let mut ended = Ended {
+        held: running.descriptors,
+        ..Ended::default()
+    };
+    running.stop(how);
+    let deadline = Instant::now() + LONGEST;
+    let mut is_asked = running.keeper.exit.is_some();
+    while running.keeper.over.is_none() {
+        if timeout_at(deadline, running.keeper.told()).await.is_err() {
+            break;
+        }
+        if !is_asked {
+            clock.step("ask");
+            is_asked = true;
+        }
+    }
+    clock.step("kill");
+    ended.over = running.keeper.over;
+    if ended.over.is_none() {
+        let why = format!("after {} s processes are left", LONGEST.as_secs());
+        ended.errors.push(why);
+        ended.survivors = running.keeper.members();
+    }
+    ended.dropped = drain(&mut running);
+    clock.step("drain");
+    let Running {
+        streams,
+        keeper,
+        held,
+        ..
+    } = running;
+    drop(streams);
+    keeper.release().await;
+    ended.left = held.count();
+    clock.step("release");
+    ended.steps = clock.steps;
+    ended
+}
+
+fn drain(running: &mut Running) -> u64 {
+    let deadline = Instant::now() + LONGEST_DRAIN;
+    let mut room = vec![0; ROOM];
+    let mut bytes = 0;
+    while let Some((_, length)) = running.streams.read_now(&mut room) {
+        bytes += length as u64;
+        if Instant::now() > deadline {
+            break;
+        }
+    }
+    bytes
+}
+
+impl Ended {
+    /// The receipt of a session. `unheard` is output that was read and that nobody got.
+    pub(super) fn receipt(self, session: &str, reason: Reason, unheard: u64) -> Receipt {
+        let mut errors = self.errors;
+        let (survivors, exit, killed, reaped) = match self.over {
+            Some(Told::Empty {
+                exit,
+                killed,
+                reaped,
+            }) => (Some(0), Some(words(exit)), Some(killed), Some(reaped)),
+            Some(_) => {
+                errors.push("the keeper was killed: nobody can say what is left".to_owned());
+                (None, None, None, None)
+            }
+            None => (self.survivors, None, None, None),
+        };
+        // The keeper tells the end when there is no child left to wait for, zombies included.
+        let zombies = survivors.filter(|survivors| *survivors == 0);
+        Receipt {
+            session: session.to_owned(),
+            reason,
+            clean: survivors == Some(0) && self.left == 0,
+            survivors,
+            zombies,
+            reaped,
+            killed,
+            descriptors_held: self.held,
+            descriptors_left: self.left,
+            exit,
+            dropped_bytes: self.dropped + unheard,
+            total_ms: self.steps.iter().map(|step| step.ms).sum(),
+            steps: self.steps,
+            overuse: None,
+            errors,
+        }
+    }
+}
+
+/// The end of what had ended before: a program that could not be started again.
+pub(super) fn nothing() -> Ended {
+    Ended {
+        survivors: Some(0),
+        ..Ended::default()
+    }
+}
+
+/// A receipt when the task of a session was lost and nobody can say.
+pub(super) fn unknown(session: &str, reason: Reason) -> Receipt {
+    let mut receipt = Ended::default().receipt(session, reason, 0);
+    receipt.clean = false;
+    receipt
+        .errors
+        .push("the session's task was lost".to_owned());
+    receipt
+}
+
+/// Times of steps.
+struct Clock {
+    since: Instant,
+    steps: Vec<StepTime>,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            steps: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, name: &str) {
+        let now = Instant::now();
+        let took = now - self.since;
+        self.since = now;
+        self.steps.push(StepTime {
+            step: name.to_owned(),
+            ms: took.as_secs_f64() * 1000.0,
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! What is done to a command that shall end, and when. Pure.
+
+use std::time::Duration;
+
+/// One thing that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// INT to the group in the foreground.
+    Interrupt,
+    /// QUIT to it.
+    Quit,
+    /// KILL to all but the program itself.
+    KillOthers,
+    /// The program is replaced.
+    Reset,
+}
+
+/// A second for those who clean up after an INT, then harder from step to step. The second INT is for those who were just about to wait when the first came.
+const STEPS: [(Duration, Step); 5] = [
+    (Duration::ZERO, Step::Interrupt),
+    (Duration::from_millis(100), Step::Interrupt),
+    (Duration::from_millis(1000), Step::Quit),
+    (Duration::from_millis(1200), Step::KillOthers),
+    (Duration::from_millis(1500), Step::Reset),
+];
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Escalation {
+    done: usize,
+}
+
+impl Escalation {
+    /// When the next step is due, counted from the first.
+    pub(super) fn due(self) -> Option<Duration> {
+        STEPS.get(self.done).map(|(at, _)| *at)
+    }
+
+    /// The next step, if its time has come.
+    pub(super) fn next(&mut self, elapsed: Duration) -> Option<Step> {
+        let (at, step) = STEPS.get(self.done)?;
+        if elapsed < *at {
+            return None;
+        }
+        self.done += 1;
+        Some(*step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_comes_once_and_not_before_its_time() {
+        let mut escalation = Escalation::default();
+        let ms = Duration::from_millis;
+        assert_eq!(escalation.next(ms(0)), Some(Step::Interrupt));
+        assert_eq!(escalation.next(ms(99)), None);
+        assert_eq!(escalation.due(), Some(ms(100)));
+        assert_eq!(escalation.next(ms(100)), Some(Step::Interrupt));
+        assert_eq!(escalation.next(ms(5000)), Some(Step::Quit));
+        assert_eq!(escalation.next(ms(5000)), Some(Step::KillOthers));
+        assert_eq!(escalation.next(ms(5000)), Some(Step::Reset));
+        assert_eq!(escalation.next(ms(5000)), None);
+        assert_eq!(escalation.due(), None);
+    }
+}

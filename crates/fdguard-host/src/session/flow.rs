@@ -1,0 +1,87 @@
+//! The output of one command on its way: into bounded memory, and to whoever listens.
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::collect::Collector;
+use super::running::Running;
+use super::types::{Chunk, Output, Stream};
+
+/// The output of one command.
+#[derive(Debug)]
+pub(super) struct Flow {
+    stdout: Collector,
+    stderr: Option<Collector>,
+    live: Option<mpsc::Sender<Chunk>>,
+    /// Read and not yet taken by the listener: nothing more is read until it is.
+    pending: Option<Chunk>,
+}
+
+impl Flow {
+    pub(super) fn new(cap: usize, has_stderr: bool, live: Option<mpsc::Sender<Chunk>>) -> Self {
+        Self {
+            stdout: Collector::new(cap),
+            stderr: has_stderr.then(|| Collector::new(cap)),
+            live,
+            pending: None,
+        }
+    }
+
+    /// Takes what was read.
+    pub(super) fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        match (stream, &mut self.stderr) {
+            (Stream::Stderr, Some(stderr)) => stderr.push(bytes),
+            _ => self.stdout.push(bytes),
+        }
+        if self.live.is_some() {
+            let bytes = bytes::Bytes::copy_from_slice(bytes);
+            self.pending = Some(Chunk { stream, bytes });
+        }
+    }
+
+    /// Whether the listener must take something before more is read.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Waits until the listener takes what is pending, or is gone. Cancelled, nothing is lost.
+    pub(super) async fn deliver(&mut self) {
+        if let Some(live) = &self.live
+            && let Ok(room) = live.reserve().await
+        {
+            if let Some(chunk) = self.pending.take() {
+                room.send(chunk);
+            }
+            return;
+        }
+        self.unlisten();
+    }
+
+    /// Nobody listens any more.
+    pub(super) fn unlisten(&mut self) {
+        self.live = None;
+        self.pending = None;
+    }
+
+    /// Reads all that is there. A listener that has not taken it by the deadline does without.
+    pub(super) async fn drain(&mut self, running: &Running, room: &mut [u8], deadline: Instant) {
+        loop {
+            while self.is_held_up() {
+                if timeout_at(deadline, self.deliver()).await.is_err() {
+                    self.unlisten();
+                }
+            }
+            match running.streams.read_now(room) {
+                Some((stream, length)) => {
+                    self.take(stream, room.get(..length).unwrap_or_default());
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// What was said.
+    pub(super) fn finish(self) -> (Output, Option<Output>) {
+        (self.stdout.finish(), self.stderr.map(Collector::finish))
+    }
+}

@@ -1,0 +1,188 @@
+//! The one socket of a host on which all its sessions tell the ends of their commands, and through which they get commands.
+//!
+//! A session's program holds a datagram socket that is connected to the hub's: the kernel lets nobody but the hub send to it. The hub's own address is
+//! open to everybody on the machine, so an end counts only with its nonce: 128 random bits that are new for each command, and only from the address of the session that
+//! was told them. Anything else is counted and not answered.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
+    bind, connect, getsockname, recvfrom, sendto, socket_with,
+};
+use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::message::{self, End};
+use super::watched;
+use crate::Error;
+
+/// What all sessions of a host share: the one socket on which ends of commands arrive.
+#[derive(Debug)]
+pub struct Hub {
+    inner: Arc<Inner>,
+    listener: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Inner {
+    socket: AsyncFd<OwnedFd>,
+    address: SocketAddrUnix,
+    waiting: Mutex<HashMap<String, Waiting>>,
+    strangers: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    from: SocketAddrUnix,
+    tell: oneshot::Sender<End>,
+}
+
+/// A session's end of the side channel, to be handed to its program.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) fd: OwnedFd,
+    pub(super) address: SocketAddrUnix,
+}
+
+/// An end that is waited for; dropped, it is not any more.
+#[derive(Debug)]
+pub(super) struct Expected {
+    pub(super) nonce: String,
+    pub(super) end: oneshot::Receiver<End>,
+    hub: Arc<Inner>,
+}
+
+impl Hub {
+    /// Opens the socket and begins to listen, on the runtime that calls.
+    pub fn open() -> Result<Arc<Self>, Error> {
+        let (fd, address) = bound(SocketFlags::NONBLOCK)?;
+        let socket = watched::owned(fd, Interest::READABLE);
+        let inner = Arc::new(Inner {
+            socket: socket.map_err(Error::io("watching the sessions' socket"))?,
+            address,
+            waiting: Mutex::default(),
+            strangers: AtomicU64::new(0),
+        });
+        let listener = tokio::spawn(listen(Arc::clone(&inner))).abort_handle();
+        Ok(Arc::new(Self { inner, listener }))
+    }
+
+    /// Messages that no command waited for: late ones of commands that are given up, and strangers'.
+    #[must_use]
+    pub fn unexpected(&self) -> u64 {
+        self.inner.strangers.load(Ordering::Relaxed)
+    }
+
+    /// A new end of the side channel.
+    pub(super) fn side(&self) -> Result<Side, Error> {
+        let (fd, address) = bound(SocketFlags::empty())?;
+        connect(&fd, &self.inner.address)
+            .map_err(|errno| Error::io("connecting a session's socket")(errno.into()))?;
+        Ok(Side { fd, address })
+    }
+
+    /// A new nonce, and the end that comes with it from this address.
+    pub(super) fn expect(&self, from: &SocketAddrUnix) -> Result<Expected, Error> {
+        let nonce = nonce()?;
+        let (tell, end) = oneshot::channel();
+        let from = from.clone();
+        let waiting = Waiting { from, tell };
+        self.inner.lock().insert(nonce.clone(), waiting);
+        Ok(Expected {
+            nonce,
+            end,
+            hub: Arc::clone(&self.inner),
+        })
+    }
+
+    /// Sends datagrams to a session. It is waiting for them, so there is room.
+    pub(super) fn send(&self, to: &SocketAddrUnix, datagrams: &[&[u8]]) -> Result<(), Errno> {
+        for datagram in datagrams {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            sendto(self.inner.socket.get_ref(), datagram, flags, to)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self, bytes: &[u8], from: Option<&SocketAddrUnix>) {
+        let heard = message::parse(bytes).and_then(|(nonce, end)| {
+            let mut waiting = self.lock();
+            let is_due = waiting
+                .get(nonce)
+                .is_some_and(|one| Some(&one.from) == from);
+            is_due
+                .then(|| waiting.remove(nonce))
+                .flatten()
+                .zip(Some(end))
+        });
+        match heard {
+            // Who waited may have given up at this moment: then nobody needs it.
+            Some((one, end)) => drop(one.tell.send(end)),
+            None => {
+                self.strangers.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.hub.lock().remove(&self.nonce);
+    }
+}
+
+async fn listen(hub: Arc<Inner>) {
+    let mut room = vec![0; message::LONGEST];
+    // Readiness fails only when the runtime ends.
+    while let Ok(mut ready) = hub.socket.readable().await {
+        match recvfrom(hub.socket.get_ref(), &mut room[..], RecvFlags::DONTWAIT) {
+            Ok((length, _, from)) => {
+                let from: Option<SocketAddrUnix> =
+                    from.and_then(|from: SocketAddrAny| from.try_into().ok());
+                hub.hear(room.get(..length).unwrap_or_default(), from.as_ref());
+            }
+            Err(Errno::AGAIN) => ready.clear_ready(),
+            // Interrupted, or an error that one sender left behind: the next message is another.
+            Err(_) => {}
+        }
+    }
+}
+
+/// A datagram socket with a name that the kernel chose.
+fn bound(flags: SocketFlags) -> Result<(OwnedFd, SocketAddrUnix), Error> {
+    let attempt = || {
+        let flags = SocketFlags::CLOEXEC | flags;
+        let fd = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        bind(&fd, &SocketAddrUnix::new_unnamed())?;
+        let address = SocketAddrUnix::try_from(getsockname(&fd)?)?;
+        Ok((fd, address))
+    };
+    attempt().map_err(|errno: Errno| Error::io("a socket for sessions")(errno.into()))
+}
+
+fn nonce() -> Result<String, Error> {
+    let mut bits = [0; 16];
+    let told = getrandom(&mut bits, GetRandomFlags::empty());
+    told.map_err(|errno| Error::io("random numbers")(errno.into()))?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
+}

@@ -1,0 +1,124 @@
+//! The tree of a session, watched on the runtime.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fdguard_process::tree::{Exit, Stop, Told, Tree};
+
+use super::held::{Held, Token};
+use super::watched::Control;
+use crate::Error;
+
+/// Where a session's tree is while it lives, for everybody who asks about it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place(Arc<Mutex<Option<(Tree, Token)>>>);
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, Option<(Tree, Token)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the tree, if there is one.
+    pub(super) fn with<T>(&self, ask: impl FnOnce(&mut Tree) -> T) -> Option<T> {
+        self.lock().as_mut().map(|(tree, _)| ask(tree))
+    }
+}
+
+/// What the keeper said so far, and what it says next.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    /// In front of the tree: what is watched must be open until it is not watched any more.
+    control: Option<Control>,
+    place: Place,
+    /// How the program ended.
+    pub(super) exit: Option<Exit>,
+    /// How the whole tree ended.
+    pub(super) over: Option<Told>,
+}
+
+impl Keeper {
+    /// Watches a tree, which is put where everybody can ask for it.
+    pub(super) fn watch(tree: Tree, place: &Place, held: &Held) -> Result<Self, Error> {
+        let token = held.token();
+        let control = Control::of(&tree).map_err(Error::io("watching a session's keeper"))?;
+        *place.lock() = Some((tree, token));
+        Ok(Self {
+            control: Some(control),
+            place: place.clone(),
+            exit: None,
+            over: None,
+        })
+    }
+
+    /// The next that it says; waits for ever when there is nothing more to come.
+    pub(super) async fn told(&mut self) -> Told {
+        loop {
+            let Some(control) = self.control.as_ref().filter(|_| self.over.is_none()) else {
+                return std::future::pending().await;
+            };
+            match control.hear(|| self.place.with(Tree::told).flatten()).await {
+                Ok(Some(told)) => return self.note(told),
+                Ok(None) => {}
+                // The runtime ends, and this task with it.
+                Err(_) => return std::future::pending().await,
+            }
+        }
+    }
+
+    fn note(&mut self, told: Told) -> Told {
+        match told {
+            Told::MainEnded { exit, .. } => self.exit = Some(exit),
+            Told::Empty { exit, .. } => {
+                self.exit = Some(exit);
+                self.over = Some(told);
+            }
+            _ => self.over = Some(told),
+        }
+        told
+    }
+
+    /// How many of its processes live.
+    pub(super) fn members(&self) -> Option<u32> {
+        let members = self.place.with(|tree| tree.members().len());
+        members.and_then(|members| u32::try_from(members).ok())
+    }
+
+    pub(super) fn stop(&self, how: Stop) {
+        self.place.with(|tree| tree.stop(how));
+    }
+
+    /// A signal to all members, the program left out where asked.
+    pub(super) fn signal_all(&self, signal: i32, except_main: bool) {
+        self.place.with(|tree| tree.signal_all(signal, except_main));
+    }
+
+    /// Lets go of the tree. The drop may wait for the keeper's last moment, so it is done where waiting is allowed.
+    pub(super) async fn release(mut self) {
+        self.control = None;
+        let tree = self.place.lock().take();
+        // Fails only when the runtime ends; the tree is dropped by then too.
+        let _ended = tokio::task::spawn_blocking(move || drop(tree)).await;
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.control = None;
+        drop(self.place.lock().take());
+    }
+}
+
+/// As a shell shows it.
+pub(super) fn status(exit: Exit) -> i32 {
+    match exit {
+        Exit::Code(code) => i32::from(code),
+        Exit::Signal(signal) => 128 + signal,
+    }
+}
+
+/// In words.
+pub(super) fn words(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exit {code}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,189 @@
+//! How each interpreter is started and given a command.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fdguard_process::plan::{self, Group, Handed, Plan};
+use fdguard_process::pty::{Pty, Size};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::held::Held;
+use super::streams::Streams;
+use super::types::{Channel, Limits, Program, Repl, Spec};
+use crate::Error;
+
+const BASH_START: &str = include_str!("driver/bash.sh");
+const BASH_LOOP: &str = include_str!("driver/bash_loop.sh");
+
+/// What a Python session runs: it defines `_fdguard_drive(channel, ready)`, which takes the number of the side channel and the nonce (bytes) to tell when it is ready.
+pub const PYTHON_DRIVER: &str = include_str!("driver/python.py");
+
+/// The number of the side channel in the program.
+const SIDE: u32 = plan::FIRST_HANDED;
+
+/// Both ends of a program's streams.
+pub(super) struct Ends {
+    pub(super) ours: Streams,
+    pub(super) theirs: [Arc<OwnedFd>; 3],
+    pub(super) is_terminal: bool,
+}
+
+/// Opens the streams that a session shall have.
+pub(super) fn ends(spec: &Spec, held: &Held) -> Result<Ends, Error> {
+    match spec.channel {
+        Channel::Pty { columns, rows } => {
+            let pty = Pty::open(Size { columns, rows }).map_err(Error::io("opening a terminal"))?;
+            let slave = Arc::new(pty.slave);
+            Ok(Ends {
+                ours: Streams::terminal(pty.master, held)?,
+                theirs: [Arc::clone(&slave), Arc::clone(&slave), slave],
+                is_terminal: true,
+            })
+        }
+        Channel::Pipes => pipes(matches!(spec.program, Program::Repl(_)), held)
+            .map_err(Error::io("opening pipes"))?,
+    }
+}
+
+/// Pipes for both outputs. Only a program that takes its commands from its input has one; for the others it is empty.
+fn pipes(with_input: bool, held: &Held) -> std::io::Result<Result<Ends, Error>> {
+    let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (their_input, input) = if with_input {
+        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+        (theirs, Some(ours))
+    } else {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        (open(c"/dev/null", flags, Mode::empty())?, None)
+    };
+    for ours in [Some(&out), Some(&err), input.as_ref()]
+        .into_iter()
+        .flatten()
+    {
+        fcntl_setfl(ours, fcntl_getfl(ours)? | OFlags::NONBLOCK)?;
+    }
+    Ok(Streams::pipes(out, err, input, held).map(|ours| Ends {
+        ours,
+        theirs: [their_input, their_out, their_err].map(Arc::new),
+        is_terminal: false,
+    }))
+}
+
+/// How the program is started: in a session of its own, with the side channel at number 3 and nothing else of ours.
+pub(super) fn plan(
+    spec: &Spec,
+    folder: Option<PathBuf>,
+    ends: &Ends,
+    side: OwnedFd,
+    ready: &str,
+) -> Plan {
+    let limits = limits(spec.limits);
+    Plan {
+        command: command(&spec.program, ready),
+        environment: environment(spec, ends.is_terminal, ready),
+        folder,
+        stdio: ends.theirs.clone().map(Some),
+        handed: vec![Handed {
+            fd: Arc::new(side),
+            name: None,
+        }],
+        soft_limit: None,
+        group: Group::Session,
+        cgroup: limits.memory.is_some() || limits.processes.is_some(),
+        terminal: ends.is_terminal,
+        limits,
+    }
+}
+
+fn command(program: &Program, ready: &str) -> Vec<OsString> {
+    let words = |words: &[&str]| words.iter().map(OsString::from).collect();
+    match program {
+        Program::Bash => words(&["bash", "--noprofile", "--norc", "--noediting", "-i"]),
+        Program::Python => {
+            let text = format!("{PYTHON_DRIVER}\n_fdguard_drive({SIDE}, b'{ready}')\n");
+            words(&["python3", "-c", &text])
+        }
+        Program::Repl(repl) => repl.command.iter().map(OsString::from).collect(),
+    }
+}
+
+/// The host's environment, what suits a terminal without a person, and what was asked for, in this order.
+fn environment(spec: &Spec, is_terminal: bool, ready: &str) -> Vec<(OsString, OsString)> {
+    let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    let mut set = |name: &str, value: &str| variables.insert(name.into(), value.into());
+    if is_terminal {
+        // Nobody is there to turn pages.
+        for (name, value) in [("TERM", "dumb"), ("PAGER", "cat"), ("GIT_PAGER", "cat")] {
+            set(name, value);
+        }
+    }
+    for (name, value) in &spec.environment {
+        set(name, value);
+    }
+    if spec.program == Program::Bash {
+        // One line further down, bash counts the lines of a command from 1.
+        set("PROMPT_COMMAND", &format!("\n{}", BASH_LOOP.trim_end()));
+        set("__fdguard_start", &BASH_START.replace("@READY@", ready));
+    }
+    variables.into_iter().collect()
+}
+
+fn limits(asked: Limits) -> plan::Limits {
+    plan::Limits {
+        memory: asked.memory_bytes,
+        cpu: asked.cpu_seconds.map(Duration::from_secs),
+        processes: asked.processes,
+        descriptors: asked.descriptors,
+    }
+}
+
+/// The longest text that goes through the channel; `version` is what the program said of itself when it was ready.
+pub(super) fn inline_limit(program: &Program, version: i32) -> usize {
+    match program {
+        // The room of bash's reads: a longer datagram would be cut.
+        Program::Bash if version >= 501 => 4096,
+        Program::Bash => 128,
+        Program::Python => 1 << 16,
+        Program::Repl(_) => 0,
+    }
+}
+
+/// What is written to the input of a configured interpreter.
+pub(super) fn filled(repl: &Repl, file: &Path, nonce: &str) -> String {
+    let text = repl
+        .template
+        .replace("{file}", &file.to_string_lossy())
+        .replace("{fd}", &SIDE.to_string())
+        .replace("{nonce}", nonce);
+    if text.ends_with('\n') {
+        text
+    } else {
+        text + "\n"
+    }
+}
+
+/// One line for a request that cannot be.
+pub(super) fn check(spec: &Spec) -> Result<(), Error> {
+    if let Program::Repl(repl) = &spec.program {
+        if repl.command.is_empty() {
+            return Err(Error::Bad("the interpreter's command is empty".to_owned()));
+        }
+        for part in ["{file}", "{fd}", "{nonce}"] {
+            if !repl.template.contains(part) {
+                return Err(Error::Bad(format!("the template has no {part}")));
+            }
+        }
+    }
+    let bad = |name: &str| name.is_empty() || name.contains(['=', '\0']);
+    let zero = |value: &str| value.contains('\0');
+    let variables = &mut spec.environment.iter();
+    if let Some((name, _)) = variables.find(|(name, value)| bad(name) || zero(value)) {
+        return Err(Error::Bad(format!("{name:?} cannot be a variable")));
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! A program that runs and takes commands: its start, and the way of a command to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fdguard_process::tree::{Options, Stop, Tree};
+use rustix::net::SocketAddrUnix;
+use tokio::time::{Instant, timeout_at};
+
+use super::collect::Collector;
+use super::end;
+use super::held::Held;
+use super::hub::{Expected, Hub};
+use super::keeper::{Keeper, Place, words};
+use super::message::{self, End, Kind};
+use super::program;
+use super::streams::Streams;
+use super::text_file::TextFile;
+use super::types::{Program, Spec};
+use crate::Error;
+
+/// Bytes that one read may bring.
+pub(super) const ROOM: usize = 1 << 16;
+/// What is shown of a program that did not get ready.
+const SAID: usize = 2048;
+/// The keeper of a host that is gone gives its sessions this long.
+const ORPHAN_GRACE: Duration = Duration::from_millis(500);
+
+/// A program, and our ends of everything that leads to it.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) streams: Streams,
+    pub(super) keeper: Keeper,
+    pub(super) held: Held,
+    pub(super) descriptors: u32,
+    pub(super) address: SocketAddrUnix,
+    pub(super) inline: usize,
+    /// A command was given up in it: it must be replaced before the next.
+    pub(super) is_dirty: bool,
+}
+
+/// Everything that a start needs.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    pub(super) id: String,
+    pub(super) spec: Spec,
+    pub(super) hub: Arc<Hub>,
+    pub(super) place: Place,
+}
+
+impl Recipe {
+    /// Starts the program and waits until it takes commands. When it fails, nothing is left.
+    pub(super) async fn start(&self, folder: Option<PathBuf>) -> Result<(Running, End), Error> {
+        program::check(&self.spec)?;
+        let deadline = Instant::now() + self.spec.ready_within;
+        let held = Held::default();
+        let side = self.hub.side()?;
+        let address = side.address.clone();
+        let expected = self.hub.expect(&address)?;
+        let ends = program::ends(&self.spec, &held)?;
+        let plan = program::plan(&self.spec, folder, &ends, side.fd, &expected.nonce);
+        let streams = ends.ours;
+        // Their ends are in the plan alone, which goes with the start.
+        drop(ends.theirs);
+        let start = move || {
+            let options = Options {
+                orphan_grace: ORPHAN_GRACE,
+                keep_pidfd: false,
+                ..Options::default()
+            };
+            Tree::start_with(&plan, options)
+        };
+        let tree = tokio::task::spawn_blocking(start).await;
+        let tree = tree.map_err(|_ending| Error::Closing)??;
+        let keeper = Keeper::watch(tree, &self.place, &held)?;
+        let mut running = Running {
+            streams,
+            keeper,
+            descriptors: held.count(),
+            held,
+            address,
+            inline: 0,
+            is_dirty: false,
+        };
+        match self.ready(&mut running, expected, deadline).await {
+            Ok(end) => {
+                running.inline = program::inline_limit(&self.spec.program, end.status);
+                Ok((running, end))
+            }
+            Err(error) => {
+                end::end(running, end::AT_ONCE).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the first message. What the program says before it is shown only when it never comes.
+    async fn ready(
+        &self,
+        running: &mut Running,
+        mut expected: Expected,
+        deadline: Instant,
+    ) -> Result<End, Error> {
+        if let Program::Repl(repl) = &self.spec.program {
+            let text = program::filled(repl, Path::new("/dev/null"), &expected.nonce);
+            let written = running.streams.write(text.as_bytes());
+            let written = timeout_at(deadline, written).await;
+            written
+                .unwrap_or(Ok(()))
+                .map_err(Error::io("writing to the program"))?;
+        }
+        let mut said = Collector::new(SAID);
+        let mut room = vec![0; ROOM];
+        let ended = loop {
+            let Running {
+                streams, keeper, ..
+            } = running;
+            tokio::select! {
+                end = &mut expected.end => break end.ok(),
+                _told = keeper.told() => break None,
+                (_, length) = streams.read(&mut room) => said.push(room.get(..length).unwrap_or_default()),
+                () = tokio::time::sleep_until(deadline) => break None,
+            }
+        };
+        if let Some(end) = ended {
+            // What it said on its way belongs to no command.
+            while running.streams.read_now(&mut room).is_some() {}
+            return Ok(end);
+        }
+        while let Some((_, length)) = running.streams.read_now(&mut room) {
+            said.push(room.get(..length).unwrap_or_default());
+        }
+        let said = said.finish().text;
+        match running.keeper.exit {
+            Some(exit) => Err(Error::Ended {
+                id: self.id.clone(),
+                why: format!("{} before it was ready; it said: {said:?}", words(exit)),
+            }),
+            None => Err(Error::NotReady {
+                after: self.spec.ready_within,
+                said,
+            }),
+        }
+    }
+
+    /// Gives a command to the program. The file, where there is one, must live until the command's end.
+    pub(super) async fn send(
+        &self,
+        running: &Running,
+        nonce: &str,
+        number: u64,
+        code: &str,
+    ) -> Result<Option<TextFile>, Error> {
+        let refused = |errno: rustix::io::Errno| Error::io("giving the command")(errno.into());
+        if code.len() <= running.inline && !code.is_empty() {
+            let kind = if code.is_ascii() {
+                Kind::Plain
+            } else {
+                Kind::Text
+            };
+            let head = message::head(nonce, kind, code.len());
+            let datagrams = [head.as_bytes(), code.as_bytes()];
+            self.hub
+                .send(&running.address, &datagrams)
+                .map_err(refused)?;
+            return Ok(None);
+        }
+        let file = TextFile::write(&self.id, number, code)?;
+        if let Program::Repl(repl) = &self.spec.program {
+            let text = program::filled(repl, file.path(), nonce);
+            let written = running.streams.write(text.as_bytes()).await;
+            written.map_err(Error::io("giving the command"))?;
+        } else {
+            let path = file.path().as_os_str().as_encoded_bytes();
+            let head = message::head(nonce, Kind::File, path.len());
+            self.hub
+                .send(&running.address, &[head.as_bytes(), path])
+                .map_err(refused)?;
+        }
+        Ok(Some(file))
+    }
+
+    /// Asks the group in the foreground, or all processes where there is no terminal, for the end of the command.
+    pub(super) fn interrupt(&self, running: &Running, key: fdguard_process::pty::Key) {
+        use fdguard_process::pty::{Key, press};
+        if let Some(master) = running.streams.master() {
+            // A terminal that nobody holds any more has no group to interrupt.
+            let _nobody = press(master, key);
+            return;
+        }
+        let signal = match key {
+            Key::Interrupt => 2,
+            Key::Quit => 3,
+            Key::Suspend => 20,
+        };
+        // Our drivers know what to do with it; another interpreter would die of it.
+        let except_main = matches!(self.spec.program, Program::Repl(_));
+        running.keeper.signal_all(signal, except_main);
+    }
+}
+
+impl Running {
+    /// Kills all but the program itself.
+    pub(super) fn kill_others(&self) {
+        self.keeper.signal_all(9, true);
+    }
+
+    /// Asks for the end of the whole tree.
+    pub(super) fn stop(&self, how: Stop) {
+        self.keeper.stop(how);
+    }
+}

@@ -1,0 +1,158 @@
+//! What a program says, from its terminal or its pipes, without ever waiting in a read.
+
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
+
+use rustix::io::{Errno, read, write};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::held::{Held, Token};
+use super::types::Stream;
+use super::watched;
+use crate::Error;
+
+/// Our ends of a program's streams.
+#[derive(Debug)]
+pub(super) struct Streams {
+    sources: Vec<Source>,
+    /// Where its input is written; absent where it has none of ours.
+    input: Option<Source>,
+    is_terminal: bool,
+    /// Which source is asked first.
+    turn: usize,
+}
+
+#[derive(Debug)]
+struct Source {
+    fd: AsyncFd<OwnedFd>,
+    stream: Stream,
+    /// Nobody was left at the other end. A terminal may be opened again, so reads that do not wait still try.
+    has_ended: bool,
+    _token: Token,
+}
+
+impl Source {
+    fn new(fd: OwnedFd, stream: Stream, interest: Interest, held: &Held) -> Result<Self, Error> {
+        let token = held.token();
+        let fd = watched::owned(fd, interest);
+        Ok(Self {
+            fd: fd.map_err(Error::io("watching a session's output"))?,
+            stream,
+            has_ended: false,
+            _token: token,
+        })
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<usize> {
+        while !self.has_ended {
+            let Poll::Ready(ready) = self.fd.poll_read_ready(cx) else {
+                return Poll::Pending;
+            };
+            let Ok(mut ready) = ready else {
+                self.has_ended = true;
+                break;
+            };
+            match read(ready.get_inner(), &mut *room) {
+                Ok(length) if length > 0 => return Poll::Ready(length),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                // The end of a pipe; a terminal says EIO when its last holder is gone.
+                _ => self.has_ended = true,
+            }
+        }
+        Poll::Pending
+    }
+
+    fn read_now(&self, room: &mut [u8]) -> Option<usize> {
+        loop {
+            match read(self.fd.get_ref(), &mut *room) {
+                Err(Errno::INTR) => {}
+                Ok(length) => return Some(length).filter(|length| *length > 0),
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Streams {
+    /// A terminal's master.
+    pub(super) fn terminal(master: OwnedFd, held: &Held) -> Result<Self, Error> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        Ok(Self {
+            sources: vec![Source::new(master, Stream::Stdout, interest, held)?],
+            input: None,
+            is_terminal: true,
+            turn: 0,
+        })
+    }
+
+    /// The reading ends of two pipes, and the writing end of another where the program has an input.
+    pub(super) fn pipes(
+        out: OwnedFd,
+        err: OwnedFd,
+        input: Option<OwnedFd>,
+        held: &Held,
+    ) -> Result<Self, Error> {
+        let readable = Interest::READABLE;
+        let input = input.map(|input| Source::new(input, Stream::Stdout, Interest::WRITABLE, held));
+        Ok(Self {
+            sources: vec![
+                Source::new(out, Stream::Stdout, readable, held)?,
+                Source::new(err, Stream::Stderr, readable, held)?,
+            ],
+            input: input.transpose()?,
+            is_terminal: false,
+            turn: 0,
+        })
+    }
+
+    /// The terminal, where there is one.
+    pub(super) fn master(&self) -> Option<&OwnedFd> {
+        let master = self.sources.first().filter(|_| self.is_terminal);
+        master.map(|master| master.fd.get_ref())
+    }
+
+    /// The next piece of output; waits for ever when there will be none.
+    pub(super) async fn read(&mut self, room: &mut [u8]) -> (Stream, usize) {
+        std::future::poll_fn(|cx| {
+            let count = self.sources.len();
+            self.turn = self.turn.wrapping_add(1);
+            for index in 0..count {
+                let index = (self.turn + index) % count;
+                if let Some(source) = self.sources.get_mut(index)
+                    && let Poll::Ready(length) = source.poll_read(cx, room)
+                {
+                    return Poll::Ready((source.stream, length));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// A piece of output that is there already. On a terminal the kernel first brings here what was written to it before.
+    pub(super) fn read_now(&self, room: &mut [u8]) -> Option<(Stream, usize)> {
+        let mut now = |source: &Source| Some((source.stream, source.read_now(room)?));
+        self.sources.iter().find_map(&mut now)
+    }
+
+    /// Writes to the program's input, waiting until it takes it.
+    pub(super) async fn write(&self, mut bytes: &[u8]) -> std::io::Result<()> {
+        let source = self.input.as_ref();
+        let source = source.or(self.sources.first().filter(|_| self.is_terminal));
+        let Some(source) = source else {
+            return Err(Errno::BADF.into());
+        };
+        while !bytes.is_empty() {
+            let mut ready = source.fd.writable().await?;
+            match write(source.fd.get_ref(), bytes) {
+                Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}

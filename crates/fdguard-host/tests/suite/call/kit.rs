@@ -1,0 +1,86 @@
+//! What the tests of calls share.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fdguard_host::call::{AbortHandle, Caller, Event, Options, Phase, Sink, What};
+
+/// Everything that the sink was told.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<Event>>>);
+
+impl Log {
+    pub(super) fn sink(&self) -> Option<Sink> {
+        let log = Arc::clone(&self.0);
+        Some(Arc::new(move |event: &Event| {
+            log.lock().unwrap().push(event.clone())
+        }))
+    }
+
+    pub(super) fn all(&self) -> Vec<Event> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(super) fn of(&self, what: What) -> Vec<Event> {
+        let mut events = self.all();
+        events.retain(|event| event.event == what);
+        events
+    }
+}
+
+pub(super) fn caller(log: &Log) -> Caller {
+    Caller::new(Options {
+        sink: log.sink(),
+        system_roots: false,
+        ..Options::default()
+    })
+    .unwrap()
+}
+
+pub(super) fn tls_caller(log: &Log, pem: &[u8]) -> Caller {
+    let options = Options {
+        sink: log.sink(),
+        system_roots: false,
+        extra_roots: pem.to_vec(),
+        ..Options::default()
+    };
+    Caller::new(options).unwrap()
+}
+
+/// Descriptors of this process.
+pub(super) fn descriptors() -> usize {
+    // One of them lists.
+    std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
+}
+
+/// Looks until it is so, ten seconds at most.
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let by = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < by, "not within ten seconds: {what}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+pub(super) fn until_descriptors(expected: usize) {
+    until("descriptors at the baseline", || descriptors() == expected);
+}
+
+pub(super) fn until_phase(handle: &AbortHandle, phase: Phase) {
+    until(&format!("phase {phase}"), || handle.info().phase == phase);
+}
+
+/// A thread that waits until the call is in that phase and aborts it then.
+pub(super) fn abort_in(
+    handle: AbortHandle,
+    phase: Phase,
+) -> std::thread::JoinHandle<fdguard_host::call::Aborted> {
+    let work = move || {
+        until_phase(&handle, phase);
+        handle.abort()
+    };
+    std::thread::Builder::new()
+        .name("watchdog".to_owned())
+        .spawn(work)
+        .unwrap()
+}

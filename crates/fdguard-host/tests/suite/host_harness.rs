@@ -1,0 +1,132 @@
+//! What the tests of the host share.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fdguard_host::host::{Events, Health, Host, Options};
+use fdguard_host::receipt::Receipt;
+use fdguard_host::session::{Channel, Done, Exec, Outcome, Program, Spec};
+
+/// Longer than anything takes on a loaded machine.
+pub(super) const LONG: Duration = Duration::from_secs(20);
+
+/// A bash on a terminal.
+pub(super) fn bash() -> Spec {
+    let mut spec = Spec::new(Program::Bash);
+    spec.ready_within = LONG;
+    spec
+}
+
+/// A bash on pipes.
+pub(super) fn bash_on_pipes() -> Spec {
+    let mut spec = bash();
+    spec.channel = Channel::Pipes;
+    spec
+}
+
+/// A spec whose program does not exist.
+pub(super) fn missing() -> Spec {
+    let mut spec = bash();
+    spec.folder = Some("/no/such/folder".into());
+    spec
+}
+
+/// Times that do not disturb a test; each changes what it is about.
+pub(super) fn options() -> Options {
+    let mut options = Options::default();
+    options.warm_python = false;
+    options.raise_limit = None;
+    options
+}
+
+pub(super) async fn start(options: Options) -> Host {
+    Host::start(options).await.unwrap()
+}
+
+/// Runs a command that must end by itself with status 0, and gives what it said.
+pub(super) async fn say(host: &Host, id: &str, code: &str) -> String {
+    let done = exec(host, id, code).await;
+    assert_eq!(done.outcome, Outcome::Exited { status: 0 }, "{done:?}");
+    done.stdout.text.trim().to_owned()
+}
+
+pub(super) async fn exec(host: &Host, id: &str, code: &str) -> Done {
+    host.exec(id, Exec::new(code), None).await.unwrap()
+}
+
+/// Nothing of the session is left.
+pub(super) fn assert_clean(receipt: &Receipt) {
+    assert_eq!(
+        (
+            receipt.clean,
+            receipt.survivors,
+            receipt.zombies,
+            receipt.descriptors_left
+        ),
+        (true, Some(0), Some(0), 0),
+        "{receipt:?}"
+    );
+}
+
+/// Asks again and again until it holds.
+pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Events as lines.
+#[derive(Clone, Default)]
+pub(super) struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    pub(super) fn events(&self) -> Events {
+        let lines = self.clone();
+        Events::to(move |event| lines.0.lock().unwrap().push(event.line()))
+    }
+
+    /// Those that begin so.
+    pub(super) fn of(&self, event: &str) -> Vec<String> {
+        let start = format!("fdguard_event event={event} ");
+        let lines = self.0.lock().unwrap();
+        let these = lines.iter().filter(|line| line.starts_with(&start));
+        these.cloned().collect()
+    }
+}
+
+/// What must be the same before and after: descriptors by number, children, threads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Baseline {
+    descriptors: BTreeSet<u32>,
+    children: Option<u64>,
+    zombies: Option<u64>,
+}
+
+pub(super) fn baseline(host: &Host) -> Baseline {
+    let health: Health = host.health();
+    Baseline {
+        descriptors: descriptors(),
+        children: health.children,
+        zombies: health.zombies,
+    }
+}
+
+/// The numbers that are open in this process, without the one that reads them.
+pub(super) fn descriptors() -> BTreeSet<u32> {
+    let list = fs::read_dir("/proc/self/fd").unwrap();
+    let open = list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let open: BTreeSet<u32> = open.collect();
+    let still = |number: &u32| fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
+    open.into_iter().filter(still).collect()
+}
+
+/// Whether a process lives: not gone, and no zombie.
+pub(super) fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or("").trim_start();
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
+}

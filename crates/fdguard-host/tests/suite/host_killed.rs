@@ -1,0 +1,149 @@
+//! A host that is killed at random points leaves no process.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fdguard_files::registry::{Filter, Identity, Kind, Registry, State};
+use fdguard_host::receipt::Reason;
+use fdguard_host::session::Exec;
+
+use super::host_harness::{LONG, bash, options, start};
+
+/// In the environment of the killed host and of everything that it starts.
+const MARK: &str = "FDGUARD_TEST_KILLED_HOST";
+
+/// Where the killed host has its registry.
+const STATE: &str = "FDGUARD_TEST_KILLED_HOST_STATE";
+
+/// The host that is killed: this binary once more. As a test of its own it does nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_works_until_it_is_killed() {
+    if std::env::var_os(MARK).is_none() {
+        return;
+    }
+    let mut options = options();
+    options.state = std::env::var_os(STATE).map(Into::into);
+    let host = start(options).await;
+    let work = async |kind: usize| {
+        for round in 0.. {
+            let id = host.open(None, bash()).await.unwrap();
+            let code = match (kind + round) % 3 {
+                0 => "setsid sleep 100 & (setsid sh -c 'trap \"\" TERM HUP; sleep 100' &)",
+                1 => "sleep 100 & sleep 0.02",
+                _ => "echo \"$BASHPID\"",
+            };
+            host.exec(&id, Exec::new(code), None).await.unwrap();
+            if round % 2 == 0 {
+                host.close(&id, Reason::Asked).await.unwrap();
+            } else if round > 9 {
+                let first = host.sessions().remove(0).id;
+                // Another worker may have been faster.
+                let _closed = host.close(&first, Reason::Asked).await;
+            }
+        }
+    };
+    tokio::join!(work(0), work(1), work(2));
+}
+
+fn begin(mark: &str, state: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "suite::host_killed::a_host_that_works_until_it_is_killed",
+        ])
+        .arg("--nocapture")
+        .env(MARK, mark)
+        .env(STATE, state)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Processes that live and have the mark in their environment.
+fn marked(mark: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={mark}");
+    let pids = fs::read_dir("/proc").unwrap();
+    let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let has_it = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.any(|variable| variable == wanted.as_bytes())
+    };
+    pids.filter(has_it).collect()
+}
+
+/// Kills a host that has worked for so long; gives how many processes there were.
+fn kill_after(work: Duration, mark: &str, state: &Path) -> usize {
+    let mut host = begin(mark, state);
+    let deadline = Instant::now() + LONG;
+    while marked(mark).len() < 3 {
+        assert!(Instant::now() < deadline, "it does not begin to work");
+    }
+    std::thread::sleep(work);
+    let there = marked(mark).len();
+    host.kill().unwrap();
+    host.wait().unwrap();
+    let deadline = Instant::now() + LONG;
+    loop {
+        let left = marked(mark);
+        if left.is_empty() {
+            return there;
+        }
+        assert!(Instant::now() < deadline, "left: {left:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[tokio::test]
+async fn r31_hosts_that_are_killed_at_random_points_leave_no_process_and_the_next_one_knows() {
+    // Most of the time is the grace of keepers whose owner is gone: five wait for it side by side.
+    let folders: Vec<_> = (0..5).map(|_| tempfile::tempdir().unwrap()).collect();
+    let rounds = |lane: u64, state: &Path| {
+        let round = |round: u64| {
+            let mark = format!("{}-{lane}-{round}", std::process::id());
+            kill_after(Duration::from_millis((lane * 2 + round) * 30), &mark, state)
+        };
+        round(0).max(round(1))
+    };
+    let most = std::thread::scope(|scope| {
+        let lanes = (0..5).zip(&folders);
+        let lanes = lanes.map(|(lane, folder)| scope.spawn(move || rounds(lane, folder.path())));
+        let lanes: Vec<_> = lanes.collect();
+        lanes.into_iter().map(|lane| lane.join().unwrap()).max()
+    });
+    assert!(
+        most > Some(5),
+        "nothing to be left was ever there: {most:?}"
+    );
+    for folder in &folders {
+        assert_reconciled(folder.path()).await;
+    }
+}
+
+/// The next host ends the entries of two killed ones, and has its own.
+async fn assert_reconciled(folder: &Path) {
+    let mut options = options();
+    options.state = Some(folder.to_owned());
+    let host = start(options).await;
+    let registry = Registry::open(&folder.join("registry.db")).unwrap();
+    let open = registry.list(&Filter::open()).unwrap();
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert_eq!(open[0].process, Identity::own().ok());
+    let failed = Filter {
+        states: vec![State::Failed],
+        ..Filter::default()
+    };
+    let failed = registry.list(&failed).unwrap();
+    assert!(
+        failed.iter().any(|row| row.kind == Kind::Session),
+        "{failed:?}"
+    );
+    let hosts = failed.iter().filter(|row| row.kind == Kind::Host);
+    let reasons: Vec<_> = hosts.map(|row| row.reason.as_deref()).collect();
+    assert_eq!(reasons, [Some("host_gone"), Some("host_gone")]);
+    host.shut_down().await;
+}

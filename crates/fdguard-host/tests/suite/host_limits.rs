@@ -1,0 +1,61 @@
+//! Limits that the host watches itself.
+
+use std::time::Duration;
+
+use fdguard_host::receipt::{Limit, Reason};
+use fdguard_host::session::{Exec, Outcome};
+
+use super::host_harness::{
+    LONG, Lines, assert_clean, baseline, bash, eventually, options, say, start,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_processes_end_the_session_and_the_receipt_says_which_limit() {
+    let lines = Lines::default();
+    let mut options = options();
+    options.watch_every = Duration::from_millis(50);
+    options.events = lines.events();
+    let host = start(options).await;
+    let before = baseline(&host);
+    let mut spec = bash();
+    spec.limits.processes = Some(5);
+    let id = host.open(None, spec).await.unwrap();
+    assert_eq!(say(&host, &id, "echo few").await, "few");
+    let mut many = Exec::new("echo begin; for i in 1 2 3 4 5 6 7 8; do sleep 100 & done; wait");
+    many.timeout = LONG;
+    let done = host.exec(&id, many, None).await.unwrap();
+    assert_eq!(done.outcome, Outcome::LimitReached);
+    assert!(done.stdout.text.contains("begin"), "{done:?}");
+    let receipt = host.close(&id, Reason::Asked).await.unwrap();
+    assert_eq!(receipt.reason, Reason::Limit);
+    assert_clean(&receipt);
+    let overuse = receipt.overuse.unwrap();
+    assert_eq!((overuse.limit, overuse.allowed), (Limit::Processes, 5));
+    assert!(overuse.used > 5);
+    let line = &lines.of("limit_reached")[0];
+    assert!(line.contains("limit=processes allowed=5 used="), "{line}");
+    assert_eq!(baseline(&host), before);
+    host.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_much_memory_ends_the_session_although_nothing_runs_in_it() {
+    let mut options = options();
+    options.watch_every = Duration::from_millis(50);
+    let host = start(options).await;
+    let mut spec = bash();
+    spec.limits.memory_bytes = Some(64 << 20);
+    let id = host.open(None, spec).await.unwrap();
+    assert_eq!(say(&host, &id, "echo little").await, "little");
+    // 200 MB in a variable of the shell itself; the command ends before or after the look.
+    let grow = Exec::new("x=$(head -c 100000000 /dev/zero | tr '\\0' x); x=$x$x");
+    let answer = host.exec(&id, grow, None).await;
+    eventually("it is ended", || host.sessions().is_empty()).await;
+    let receipt = host.close(&id, Reason::Asked).await.unwrap();
+    assert_eq!(receipt.reason, Reason::Limit, "{answer:?}");
+    let overuse = receipt.overuse.unwrap();
+    assert_eq!((overuse.limit, overuse.allowed), (Limit::Memory, 64 << 20));
+    assert!(overuse.used > 64 << 20);
+    assert_clean(&receipt);
+    host.shut_down().await;
+}

@@ -1,0 +1,117 @@
+//! Sessions for tests, and what this process holds.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fdguard_host::session::{Channel, Done, Exec, Hub, Outcome, Program, Session, Spec};
+
+/// Runs a test on the runtime that the host has: two workers.
+pub(crate) fn on_host_runtime<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_keep_alive(Duration::from_millis(20))
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(work)
+}
+
+/// A session of this program on a terminal, with the hub that it talks through.
+pub(crate) async fn open(program: Program) -> (Session, Arc<Hub>) {
+    start(Spec::new(program)).await
+}
+
+/// The same on pipes.
+pub(crate) async fn open_on_pipes(program: Program) -> (Session, Arc<Hub>) {
+    let mut spec = Spec::new(program);
+    spec.channel = Channel::Pipes;
+    start(spec).await
+}
+
+pub(crate) async fn start(spec: Spec) -> (Session, Arc<Hub>) {
+    let hub = Hub::open().unwrap();
+    let session = Session::start("test", spec, &hub).await.unwrap();
+    (session, hub)
+}
+
+/// Runs a command that is given 30 seconds.
+pub(crate) async fn run(session: &Session, code: &str) -> Done {
+    run_for(session, code, Duration::from_secs(30)).await
+}
+
+pub(crate) async fn run_for(session: &Session, code: &str, timeout: Duration) -> Done {
+    let mut command = Exec::new(code);
+    command.timeout = timeout;
+    session.exec(command, None).await.unwrap()
+}
+
+/// Runs a command that must end by itself; gives its status and its output.
+pub(crate) async fn said(session: &Session, code: &str) -> (i32, String) {
+    let done = run(session, code).await;
+    match done.outcome {
+        Outcome::Exited { status } => (status, done.stdout.text),
+        other => panic!("{other:?}: {done:?}"),
+    }
+}
+
+/// The numbers of this process's descriptors, without the one that this looks through.
+pub(crate) fn descriptors() -> BTreeSet<u32> {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let numbers: Vec<u32> = numbers.map(|number| number.parse().unwrap()).collect();
+    let is_open = |number: &u32| Path::new(&format!("/proc/self/fd/{number}")).exists();
+    numbers.into_iter().filter(is_open).collect()
+}
+
+/// Threads of this process.
+pub(crate) fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// Every descendant of this process, zombies included.
+pub(crate) fn descendants() -> Vec<u32> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        let rest = stat
+            .rsplit_once(") ")
+            .map(|(_, rest)| rest.to_owned())
+            .unwrap();
+        let parent: u32 = rest.split(' ').nth(1).unwrap().parse().unwrap();
+        parents.push((pid, parent));
+    }
+    let mut found = vec![std::process::id()];
+    let mut index = 0;
+    while let Some(parent) = found.get(index).copied() {
+        found.extend(
+            parents
+                .iter()
+                .filter(|(_, of)| *of == parent)
+                .map(|(pid, _)| *pid),
+        );
+        index += 1;
+    }
+    found.split_off(1)
+}
+
+pub(crate) fn lives(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Waits until this holds, at most ten seconds.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
