@@ -33,14 +33,14 @@ pub struct Taken {
 impl Scope {
     /// Opens a session for the scope, whose processes carry its mark. Gives the session's id.
     pub async fn open_session(&self, mut spec: Spec, role: Role) -> Result<String, Error> {
-        let sessions = self.means.sessions.as_ref();
-        let sessions = sessions.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
+        let host = self.means.host.as_ref();
+        let host = host.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
         self.is_open()?;
         spec.environment.extend(self.environment());
-        let id = sessions.open(self.client(), spec).await?;
+        let id = host.open(self.client(), spec).await?;
         let resource = Resource::Session { id: id.clone() };
         if let Err((error, _)) = self.take(resource, Ownership::Owned, role) {
-            drop(sessions.close(&id, Reason::Asked).await);
+            drop(host.close(&id, Reason::Asked).await);
             return Err(error);
         }
         Ok(id)

@@ -2,68 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fdguard_files::Registry;
-use futures_util::future::BoxFuture;
 
 use super::CleanUp;
 use super::daemon::Scan;
-use crate::Error;
 use crate::host::Host;
-use crate::receipt::{Reason, Receipt};
-use crate::session::Spec;
-
-/// Sessions, as a scope sees them.
-pub trait Sessions: Send + Sync + fmt::Debug {
-    /// Opens one for a client, and gives its id.
-    fn open<'a>(
-        &'a self,
-        client: Option<&'a str>,
-        spec: Spec,
-    ) -> BoxFuture<'a, Result<String, Error>>;
-
-    /// Ends one. [`Error::Unknown`] and [`Error::Ended`] mean that it is gone.
-    fn close<'a>(&'a self, id: &'a str, reason: Reason) -> BoxFuture<'a, Result<Receipt, Error>>;
-
-    /// How one is; `None` when it is gone.
-    fn look(&self, id: &str) -> Option<SessionLook>;
-}
-
-/// How a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionLook {
-    /// Its program; absent when that has ended.
-    pub pid: Option<u32>,
-    /// A command runs.
-    pub busy: bool,
-    /// Since its last command.
-    pub idle: Duration,
-}
-
-impl Sessions for Host {
-    fn open<'a>(
-        &'a self,
-        client: Option<&'a str>,
-        spec: Spec,
-    ) -> BoxFuture<'a, Result<String, Error>> {
-        Box::pin(Self::open(self, client, spec))
-    }
-
-    fn close<'a>(&'a self, id: &'a str, reason: Reason) -> BoxFuture<'a, Result<Receipt, Error>> {
-        Box::pin(Self::close(self, id, reason))
-    }
-
-    fn look(&self, id: &str) -> Option<SessionLook> {
-        let all = self.sessions().into_iter();
-        let info = all.into_iter().find(|info| info.id == id)?;
-        Some(SessionLook {
-            pid: info.pid,
-            busy: info.busy_ms.is_some(),
-            idle: Duration::from_millis(info.idle_ms),
-        })
-    }
-}
 
 /// Something that happened without anybody having asked.
 #[derive(Clone, Debug)]
@@ -114,8 +58,8 @@ impl fmt::Debug for Observer {
 /// What all scopes of a host share.
 #[derive(Clone, Debug, Default)]
 pub struct Means {
-    /// Absent: scopes hold no sessions.
-    pub sessions: Option<Arc<dyn Sessions>>,
+    /// Whose sessions scopes hold; absent: none.
+    pub host: Option<Host>,
     /// Absent: nothing is written down.
     pub registry: Option<Registry>,
     /// Hears of every end.

@@ -5,21 +5,18 @@ use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use fdguard_host::scope::{Did, FileEnd, How, Kind, Ownership, Role, Why};
-use fdguard_host::session::{Program, Spec};
 use fdguard_process::identity::Identity;
 
+use super::host_harness::bash;
 use super::scope_harness::{
-    Ground, heard, line, lives, of_file, only, pair, plan, shell, stranger,
+    Ground, heard, leave, line, lives, of_file, only, pair, plan, shell, stranger,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r47_everything_that_an_agent_holds_is_released() {
-    let ground = Ground::new();
+    let (ground, host) = Ground::with_host(32).await;
     let scope = ground.scope();
-    scope
-        .open_session(Spec::new(Program::Bash), Role::Main)
-        .await
-        .unwrap();
+    scope.open_session(bash(), Role::Main).await.unwrap();
     let script = "sleep 1000 & echo ready; exec sleep 1000";
     let (program, out) = heard(shell(script));
     let program = scope.start(program, Role::Main).await.unwrap();
@@ -64,7 +61,7 @@ async fn r47_everything_that_an_agent_holds_is_released() {
 
     assert!(!lives(program.pid.unwrap()));
     assert!(!other.wait().unwrap().success());
-    assert!(ground.sessions.ids().is_empty());
+    assert!(host.sessions().is_empty());
     let at = |name: &str| ground.folder.path().join(name).exists();
     assert!(at("archive/log.jsonl") && at("kept"));
     assert!(!at("log.jsonl") && !at("prompt") && !folder.exists());
@@ -74,13 +71,10 @@ async fn r47_everything_that_an_agent_holds_is_released() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r49_what_is_absent_counts_as_done() {
-    let ground = Ground::new();
+    let (ground, host) = Ground::with_host(32).await;
     let scope = ground.scope();
-    let id = scope
-        .open_session(Spec::new(Program::Bash), Role::Main)
-        .await
-        .unwrap();
-    ground.sessions.end(&id);
+    let id = scope.open_session(bash(), Role::Main).await.unwrap();
+    leave(&host, &id).await;
     scope
         .take_log(&ground.folder.path().join("never-written"))
         .unwrap();

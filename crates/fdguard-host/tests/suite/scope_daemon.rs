@@ -8,9 +8,9 @@ use fdguard_host::scope::daemon::{
     Daemon, HEARTBEAT, LOCK, Options, ReasonCode, Scan, ScanKind, Status, heartbeat,
 };
 use fdguard_host::scope::{Event, FileEnd, How, Phase, Role, Scopes, Why};
-use fdguard_host::session::{Program, Spec};
 
-use super::scope_harness::{Ground, LONG, plan, shell, until};
+use super::host_harness::bash;
+use super::scope_harness::{Ground, LONG, leave, plan, shell, until};
 
 /// Scans without a pause.
 fn quick(ground: &Ground) -> Options {
@@ -268,24 +268,18 @@ async fn r52_a_scope_that_nobody_uses_is_ended() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r53_a_session_that_is_gone_is_told_of() {
-    let ground = Ground::new();
+    let (ground, host) = Ground::with_host(32).await;
     let scopes = Scopes::new(ground.means());
     let scope = scopes.create(ground.spec()).unwrap();
-    let main = scope
-        .open_session(Spec::new(Program::Bash), Role::Main)
-        .await
-        .unwrap();
-    let helper = scope
-        .open_session(Spec::new(Program::Bash), Role::Helper)
-        .await
-        .unwrap();
+    let main = scope.open_session(bash(), Role::Main).await.unwrap();
+    let helper = scope.open_session(bash(), Role::Helper).await.unwrap();
     let daemon = Daemon::start(scopes.clone(), only_health(&ground))
         .await
         .unwrap();
-    ground.sessions.end(&helper);
+    leave(&host, &helper).await;
     next(&ground, ScanKind::Health).await;
     assert_eq!(scope.status(), Status::Running, "a helper may go");
-    ground.sessions.end(&main);
+    leave(&host, &main).await;
     until("a verdict", || scope.status() == Status::Failed).await;
     assert_eq!(scope.view().reasons, [ReasonCode::SessionDead]);
     daemon.stop().await;

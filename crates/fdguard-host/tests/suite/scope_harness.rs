@@ -1,24 +1,17 @@
-//! Scopes for tests: real processes and files, and sessions that stand in for the host's.
+//! Scopes for tests, with real processes, files and sessions.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fdguard_host::Error;
-use fdguard_host::receipt::{Reason, Receipt};
-use fdguard_host::scope::{
-    CleanUp, Event, Kind, Means, Observer, Outcome, Scope, ScopeSpec, SessionLook, Sessions,
-};
-use fdguard_host::session::Spec;
+use fdguard_host::host::Host;
+use fdguard_host::scope::{CleanUp, Event, Kind, Means, Observer, Outcome, Scope, ScopeSpec};
+use fdguard_host::session::Exec;
 use fdguard_process::plan::{Group, Limits, Plan};
-use fdguard_process::tree::{Stop, Told, Tree};
-use futures_util::future::BoxFuture;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 /// Nothing that a test waits for takes this long, on the busiest machine.
@@ -27,7 +20,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// A folder, and the means of scopes in it.
 pub(crate) struct Ground {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) sessions: Arc<FakeSessions>,
+    host: Mutex<Option<Host>>,
     pub(crate) events: Arc<Mutex<Vec<Event>>>,
 }
 
@@ -35,15 +28,25 @@ impl Ground {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().expect("a folder"),
-            sessions: Arc::default(),
+            host: Mutex::default(),
             events: Arc::default(),
         }
+    }
+
+    /// With a host that may have so many sessions.
+    pub(crate) async fn with_host(max_sessions: usize) -> (Self, Host) {
+        let ground = Self::new();
+        let mut options = super::host_harness::options();
+        options.max_sessions = max_sessions;
+        let host = Host::start(options).await.expect("a host");
+        *ground.host.lock().unwrap() = Some(host.clone());
+        (ground, host)
     }
 
     pub(crate) fn means(&self) -> Means {
         let events = Arc::clone(&self.events);
         Means {
-            sessions: Some(Arc::clone(&self.sessions) as Arc<dyn Sessions>),
+            host: self.host.lock().unwrap().clone(),
             registry: None,
             observer: Observer::new(move |event| events.lock().unwrap().push(event.clone())),
         }
@@ -78,106 +81,6 @@ impl Ground {
     }
 }
 
-/// Sessions: each is a `sleep` with its keeper.
-#[derive(Debug, Default)]
-pub(crate) struct FakeSessions {
-    open: Mutex<BTreeMap<String, Tree>>,
-    count: AtomicU32,
-    pub(crate) fail_opening: std::sync::atomic::AtomicBool,
-    pub(crate) closes: AtomicU32,
-}
-
-impl FakeSessions {
-    pub(crate) fn end(&self, id: &str) {
-        drop(self.open.lock().unwrap().remove(id));
-    }
-
-    pub(crate) fn ids(&self) -> Vec<String> {
-        self.open.lock().unwrap().keys().cloned().collect()
-    }
-}
-
-impl Sessions for FakeSessions {
-    fn open<'a>(
-        &'a self,
-        _client: Option<&'a str>,
-        spec: Spec,
-    ) -> BoxFuture<'a, Result<String, Error>> {
-        Box::pin(async move {
-            if self.fail_opening.load(Ordering::SeqCst) {
-                return Err(Error::Full {
-                    what: "sessions",
-                    count: 32,
-                });
-            }
-            let mut plan = plan(&["sleep", "1000"]);
-            let own = spec.environment.into_iter();
-            plan.environment
-                .extend(own.map(|(name, value)| (name.into(), value.into())));
-            let tree = Tree::start(&plan)?;
-            let id = format!("s{}", self.count.fetch_add(1, Ordering::SeqCst));
-            self.open.lock().unwrap().insert(id.clone(), tree);
-            Ok(id)
-        })
-    }
-
-    fn close<'a>(&'a self, id: &'a str, reason: Reason) -> BoxFuture<'a, Result<Receipt, Error>> {
-        Box::pin(async move {
-            self.closes.fetch_add(1, Ordering::SeqCst);
-            let tree = self.open.lock().unwrap().remove(id);
-            let mut tree = tree.ok_or_else(|| Error::Unknown {
-                what: "session",
-                id: id.to_owned(),
-            })?;
-            let ended = tokio::task::spawn_blocking(move || end(&mut tree)).await;
-            let killed = ended.expect("an end");
-            Ok(receipt(id, reason, killed))
-        })
-    }
-
-    fn look(&self, id: &str) -> Option<SessionLook> {
-        let open = self.open.lock().unwrap();
-        open.get(id).map(|tree| SessionLook {
-            pid: Some(tree.main()),
-            busy: false,
-            idle: LONG * 1000,
-        })
-    }
-}
-
-fn end(tree: &mut Tree) -> u32 {
-    tree.stop(Stop {
-        signal: 15,
-        grace: Duration::from_secs(2),
-    });
-    loop {
-        match tree.told() {
-            Some(Told::Empty { killed, .. }) => return killed,
-            Some(Told::Lost) => panic!("the keeper is gone"),
-            _ => std::thread::yield_now(),
-        }
-    }
-}
-
-fn receipt(id: &str, reason: Reason, killed: u32) -> Receipt {
-    Receipt {
-        session: id.to_owned(),
-        reason,
-        clean: true,
-        survivors: Some(0),
-        zombies: Some(0),
-        reaped: Some(0),
-        killed: Some(killed),
-        descriptors_held: 2,
-        descriptors_left: 0,
-        exit: None,
-        dropped_bytes: 0,
-        steps: Vec::new(),
-        total_ms: 0.0,
-        errors: Vec::new(),
-    }
-}
-
 /// A plan for this command with a small environment.
 pub(crate) fn plan(command: &[&str]) -> Plan {
     let path: OsString = std::env::var_os("PATH").unwrap_or_default();
@@ -193,6 +96,13 @@ pub(crate) fn plan(command: &[&str]) -> Plan {
         terminal: false,
         limits: Limits::default(),
     }
+}
+
+/// Lets a session's program end by itself, and waits until the host has seen it.
+pub(crate) async fn leave(host: &Host, id: &str) {
+    // It has no answer: the program is gone.
+    drop(host.exec(id, Exec::new("exit 0"), None).await);
+    until("the session is gone", || host.session(id).is_err()).await;
 }
 
 /// A plan for a line of shell.

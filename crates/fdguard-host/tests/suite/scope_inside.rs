@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_host::scope::{Closing, How, Role, Scopes, Ticket, Why, tcp_callers, unix_caller};
-use fdguard_host::session::{Program, Spec};
 use fdguard_process::identity::Identity;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, UnixListener};
 
+use super::host_harness::bash;
 use super::scope_harness::{Ground, LONG, heard, line, lives, plan, shell, stranger, until};
 
 /// How long after the answer the end comes. Long enough that the answer is read before, on a busy machine too.
@@ -98,7 +98,7 @@ async fn r57_who_calls_over_a_unix_socket_is_known() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r57_inside_is_who_is_below_a_program_a_session_or_carries_the_mark() {
-    let ground = Ground::new();
+    let (ground, host) = Ground::with_host(32).await;
     let (scope, other) = (ground.scope(), ground.scope());
     let script =
         "env -i setsid sleep 1000 & echo $!; (env -i setsid sleep 1000 & echo $!); sleep 1000";
@@ -112,12 +112,8 @@ async fn r57_inside_is_who_is_below_a_program_a_session_or_carries_the_mark() {
         );
         assert!(!other.is_inside(pid));
     }
-    let id = scope
-        .open_session(Spec::new(Program::Bash), Role::Main)
-        .await
-        .unwrap();
-    use fdguard_host::scope::Sessions as _;
-    let session = ground.sessions.look(&id).unwrap().pid.unwrap();
+    let id = scope.open_session(bash(), Role::Main).await.unwrap();
+    let session = host.session(&id).unwrap().pid.unwrap();
     assert!(scope.is_inside(session) && !other.is_inside(session));
     let mut marked = stranger(&scope.environment());
     assert!(scope.is_inside(marked.id()) && !other.is_inside(marked.id()));

@@ -1,7 +1,6 @@
 //! A scope is closed on every path, once.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fdguard_files::Registry;
@@ -10,20 +9,17 @@ use fdguard_host::Error;
 use fdguard_host::scope::{
     Did, FileEnd, How, Kind, Ownership, Phase, Role, ScopeSpec, Scopes, Want, Why,
 };
-use fdguard_host::session::{Program, Spec};
 
+use super::host_harness::bash;
 use super::scope_harness::{
     Ground, children, descriptors, heard, line, lives, pair, plan, shell, threads, until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r56_many_closers_one_clean_up() {
-    let ground = Ground::new();
+    let (ground, host) = Ground::with_host(32).await;
     let scope = Arc::new(ground.scope());
-    scope
-        .open_session(Spec::new(Program::Bash), Role::Main)
-        .await
-        .unwrap();
+    scope.open_session(bash(), Role::Main).await.unwrap();
     scope
         .start(plan(&["sleep", "1000"]), Role::Main)
         .await
@@ -40,7 +36,7 @@ async fn r56_many_closers_one_clean_up() {
     }
     let again = scope.close(Why::Shutdown, How::default()).await;
     assert!(Arc::ptr_eq(&again, first), "also later");
-    assert_eq!(ground.sessions.closes.load(Ordering::SeqCst), 1);
+    assert_eq!(host.receipts().len(), 1);
     until("the event", || ground.closed_events().len() == 1).await;
     assert_eq!(scope.phase(), Phase::Closed);
     let refused = scope.take_prompt("x".as_ref()).unwrap_err();
@@ -168,12 +164,11 @@ async fn r47_when_the_third_cannot_start_the_first_two_are_released() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r47_a_session_that_cannot_be_opened_is_a_failed_start() {
-    let ground = Ground::new();
+    let (ground, _host) = Ground::with_host(0).await;
     let scopes = Scopes::new(ground.means());
-    ground.sessions.fail_opening.store(true, Ordering::SeqCst);
     let wants = vec![
         Want::Program(Box::new(plan(&["sleep", "1000"])), Role::Main),
-        Want::Session(Spec::new(Program::Bash), Role::Main),
+        Want::Session(bash(), Role::Main),
     ];
     let started = scopes
         .create_with(ground.spec(), wants, How::default())
@@ -315,7 +310,6 @@ async fn r48_a_program_that_ends_by_itself_gives_its_descriptors_back_at_once() 
 
 #[test]
 fn r47_after_a_hundred_scopes_everything_is_as_before() {
-    let ground = Ground::new();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_keep_alive(Duration::from_millis(50))
@@ -323,6 +317,7 @@ fn r47_after_a_hundred_scopes_everything_is_as_before() {
         .build()
         .unwrap();
     runtime.block_on(async {
+        let (ground, host) = Ground::with_host(32).await;
         let scopes = Scopes::keeping(ground.means(), Duration::ZERO);
         // None of those that may block has started yet.
         let workers = threads();
@@ -334,16 +329,14 @@ fn r47_after_a_hundred_scopes_everything_is_as_before() {
         until("the baseline", || (descriptors(), children()) == before).await;
         assert!(scopes.list().is_empty(), "results are forgotten");
         until("threads that may block have ended", || threads() == workers).await;
+        assert!(host.sessions().is_empty());
     });
 }
 
 /// One of five ways of an end in turn.
 async fn round(ground: &Ground, scopes: &Scopes, number: usize) {
     let scope = scopes.create(ground.spec()).unwrap();
-    scope
-        .open_session(Spec::new(Program::Bash), Role::Main)
-        .await
-        .unwrap();
+    scope.open_session(bash(), Role::Main).await.unwrap();
     let script = if number.is_multiple_of(2) {
         "exec sleep 1000"
     } else {
