@@ -2,8 +2,9 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "helpers of tests, outside of the test functions"
+    reason = "a broken precondition must stop the test at that line"
 )]
 
 mod suite;

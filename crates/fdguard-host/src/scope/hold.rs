@@ -39,7 +39,7 @@ impl Scope {
         spec.environment.extend(self.environment());
         let id = host.open(self.client(), spec).await?;
         let resource = Resource::Session { id: id.clone() };
-        if let Err((error, _)) = self.take(resource, Ownership::Owned, role) {
+        if let Err(error) = self.hold(resource, Ownership::Owned, role) {
             drop(host.close(&id, Reason::Asked).await);
             return Err(error);
         }
@@ -165,22 +165,13 @@ impl Scope {
         }
     }
 
-    fn hold(&self, resource: Resource, whose: Ownership, role: Role) -> Result<u64, Error> {
-        // What is given back is dropped, and with it ended.
-        self.take(resource, whose, role).map_err(|(error, _)| error)
-    }
-
-    fn take(
-        &self,
-        resource: Resource,
-        ownership: Ownership,
-        role: Role,
-    ) -> Result<u64, (Error, Resource)> {
+    /// What cannot be taken is dropped, and with it ended; after the lock is given back.
+    fn hold(&self, resource: Resource, ownership: Ownership, role: Role) -> Result<u64, Error> {
         let mut state = self.state();
         let number = state.next_number;
         let Some(entries) = &mut state.entries else {
             drop(state);
-            return Err((self.ended(), resource));
+            return Err(self.ended());
         };
         if entries.len() >= MOST {
             // Helpers that are over say nothing any more.
@@ -188,7 +179,7 @@ impl Scope {
         }
         if entries.len() >= MOST {
             let (what, count) = ("resources of the scope", entries.len());
-            return Err((Error::Full { what, count }, resource));
+            return Err(Error::Full { what, count });
         }
         entries.push(Entry {
             number,
