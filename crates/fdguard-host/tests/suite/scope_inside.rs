@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_host::scope::{Closing, How, Role, Scopes, Ticket, Why, tcp_callers, unix_caller};
+use fdguard_host::session::{Exec, Outcome};
 use fdguard_process::identity::Identity;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, UnixListener};
@@ -178,4 +179,37 @@ async fn a_caller_from_outside_gets_the_result_itself() {
     );
     let view = &scopes.list()[0];
     assert_eq!(serde_json::to_value(view).unwrap()["phase"], "closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r57_a_command_in_a_session_closes_the_scope_of_its_session_and_says_so() {
+    let (ground, host) = Ground::with_host(32).await;
+    let scopes = Scopes::new(ground.means());
+    let scope = scopes.create(ground.spec()).unwrap();
+    let id = scope.open_session(bash(), Role::Main).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = {
+        let (scopes, scope) = (scopes.clone(), Arc::clone(&scope));
+        tokio::spawn(async move {
+            let (mut stream, peer) = listener.accept().await.unwrap();
+            let local = stream.local_addr().unwrap();
+            let look = tokio::task::spawn_blocking(move || tcp_callers(local, peer));
+            let callers = look.await.unwrap();
+            let how = How::default();
+            let closing = scopes.close(scope.id(), how, &callers, SOON).await.unwrap();
+            let answer = serde_json::to_string(&closing).unwrap() + "\n";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        })
+    };
+    let code = format!("exec 9<>/dev/tcp/127.0.0.1/{port}; read -r answer <&9; echo \"$answer\"");
+    let done = host.exec(&id, Exec::new(code), None).await.unwrap();
+    assert_eq!(done.outcome, Outcome::Exited { status: 0 }, "{done:?}");
+    server.await.unwrap();
+    let ticket = scope.view().closes.unwrap().ticket;
+    assert!(done.stdout.text.contains(&ticket), "{done:?}");
+    let clean_up = scope.closed().await;
+    assert!(clean_up.success, "{clean_up:#?}");
+    assert!(host.sessions().is_empty());
+    assert!(matches!(scopes.ticket(&ticket), Ok(Ticket::Done { .. })));
 }
