@@ -1,8 +1,10 @@
 //! The last net, for a supervisor that starts all of its children itself: when a keeper is killed, its orphans become the supervisor's own
 //! children, and are exact again.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +17,62 @@ use crate::sys;
 /// Not for a process whose libraries start children of their own.
 pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// The longest that the orphans of a killed keeper are waited for. KILL takes milliseconds.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Children of this process that are nobody's orphans.
+static OWN: Mutex<Own> = Mutex::new(Own {
+    children: BTreeSet::new(),
+    adopts: false,
+});
+
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Keepers of trees, and those that were there before orphans were adopted.
+    children: BTreeSet<u32>,
+    adopts: bool,
+}
+
+/// Whoever forks a keeper or reaps one holds this meanwhile: a child that is not known yet, or whose number is another's already, would be taken for another.
+pub(crate) fn own() -> MutexGuard<'static, Own> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Own {
+    pub(crate) fn add(&mut self, keeper: u32) {
+        self.children.insert(keeper);
+    }
+
+    pub(crate) fn forget(&mut self, keeper: u32) {
+        self.children.remove(&keeper);
+    }
+}
+
+/// As [`adopt_orphans`], for a process all of whose later children are keepers of trees: from now on a tree whose keeper was killed ends with all of its
+/// processes, those too that nobody saw. See [`Tree::orphans_left`](crate::tree::Tree::orphans_left).
+pub fn adopt_orphans_of_trees() -> io::Result<()> {
+    let mut own = own();
+    // What ran here before an exec may have left children: they are not ours to end.
+    own.children.extend(members::children(std::process::id()));
+    adopt_orphans()?;
+    own.adopts = true;
+    Ok(())
+}
+
+/// Ends the orphans of a killed keeper, which is our child, and says how many are left; none when they are not adopted.
+pub(crate) fn end_orphans_of(keeper: u32) -> Option<u32> {
+    let own = own();
+    if !own.adopts {
+        return None;
+    }
+    // It closed its descriptors before its children became ours: those are ours when it is a zombie.
+    if let Some(pidfd) = open(keeper) {
+        await_end(&pidfd, Instant::now() + LONGEST);
+    }
+    let known: Vec<u32> = own.children.iter().copied().collect();
+    Some(end_adopted(&known, LONGEST).left)
 }
 
 /// What became of adopted processes.

@@ -19,7 +19,8 @@ pub use offer::{Attach, Offer};
 use start::Started;
 pub use types::{Exit, Mechanism, Options, StartError, Stop, Told, Usage};
 
-use crate::identity::Identity;
+use crate::adopt;
+use crate::identity::{Identity, signal_checked};
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 pub use crate::limits::{By, Enforced};
@@ -54,6 +55,8 @@ pub struct Tree {
     usage: Option<Usage>,
     /// Who was seen last, for the case that the keeper is killed.
     seen: Mutex<Vec<Member>>,
+    /// Processes that outlived a killed keeper and could not be ended, where that is known.
+    orphans_left: Option<u32>,
 }
 
 /// Who keeps a tree.
@@ -93,6 +96,7 @@ impl Tree {
             keeper_ended: false,
             usage: None,
             seen: Mutex::default(),
+            orphans_left: None,
         }
     }
 
@@ -226,6 +230,27 @@ impl Tree {
     /// Asks it to end. Another call with a shorter grace hurries it; no grace is KILL at once.
     pub fn stop(&self, how: Stop) {
         self.say(ToKeeper::Stop(how));
+        self.wake();
+    }
+
+    /// Lets a keeper go on that one of its own processes has stopped: it cannot defend itself against that.
+    pub fn wake(&self) {
+        if self.keeper_ended {
+            return;
+        }
+        let _gone = match self.keeper.started {
+            // Our own child, which nobody but us reaps.
+            None => sys::signal_child(self.keeper.pid, libc::SIGCONT).is_ok(),
+            Some(started) => Identity::known(self.keeper.pid, started)
+                .is_some_and(|keeper| signal_checked(&keeper, libc::SIGCONT).is_ok()),
+        };
+    }
+
+    /// After `Lost`: how many of its processes live on. Absent where nobody can say, because this process does not adopt orphans
+    /// ([`adopt_orphans_of_trees`](crate::adopt::adopt_orphans_of_trees)) or the keeper was not its child.
+    #[must_use]
+    pub fn orphans_left(&self) -> Option<u32> {
+        self.orphans_left
     }
 
     /// Sends a signal to the program alone, if it lives.
@@ -261,6 +286,9 @@ impl Tree {
             started: self.main_started,
         };
         lost::end(main, &seen, self.leaf.as_deref());
+        if self.keeper.started.is_none() {
+            self.orphans_left = adopt::end_orphans_of(self.keeper.pid);
+        }
     }
 
     /// Waits for the keeper's end of the pair to be closed.
@@ -302,7 +330,10 @@ impl Drop for Tree {
         }
         // It closed its end as the last thing before it ended. Otherwise it lives on until its tree is gone, and knows that we are.
         if self.keeper.started.is_none() {
-            let _reaped = sys::reap(Some(self.keeper.pid), self.keeper_ended);
+            let mut own = adopt::own();
+            if let Ok(Some(_)) = sys::reap(Some(self.keeper.pid), self.keeper_ended) {
+                own.forget(self.keeper.pid);
+            }
         }
     }
 }

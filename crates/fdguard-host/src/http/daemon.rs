@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use fdguard_core::log_event::Event;
+use fdguard_process::adopt::adopt_orphans_of_trees;
 use fdguard_process::notify::{Client, Message};
 use fdguard_process::signals::{Signals, name_of};
 use rustix::process::Signal;
@@ -40,6 +41,8 @@ pub fn run(launch: Launch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Erro
     // Before any thread starts: a signal must find none that does not block it.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
     let signals = Signals::take(ends).map_err(Error::io("signals"))?;
+    // Sessions may kill their keepers. All of our children are keepers, so whoever else becomes our child is an orphan of such a session.
+    adopt_orphans_of_trees().map_err(Error::io("orphans"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)

@@ -1,7 +1,9 @@
 //! What a caller is told when it does not get what it asked for: RFC 9457, with a code that stays the same.
 
 use axum::response::{IntoResponse, Response};
+use fdguard_process::tree::StartError;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -109,13 +111,30 @@ fn status_of(error: &Error) -> StatusCode {
         Error::Full { .. } => StatusCode::TOO_MANY_REQUESTS,
         Error::Ended { .. } => StatusCode::GONE,
         Error::Closing | Error::NoRoom { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        Error::Start(error) if error.code().is_none() => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Start(error) if is_machines(error) => StatusCode::SERVICE_UNAVAILABLE,
         Error::Start(_) | Error::NotReady { .. } | Error::Bad(_) | Error::Files(_) => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
         Error::Call(failure) => status_of_call(failure),
         Error::Io { .. } | Error::Registry(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
+}
+
+/// Whether the machine lacks something that a start needs. All else (a folder with too long a name) is what was asked for.
+fn is_machines(error: &StartError) -> bool {
+    let StartError::Refused { source, .. } = error else {
+        return false;
+    };
+    let lacking = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+        Errno::AGAIN,
+        Errno::NOSPC,
+        Errno::PIPE,
+    ];
+    let errno = Errno::from_io_error(source);
+    errno.is_some_and(|errno| lacking.contains(&errno))
 }
 
 /// The status for a call that gave no answer: the other side's fault, but for what its caller asked for.

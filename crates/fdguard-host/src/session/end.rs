@@ -24,6 +24,8 @@ pub(super) const AT_ONCE: Stop = Stop {
 
 /// Only a process that the kernel cannot end takes longer.
 const LONGEST: Duration = Duration::from_secs(5);
+/// How often a keeper that says nothing is woken.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// What the terminal still holds is read for so long.
 const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 
@@ -50,8 +52,14 @@ pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
     let deadline = Instant::now() + LONGEST;
     let mut is_asked = running.keeper.exit.is_some();
     while running.keeper.over.is_none() {
-        if timeout_at(deadline, running.keeper.told()).await.is_err() {
-            break;
+        let look_again = deadline.min(Instant::now() + LOOK_AGAIN);
+        if timeout_at(look_again, running.keeper.told()).await.is_err() {
+            if Instant::now() >= deadline {
+                break;
+            }
+            // Somebody in the tree may stop it again and again.
+            running.keeper.wake();
+            continue;
         }
         if !is_asked {
             clock.step("ask");
@@ -60,6 +68,9 @@ pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
     }
     clock.step("kill");
     ended.over = running.keeper.over;
+    if matches!(ended.over, Some(Told::Lost)) {
+        ended.survivors = running.keeper.orphans_left();
+    }
     if ended.over.is_none() {
         let why = format!("after {} s processes are left", LONGEST.as_secs());
         ended.errors.push(why);
@@ -105,8 +116,11 @@ impl Ended {
                 reaped,
             }) => (Some(0), Some(words(exit)), Some(killed), Some(reaped)),
             Some(_) => {
-                errors.push("the keeper was killed: nobody can say what is left".to_owned());
-                (None, None, None, None)
+                errors.push(match self.survivors {
+                    Some(_) => "the keeper was killed: the host ended its processes".to_owned(),
+                    None => "the keeper was killed: nobody can say what is left".to_owned(),
+                });
+                (self.survivors, None, None, None)
             }
             None => (self.survivors, None, None, None),
         };

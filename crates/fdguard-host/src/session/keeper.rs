@@ -91,6 +91,16 @@ impl Keeper {
         self.place.with(|tree| tree.stop(how));
     }
 
+    /// Lets it go on if one of its own has stopped it.
+    pub(super) fn wake(&self) {
+        self.place.with(|tree| tree.wake());
+    }
+
+    /// After the keeper was killed: how many of its processes live on, if that is known.
+    pub(super) fn orphans_left(&self) -> Option<u32> {
+        self.place.with(|tree| tree.orphans_left()).flatten()
+    }
+
     /// A signal to all members, the program left out where asked.
     pub(super) fn signal_all(&self, signal: i32, except_main: bool) {
         self.place.with(|tree| tree.signal_all(signal, except_main));

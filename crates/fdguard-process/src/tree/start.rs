@@ -9,6 +9,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::hear::{Heard, receive};
 use super::{Keeper, StartError, Stop, Tree};
+use crate::adopt;
 use crate::cgroup;
 use crate::keeper::message::{FromKeeper, Step, ToKeeper};
 use crate::keeper::{self, Room, Setup};
@@ -47,7 +48,12 @@ pub(super) fn begin(
         orphan_grace,
         keep_pidfd,
     };
-    let keeper = keeper::fork(setup).map_err(StartError::refused(Step::Keeper))?;
+    let keeper = {
+        let mut own = adopt::own();
+        let keeper = keeper::fork(setup).map_err(StartError::refused(Step::Keeper))?;
+        own.add(keeper);
+        keeper
+    };
     match introduced(&ours, RecvFlags::empty(), keep_pidfd) {
         Ok(Introduced::Started(started)) => {
             let keeper = Keeper {
@@ -57,7 +63,7 @@ pub(super) fn begin(
             Ok(Tree::of(keeper, ours, started, leaf))
         }
         Ok(Introduced::Failed { step, errno }) => {
-            let _reaped = sys::reap(Some(keeper), true);
+            reap(keeper);
             Err(failure(plan, &prepared, step, errno))
         }
         Err(errno) => {
@@ -144,7 +150,14 @@ fn abandon(control: OwnedFd, keeper: u32) {
         SendFlags::NOSIGNAL,
     );
     drop(control);
+    reap(keeper);
+}
+
+/// Waits for the end of a keeper that has nothing left to keep.
+fn reap(keeper: u32) {
+    let mut own = adopt::own();
     let _reaped = sys::reap(Some(keeper), true);
+    own.forget(keeper);
 }
 
 fn failure(plan: &Plan, prepared: &Prepared, step: Step, errno: Errno) -> StartError {

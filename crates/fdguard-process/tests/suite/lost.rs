@@ -1,6 +1,6 @@
 //! A keeper that somebody killed.
 
-use fdguard_process::adopt::{adopt_orphans, end_adopted};
+use fdguard_process::adopt::{adopt_orphans, adopt_orphans_of_trees, end_adopted};
 use fdguard_process::identity::{Identity, signal_checked};
 use fdguard_process::tree::{Told, Tree};
 
@@ -45,4 +45,49 @@ fn an_owner_that_adopts_orphans_ends_all_of_them() {
     assert!(swept.ended > 0, "{swept:?}");
     assert_eq!(alive(&token), [0; 0]);
     assert_eq!(other.members(), [other.main()], "another tree lives on");
+}
+
+#[test]
+fn a_tree_whose_keeper_was_killed_ends_with_those_that_nobody_saw() {
+    let mut before = std::process::Command::new("sleep")
+        .arg("1000")
+        .spawn()
+        .unwrap();
+    adopt_orphans_of_trees().unwrap();
+    let token = token();
+    let (plan, mut out) = heard(family(&token, &[]));
+    let mut tree = Tree::start(&plan).unwrap();
+    let other = Tree::start(&super::harness::plan(&["sleep", "1000"])).unwrap();
+    assert_eq!(line(&mut out), "up");
+    kill_keeper(&tree);
+    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(tree.orphans_left(), Some(0));
+    assert_eq!(alive(&token), [0; 0]);
+    assert_eq!(other.members(), [other.main()], "another tree lives on");
+    assert!(
+        before.try_wait().unwrap().is_none(),
+        "a child that was there before lives on"
+    );
+    before.kill().unwrap();
+    before.wait().unwrap();
+}
+
+#[test]
+fn a_keeper_that_its_own_tree_has_stopped_ends_it_all_the_same() {
+    let mut tree = Tree::start(&super::harness::shell(
+        "setsid sleep 1000 & kill -STOP $PPID; sleep 1000",
+    ))
+    .unwrap();
+    let keeper = tree.keeper();
+    let is_stopped =
+        || super::harness::status(keeper, "State").is_some_and(|state| state.starts_with('T'));
+    let deadline = std::time::Instant::now() + LONG;
+    while !is_stopped() {
+        assert!(std::time::Instant::now() < deadline, "it is not stopped");
+        std::thread::yield_now();
+    }
+    tree.stop(super::harness::AT_ONCE);
+    let (exit, killed) = super::harness::empty(&mut tree);
+    assert_eq!(exit, fdguard_process::tree::Exit::Signal(libc::SIGKILL));
+    assert!(killed >= 2, "{killed}");
 }

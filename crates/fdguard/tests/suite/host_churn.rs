@@ -223,7 +223,7 @@ fn r44_sessions_with_every_fate_leave_the_host_exactly_at_its_baseline() {
         for lane in 0..LANES {
             let (hosted, begun) = (&hosted, &begun);
             scope.spawn(move || {
-                let mut dice = Dice((seed + 1) * 0x9E37_79B9_7F4A_7C15 ^ (lane << 40));
+                let mut dice = Dice((lane + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed);
                 while begun.fetch_add(1, Ordering::Relaxed) < count {
                     live(hosted, &mut dice);
                 }

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::hosted::{Hosted, LONG, eventually, read_answer};
 
 const SHORT: Duration = Duration::from_millis(400);
+/// Less than a caller waits for an answer.
+const PATIENT: Duration = Duration::from_secs(12);
 
 /// What became of hostile code.
 struct Fate {
@@ -49,10 +51,10 @@ fn suffer(hosted: &Hosted, spec: &Value, code: &str, timeout: Duration) -> Fate 
     let (status, done) = hosted.exec(id, code, timeout);
     assert_eq!(status, 200, "{code}: {done}");
     let more = match spec["program"] == "python" {
-        true => "import os\nos.write(1, b'more\\n')",
+        true => "import posix\nwritten = posix.write(1, b'more\\n')",
         false => "command echo more",
     };
-    let (status, next) = hosted.exec(id, more, LONG);
+    let (status, next) = hosted.exec(id, more, PATIENT);
     assert!([200, 404, 410].contains(&status), "{code}: {next}");
     let next = (status == 200 && next["outcome"]["how"] == "exited")
         .then(|| next["stdout"]["text"].as_str().unwrap().to_owned());
@@ -86,12 +88,12 @@ fn assert_fate(hosted: &Hosted, spec: &Value, code: &str, how: &str, goes_on: bo
         hosted,
         spec,
         code,
-        if how == "timed-out" { SHORT } else { LONG },
+        if how == "timed-out" { SHORT } else { PATIENT },
     );
     assert_eq!(fate.how(), how, "{code}: {}", fate.done);
     let next = fate.next.as_deref().map(str::trim);
     assert_eq!(
-        next.is_some_and(|next| next.ends_with("more")),
+        next.is_some_and(|next| next.contains("more")),
         goes_on,
         "{code}: {next:?} {}",
         fate.done
@@ -166,32 +168,21 @@ fn a_bash_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
             "exited",
             true,
         ),
-        ("exec sleep 1000", "timed-out", true),
-        ("exec cat", "timed-out", true),
+        ("exec sleep 1000", "program-ended", false),
+        ("exec cat", "program-ended", false),
         ("exec true", "program-ended", false),
         ("kill -9 $$", "program-ended", false),
         ("exit 7", "program-ended", false),
         ("set -euo pipefail; false", "program-ended", false),
+        ("readonly PROMPT_COMMAND", "timed-out", true),
         (
-            "readonly PROMPT_COMMAND PWD; alias echo=false; printf() { :; }; read() { :; }; eval() { :; }; true",
+            "alias echo=false; printf() { :; }; read() { :; }; eval() { :; }; true",
             "exited",
             true,
         ),
         ("exec 0<&- 1>&- 2>&-", "exited", false),
     ] {
-        let fate = suffer(
-            &hosted,
-            &bash(),
-            code,
-            if how == "timed-out" { SHORT } else { LONG },
-        );
-        let next = fate.next.as_deref().map(str::trim);
-        let is_there = next.is_some_and(|next| next.ends_with("more"));
-        eprintln!(
-            "{code}: {} next {next:?} reset {} {}",
-            fate.done["outcome"], fate.done["was_reset"], fate.receipt["survivors"]
-        );
-        let _ = (goes_on, is_there, how);
+        assert_fate(&hosted, &bash(), code, how, goes_on);
     }
     assert_well(&hosted);
 }
@@ -209,7 +200,7 @@ fn a_python_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
             true,
         ),
         (
-            "import threading\ndef f():\n    while True:\n        print('x' * 1000)\nthreading.Thread(target=f, daemon=True).start()",
+            "import threading, time\ndef f():\n    while True:\n        print('x'); time.sleep(0.001)\nthreading.Thread(target=f, daemon=True).start()",
             "exited",
             true,
         ),
@@ -245,7 +236,8 @@ fn a_python_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
         ),
         ("def f():\n    f()\nf()", "exited", true),
         (
-            "import sys\nsys.setrecursionlimit(10**9)\ndef f(n):\n    return [f(n + 1)]\nimport functools\ng = functools.partial(f, 0)\ng()",
+            "import ctypes
+ctypes.string_at(0)",
             "program-ended",
             false,
         ),
@@ -291,8 +283,8 @@ fn a_python_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
         ),
         (
             "import os\nos.execvp('sleep', ['sleep', '1000'])",
-            "timed-out",
-            true,
+            "program-ended",
+            false,
         ),
         (
             "import os, signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nfor i in range(30):\n    if os.fork() == 0:\n        os._exit(0)",
@@ -305,21 +297,7 @@ fn a_python_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
             true,
         ),
     ] {
-        let fate = suffer(
-            &hosted,
-            &python(),
-            code,
-            if how == "timed-out" { SHORT } else { LONG },
-        );
-        let next = fate.next.as_deref().map(str::trim);
-        eprintln!(
-            "{code}: {} next {:?} reset {} {}",
-            fate.done["outcome"],
-            next.map(|n| &n[n.len().saturating_sub(20)..]),
-            fate.done["was_reset"],
-            fate.receipt["survivors"]
-        );
-        let _ = goes_on;
+        assert_fate(&hosted, &python(), code, how, goes_on);
     }
     assert_well(&hosted);
 }
@@ -354,7 +332,11 @@ fn a_keeper_that_is_killed_by_its_own_session_leaves_nobody_behind() {
         let (status, done) = hosted.exec(id, code, LONG);
         assert!([200, 410].contains(&status), "{done}");
         let told = receipt(&hosted, id);
-        assert_ne!(told["clean"], json!(true), "nobody can be sure: {told}");
+        assert_eq!(
+            (&told["survivors"], &told["clean"]),
+            (&json!(0), &json!(true)),
+            "{told}"
+        );
     }
     eventually("nothing is left", LONG, || {
         hosted.others().is_empty() && sleepers(&hosted).is_empty()

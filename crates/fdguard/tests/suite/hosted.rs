@@ -99,7 +99,7 @@ impl Hosted {
 
     /// The same, where the connection may break.
     pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> io::Result<(u16, Value)> {
-        let mut stream = self.connect();
+        let mut stream = self.try_connect()?;
         stream.write_all(self.request(method, path, body).as_bytes())?;
         read_answer(stream)
     }
@@ -123,14 +123,18 @@ impl Hosted {
     }
 
     pub(crate) fn connect(&self) -> Box<dyn Stream> {
+        self.try_connect().unwrap()
+    }
+
+    fn try_connect(&self) -> io::Result<Box<dyn Stream>> {
         if let Some(path) = self.at.strip_prefix("unix:") {
-            let stream = UnixStream::connect(path).unwrap();
-            stream.set_read_timeout(Some(LONG)).unwrap();
-            return Box::new(stream);
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(LONG))?;
+            return Ok(Box::new(stream));
         }
-        let stream = TcpStream::connect(self.at.strip_prefix("http://").unwrap()).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        Box::new(stream)
+        let stream = TcpStream::connect(self.at.strip_prefix("http://").unwrap())?;
+        stream.set_read_timeout(Some(LONG))?;
+        Ok(Box::new(stream))
     }
 
     /// Living processes of it, the host itself left out.

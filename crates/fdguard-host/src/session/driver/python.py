@@ -9,13 +9,19 @@ def _fdguard_drive(channel, ready):
     import os
     import signal
     import sys
+    # By their names here: a command may replace those that it finds.
+    from builtins import compile, exec, isinstance, len, open, str, type
     from fcntl import F_DUPFD_CLOEXEC, fcntl
+    from os import _exit, getcwdb, getpid, read, write
+    # Not those of `signal`, which are Python and use what a command may replace.
+    from _signal import SIGINT
+    from _signal import signal as on_signal
     from types import ModuleType
 
     # High and not inherited: a program that closes or reuses number 3 does not cut us off.
     side = fcntl(channel, F_DUPFD_CLOEXEC, 64)
     os.close(channel)
-    me = os.getpid()
+    me = getpid()
     module = ModuleType("__main__")
     module.__builtins__ = builtins
     sys.modules["__main__"] = module
@@ -45,37 +51,37 @@ def _fdguard_drive(channel, ready):
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (AttributeError, OSError, ValueError):
+            except Exception:
                 pass  # The command closed or replaced it.
 
     def tell(nonce, status):
         try:
-            folder = os.getcwdb()
+            folder = getcwdb()
         except OSError:
             folder = b""
         if b"\n" in folder:
             folder = b""
         try:
-            os.write(side, nonce + b" %d " % status + folder + b"\n")
+            write(side, nonce + b" %d " % status + folder + b"\n")
         except OSError as error:
-            os.write(2, b"the session's channel was closed: %s\n" % str(error).encode())
-            os._exit(1)
+            write(2, b"the session's channel was closed: %s\n" % str(error).encode())
+            _exit(1)
 
     def receive():
         try:
-            head = os.read(side, 40)
-            text = os.read(side, 1 << 18)
+            head = read(side, 40)
+            text = read(side, 1 << 18)
         except OSError as error:
-            os.write(2, b"the session's channel was closed: %s\n" % str(error).encode())
-            os._exit(1)
+            write(2, b"the session's channel was closed: %s\n" % str(error).encode())
+            _exit(1)
         if not head:
-            os._exit(1)
+            _exit(1)
         if head[32:33] == b"f":
             with open(text, "rb") as file:
                 text = file.read()
         return head[:32], text
 
-    def show(error):
+    def shown(error):
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file_name__:
             trace = trace.tb_next
@@ -87,6 +93,16 @@ def _fdguard_drive(channel, ready):
             traceback.print_exception(type(error), error, trace)
         else:
             sys.excepthook(type(error), error, trace)
+
+    def show(error):
+        try:
+            shown(error)
+        except Exception:
+            # The command closed or replaced what shows it.
+            try:
+                write(2, b"%s: the trace cannot be shown\n" % type(error).__name__.encode())
+            except OSError:
+                pass
 
     def parts(text, name):
         """The command, and the expression at its end whose value is shown."""
@@ -101,13 +117,20 @@ def _fdguard_drive(channel, ready):
                 flags |= code.co_flags & known_flags
                 yield code
 
+    def remember(name, source):
+        """Traces show the lines of commands."""
+        try:
+            linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        except Exception:
+            pass  # The command replaced it.
+
     def run(text):
         nonlocal number
         number += 1
         name = "<command-%d>" % number
         try:
             source = text.decode()
-            linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+            remember(name, source)
             for code in parts(source, name):
                 exec(code, module.__dict__)
         except SystemExit:
@@ -122,7 +145,7 @@ def _fdguard_drive(channel, ready):
         nonlocal handler
         while True:
             try:
-                previous = signal.signal(signal.SIGINT, quiet)
+                previous = on_signal(SIGINT, quiet)
                 break
             except KeyboardInterrupt:
                 pass
@@ -133,7 +156,7 @@ def _fdguard_drive(channel, ready):
         """Runs a command with the handler that commands have; an interrupt at any moment ends it and nothing else."""
         status = 1
         try:
-            signal.signal(signal.SIGINT, handler)
+            on_signal(SIGINT, handler)
             status = run(text)
         except KeyboardInterrupt as error:
             calm()
@@ -149,10 +172,10 @@ def _fdguard_drive(channel, ready):
             status = 1
         finally:
             calm()
-        if os.getpid() != me:
+        if getpid() != me:
             # A child that the command forked came back here: its command is over, and the loop is not its own.
             flush()
-            os._exit(status)
+            _exit(status)
         flush()
         tell(nonce, status)
 
