@@ -68,6 +68,8 @@ fn options(args: &HostArgs, events: Events) -> Options {
     options.reap_every = args.sessions.reap_every;
     options.state.clone_from(&args.state);
     options.warm_python = !args.sessions.no_warm;
+    // A binary that was replaced meanwhile is not there any more: then Python starts cold.
+    options.keeper_program = std::env::current_exe().ok();
     options.events = events;
     options
 }
