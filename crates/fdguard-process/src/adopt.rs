@@ -116,12 +116,12 @@ pub fn end_adopted(known: &[u32], longest: Duration) -> Swept {
     }
 }
 
-fn open(pid: u32) -> Option<OwnedFd> {
+pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-fn await_end(pidfd: &OwnedFd, deadline: Instant) {
+pub(crate) fn await_end(pidfd: &OwnedFd, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = Timespec::try_from(left).unwrap_or_default();
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];

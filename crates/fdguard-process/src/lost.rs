@@ -8,12 +8,56 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::adopt;
 use crate::cgroup::Leaf;
 use crate::identity::{Identity, signal_checked};
 use crate::members::{self, Member};
 
 /// The longest that we wait for a cgroup to become empty.
 const LONGEST: Duration = Duration::from_secs(2);
+
+/// A tree below whose program other trees are kept: when one of their keepers is killed, its orphans become children of this tree's keeper.
+#[derive(Clone, Copy, Debug)]
+pub struct Strays {
+    pub(crate) keeper: u32,
+    pub(crate) main: Member,
+}
+
+impl Strays {
+    /// Ends such orphans, and says how many are left. Absent when the program has ended: then its own children are among them. May wait, two seconds at most.
+    #[must_use]
+    pub fn end(self) -> Option<u32> {
+        let deadline = Instant::now() + LONGEST;
+        loop {
+            let strays = self.find()?;
+            let Some(first) = strays.first() else {
+                return Some(0);
+            };
+            if Instant::now() >= deadline {
+                return u32::try_from(strays.len()).ok();
+            }
+            let pidfd = adopt::open(first.pid);
+            for stray in &strays {
+                if let Some(identity) = Identity::known(stray.pid, stray.started) {
+                    let _gone = signal_checked(&identity, libc::SIGKILL);
+                }
+            }
+            if let Some(pidfd) = pidfd {
+                adopt::await_end(&pidfd, deadline);
+            }
+        }
+    }
+
+    fn find(self) -> Option<Vec<Member>> {
+        let strays = members::living(members::children(self.keeper));
+        // It lives now, so it lived when they were read, and its own children were not among them.
+        let program = Identity::known(self.main.pid, self.main.started);
+        let lives = program.is_some_and(|program| program.matches())
+            && !members::living(vec![self.main.pid]).is_empty();
+        let others = strays.into_iter().filter(|stray| *stray != self.main);
+        lives.then(|| others.collect())
+    }
+}
 
 pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>) {
     if let Some(leaf) = leaf.and_then(Leaf::open) {

@@ -32,6 +32,16 @@ pub(crate) fn below(root: u32) -> Vec<Member> {
     found
 }
 
+/// Those of them that live.
+pub(crate) fn living(pids: Vec<u32>) -> Vec<Member> {
+    let member = |pid| {
+        let stat = stat(pid).filter(|stat| !stat.has_ended())?;
+        let started = stat.started;
+        Some(Member { pid, started })
+    };
+    pids.into_iter().filter_map(member).collect()
+}
+
 fn stat(pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }

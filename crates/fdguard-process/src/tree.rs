@@ -25,6 +25,7 @@ pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 pub use crate::limits::{By, Enforced};
 use crate::lost;
+pub use crate::lost::Strays;
 use crate::members::{self, Member};
 use crate::plan::Plan;
 use crate::reserve;
@@ -33,6 +34,9 @@ use crate::sys;
 /// The longest that the drop of a tree waits. Only a process that the kernel cannot end (it waits for a device) takes that long;
 /// the keeper stays with it until it is gone.
 const LONGEST_DROP: Duration = Duration::from_secs(5);
+
+/// A killed keeper closes its end a moment before it has ended.
+const LONGEST_LOST: Duration = Duration::from_secs(1);
 
 /// A tree of processes with its keeper. Dropped, it is killed, and the drop waits for its end, five seconds at most.
 #[derive(Debug)]
@@ -246,6 +250,18 @@ impl Tree {
         };
     }
 
+    /// Who ends the orphans of trees that are kept below this one's program and lost their keepers.
+    #[must_use]
+    pub fn strays(&self) -> Strays {
+        Strays {
+            keeper: self.keeper.pid,
+            main: Member {
+                pid: self.main,
+                started: self.main_started,
+            },
+        }
+    }
+
     /// After `Lost`: how many of its processes live on. Absent where nobody can say, because this process does not adopt orphans
     /// ([`adopt_orphans_of_trees`](crate::adopt::adopt_orphans_of_trees)) or the keeper was not its child.
     #[must_use]
@@ -288,6 +304,10 @@ impl Tree {
         lost::end(main, &seen, self.leaf.as_deref());
         if self.keeper.started.is_none() {
             self.orphans_left = adopt::end_orphans_of(self.keeper.pid);
+        } else if let Some(pidfd) = adopt::open(self.keeper.pid).filter(|_| self.keeper.is_there())
+        {
+            // Its orphans are another's when it has ended, and not before.
+            adopt::await_end(&pidfd, Instant::now() + LONGEST_LOST);
         }
     }
 

@@ -139,7 +139,7 @@ impl Actor {
         let Some(running) = self.running.take() else {
             return Err(self.ended());
         };
-        let ended = end::end(running, how).await;
+        let ended = self.end(running, how).await;
         let receipt = ended.receipt(&self.recipe.id, reason, 0);
         let folder = self.folder.clone().filter(|folder| folder.is_dir());
         let folder = folder.or_else(|| self.recipe.spec.folder.clone());
@@ -158,10 +158,18 @@ impl Actor {
         }
     }
 
+    async fn end(&self, running: Running, how: Stop) -> end::Ended {
+        let mut ended = end::end(running, how).await;
+        if let Some(pool) = self.recipe.pool.as_ref().filter(|_| ended.is_unsure()) {
+            ended.settle(pool.end_strays().await);
+        }
+        ended
+    }
+
     /// Ends the program and releases everything.
     async fn close(&mut self, reason: Reason) -> Receipt {
         let ended = match self.running.take() {
-            Some(running) => end::end(running, end::GENTLY).await,
+            Some(running) => self.end(running, end::GENTLY).await,
             None => end::nothing(),
         };
         let receipt = ended.receipt(&self.recipe.id, reason, self.earlier.bytes());

@@ -106,6 +106,16 @@ fn drain(running: &mut Running) -> u64 {
 }
 
 impl Ended {
+    /// Its keeper was killed, and nobody knows yet what is left.
+    pub(super) fn is_unsure(&self) -> bool {
+        matches!(self.over, Some(Told::Lost)) && self.survivors.is_none()
+    }
+
+    /// Somebody looked.
+    pub(super) fn settle(&mut self, survivors: Option<u32>) {
+        self.survivors = survivors;
+    }
+
     /// The receipt of a session. `unheard` is output that was read and that nobody got.
     pub(super) fn receipt(self, session: &str, reason: Reason, unheard: u64) -> Receipt {
         let mut errors = self.errors;

@@ -142,6 +142,16 @@ impl Pool {
         zygote.map(|zygote| [zygote.tree.main(), zygote.tree.keeper()])
     }
 
+    /// Ends what sessions left whose keepers were killed: their processes are children of the interpreter's keeper then. Gives how many are left, if that is known.
+    pub async fn end_strays(&self) -> Option<u32> {
+        let state = self.state.lock().await;
+        let strays = state.zygote.as_ref()?.tree.strays();
+        drop(state);
+        // Fails only when the runtime ends.
+        let ended = tokio::task::spawn_blocking(move || strays.end()).await;
+        ended.ok().flatten()
+    }
+
     /// Ends the interpreter, and every session that was forked from it and lives yet.
     pub async fn close(&self) {
         let mut state = self.state.lock().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::hosted::{Hosted, LONG, eventually, read_answer};
+use super::hosted::{Hosted, LONG, WARM, children, eventually, parent_of, read_answer};
 
 const SHORT: Duration = Duration::from_millis(400);
 /// Less than a caller waits for an answer.
@@ -339,14 +339,47 @@ fn a_keeper_that_is_killed_by_its_own_session_leaves_nobody_behind() {
         );
     }
     eventually("nothing is left", LONG, || {
-        hosted.others().is_empty() && sleepers(&hosted).is_empty()
+        hosted.others().is_empty() && children(hosted.pid()).is_empty()
     });
     assert_well(&hosted);
 }
 
-/// Sleepers below the host, by what they hold of its folder or by their parents: those without a mark, too.
-fn sleepers(hosted: &Hosted) -> Vec<u32> {
-    super::hosted::children(hosted.pid())
+#[test]
+fn a_warm_session_that_kills_its_keeper_leaves_nobody_behind() {
+    let hosted = Hosted::on_socket(&[WARM]);
+    // The interpreter starts in the background; its sessions have a keeper that is not the host's child.
+    let mut is_warm = false;
+    eventually("sessions are warm", LONG, || {
+        let session = hosted.open(&python());
+        let keeper = parent_of(u32::try_from(session["pid"].as_u64().unwrap()).unwrap());
+        is_warm = keeper.and_then(parent_of) != Some(hosted.pid());
+        hosted.close(session["id"].as_str().unwrap());
+        is_warm
+    });
+    let pool = hosted.others();
+    let bystander = hosted.open(&python());
+    let session = hosted.open(&python());
+    let id = session["id"].as_str().unwrap();
+    let code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(1000)\n    os._exit(0)\nos.wait()\nos.kill(os.getppid(), 9)\ntime.sleep(1000)";
+    let (status, done) = hosted.exec(id, code, PATIENT);
+    assert!([200, 410].contains(&status), "{done}");
+    let told = receipt(&hosted, id);
+    assert_eq!(
+        (&told["survivors"], &told["clean"]),
+        (&json!(0), &json!(true)),
+        "{told}"
+    );
+    let id = bystander["id"].as_str().unwrap();
+    let (status, done) = hosted.exec(id, "print(6 * 7)", PATIENT);
+    assert_eq!(
+        (status, done["stdout"]["text"].as_str()),
+        (200, Some("42\n")),
+        "{done}"
+    );
+    assert_eq!(hosted.close(id)["survivors"], 0);
+    eventually("nothing is left but the pool", LONG, || {
+        hosted.others() == pool
+    });
 }
 
 #[test]
@@ -419,7 +452,6 @@ fn limits_hold_for_forks_memory_and_descriptors() {
         "while :; do sleep 1000 & done 2>/dev/null",
         Duration::from_secs(10),
     );
-    eprintln!("{} {}", fate.done["outcome"], fate.receipt);
     assert!(
         ["limit-reached", "exited", "timed-out"].contains(&fate.how()),
         "{}",
@@ -434,7 +466,6 @@ fn limits_hold_for_forks_memory_and_descriptors() {
         "held = []\nwhile True: held.append(bytearray(1 << 24))",
         LONG,
     );
-    eprintln!("{} {}", fate.done["outcome"], fate.receipt);
     assert!(
         ["limit-reached", "exited", "program-ended"].contains(&fate.how()),
         "{}",

@@ -104,10 +104,9 @@ fn assert_reconciled(state: &Path) {
     let (_, health) = hosted.ask("GET", "/v1/health", "");
     assert!(health["registry"].is_object(), "{health}");
     let events = hosted.events();
-    let told = events
-        .iter()
-        .find(|event| event["event"] == "registry_reconciled" || event["event"] == "reconciled");
-    println!("{told:?} {health}");
+    let told = events.iter().find(|event| event["event"] == "reconcile");
+    let told = told.unwrap_or_else(|| panic!("{events:?}"));
+    assert!(told["changed"].as_u64() > Some(1), "{told}");
     let session = hosted.open(&json!({"program": "bash"}));
     assert_eq!(
         hosted.close(session["id"].as_str().unwrap())["survivors"],
