@@ -96,9 +96,8 @@ async fn live(
         server.ended(LAST_WORDS).await
     };
     let how = tokio::select! {
-        true = end => "done",
+        is_all = end => if is_all { "done" } else { "connections-left" },
         () = signals.interrupt() => "interrupted",
-        else => "connections-left",
     };
     events.tell(&Event::new("host_end").with("how", how));
     Ok(())

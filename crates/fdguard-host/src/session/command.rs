@@ -24,6 +24,8 @@ use crate::receipt::Reason;
 
 /// A listener may hold up the last of a command's output for so long.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// The same, when the whole session is closed or reset.
+const LAST_WORDS_AT_CLOSE: Duration = Duration::from_millis(300);
 
 /// How often it is looked whether an interrupt met the group that it was meant for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -87,7 +89,12 @@ impl Actor {
             interrupted: None,
         };
         let verdict = wait.until_end(running, expected, job, &mut self.room).await;
-        let patience = Instant::now() + LAST_WORDS;
+        let longest = match verdict {
+            // Somebody waits for the end of the session: not for long because of one who does not listen.
+            Verdict::GivenUp => LAST_WORDS_AT_CLOSE,
+            _ => LAST_WORDS,
+        };
+        let patience = Instant::now() + longest;
         let Wait {
             mut flow, ending, ..
         } = wait;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::hosted::{Hosted, LONG, WARM, children, eventually, parent_of, read_answer};
+use super::hosted::{Hosted, LONG, WARM, children, eventually, read_answer};
 
 const SHORT: Duration = Duration::from_millis(400);
 /// Less than a caller waits for an answer.
@@ -347,15 +347,7 @@ fn a_keeper_that_is_killed_by_its_own_session_leaves_nobody_behind() {
 #[test]
 fn a_warm_session_that_kills_its_keeper_leaves_nobody_behind() {
     let hosted = Hosted::on_socket(&[WARM]);
-    // The interpreter starts in the background; its sessions have a keeper that is not the host's child.
-    let mut is_warm = false;
-    eventually("sessions are warm", LONG, || {
-        let session = hosted.open(&python());
-        let keeper = parent_of(u32::try_from(session["pid"].as_u64().unwrap()).unwrap());
-        is_warm = keeper.and_then(parent_of) != Some(hosted.pid());
-        hosted.close(session["id"].as_str().unwrap());
-        is_warm
-    });
+    hosted.wait_until_warm();
     let pool = hosted.others();
     let bystander = hosted.open(&python());
     let session = hosted.open(&python());

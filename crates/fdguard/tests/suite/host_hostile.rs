@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -152,4 +152,84 @@ fn bodies_that_are_huge_deep_or_no_text_are_refused_in_bounded_memory() {
     }
     assert_eq!(hosted.close(id)["survivors"], 0);
     hosted.assert_back_at(&before);
+}
+
+/// A request for output as it comes, whose caller never reads.
+fn unread(hosted: &Hosted, id: &str) -> TcpStream {
+    let exec = format!("/v1/sessions/{id}/exec");
+    let body = r#"{"code":"trap '' INT TERM HUP; yes"}"#;
+    let live = hosted.request("POST", &exec, body);
+    let live = live.replace(
+        "\r\nconnection",
+        "\r\naccept: text/event-stream\r\nconnection",
+    );
+    let mut stream = tcp(hosted);
+    stream.write_all(live.as_bytes()).unwrap();
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    stream
+}
+
+#[test]
+fn a_caller_that_does_not_read_keeps_nobody_from_closing_its_session() {
+    let hosted = Hosted::start(&["--listen", "127.0.0.1:0"]);
+    let before = hosted.baseline();
+    let session = hosted.open(&json!({"program": "bash"}));
+    let id = session["id"].as_str().unwrap();
+    let held = unread(&hosted, id);
+    let since = Instant::now();
+    let receipt = hosted.close(id);
+    println!("closed after {:?}", since.elapsed());
+    assert!(since.elapsed() < LONG / 5, "{:?}", since.elapsed());
+    assert_eq!(
+        (&receipt["survivors"], &receipt["clean"]),
+        (&json!(0), &json!(true)),
+        "{receipt}"
+    );
+    drop(held);
+    hosted.assert_back_at(&before);
+}
+
+#[test]
+fn the_end_of_a_host_waits_for_no_hostile_caller_or_session() {
+    let mut hosted = Hosted::start(&["--listen", "127.0.0.1:0"]);
+    let mut held = Vec::new();
+    for number in 0..6 {
+        let session = hosted.open(&json!({"program": "bash"}));
+        let id = session["id"].as_str().unwrap();
+        if number % 2 == 0 {
+            let (status, done) = hosted.exec(id, "(setsid sleep 1000 &); kill -STOP $PPID", LONG);
+            assert_eq!(status, 200, "{done}");
+        }
+        held.push(unread(&hosted, id));
+    }
+    // Half a head, and a head without its body.
+    for bytes in [
+        "GET /v1/hea",
+        "POST /v1/clients HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n",
+    ] {
+        let mut stream = tcp(&hosted);
+        stream.write_all(bytes.as_bytes()).unwrap();
+        held.push(stream);
+    }
+    let since = Instant::now();
+    hosted.signal(rustix::process::Signal::TERM);
+    assert_eq!(hosted.end(), Some(0), "{:?}", hosted.events());
+    println!("ended after {:?}", since.elapsed());
+    assert!(since.elapsed() < LONG / 2, "{:?}", since.elapsed());
+    let events = hosted.events();
+    let closed: Vec<_> = events
+        .iter()
+        .filter(|event| event["event"] == "session_close")
+        .collect();
+    assert_eq!(closed.len(), 6, "{events:?}");
+    for event in closed {
+        assert_eq!(
+            (&event["survivors"], &event["clean"]),
+            (&json!(0), &json!(true)),
+            "{event}"
+        );
+    }
+    assert_eq!(hosted.others(), [0; 0]);
 }

@@ -174,10 +174,29 @@ impl Hosted {
         receipt
     }
 
+    /// The warm interpreter starts in the background; its sessions have keepers that are not the host's children.
+    pub(crate) fn wait_until_warm(&self) {
+        eventually("sessions are warm", LONG, || {
+            let session = self.open(&json!({"program": "python"}));
+            let keeper = parent_of(u32::try_from(session["pid"].as_u64().unwrap()).unwrap());
+            self.close(session["id"].as_str().unwrap());
+            keeper.and_then(parent_of) != Some(self.pid())
+        });
+    }
+
     /// What must be the same before and after any number of sessions.
     pub(crate) fn baseline(&self) -> Baseline {
         let seen = snap(self.pid(), &["--json", "--fds"]).good_json();
         Baseline::of(&seen)
+    }
+
+    /// The same, when threads that blocked for the start have gone: their keep-alive is a second.
+    pub(crate) fn settled_baseline(&self) -> Baseline {
+        eventually("blocking threads are gone", LONG, || {
+            // The first thread and the runtime's two workers.
+            self.baseline().threads <= 3
+        });
+        self.baseline()
     }
 
     /// Waits until everything is as it was; keepers of blocking threads have a second.
