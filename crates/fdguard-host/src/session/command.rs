@@ -162,7 +162,9 @@ impl Actor {
     /// All that was said before the command begins.
     fn take_earlier(&mut self) -> Option<Output> {
         if let Some(running) = &self.running {
-            while let Some((_, length)) = running.streams.read_now(&mut self.room) {
+            let mut backlog = running.streams.backlog();
+            while let Some((_, length)) = running.streams.read_backlog(&mut backlog, &mut self.room)
+            {
                 let bytes = self.room.get(..length).unwrap_or_default();
                 self.earlier.push(bytes);
             }

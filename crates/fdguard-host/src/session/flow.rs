@@ -65,13 +65,14 @@ impl Flow {
 
     /// Reads all that is there. A listener that has not taken it by the deadline does without.
     pub(super) async fn drain(&mut self, running: &Running, room: &mut [u8], deadline: Instant) {
+        let mut backlog = running.streams.backlog();
         loop {
             while self.is_held_up() {
                 if timeout_at(deadline, self.deliver()).await.is_err() {
                     self.unlisten();
                 }
             }
-            match running.streams.read_now(room) {
+            match running.streams.read_backlog(&mut backlog, room) {
                 Some((stream, length)) => {
                     self.take(stream, room.get(..length).unwrap_or_default());
                 }

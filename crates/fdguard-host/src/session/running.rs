@@ -142,10 +142,16 @@ impl Recipe {
         };
         if let Some(end) = ended {
             // What it said on its way belongs to no command.
-            while running.streams.read_now(&mut room).is_some() {}
+            let mut backlog = running.streams.backlog();
+            while running
+                .streams
+                .read_backlog(&mut backlog, &mut room)
+                .is_some()
+            {}
             return Ok(end);
         }
-        while let Some((_, length)) = running.streams.read_now(&mut room) {
+        let mut backlog = running.streams.backlog();
+        while let Some((_, length)) = running.streams.read_backlog(&mut backlog, &mut room) {
             said.push(room.get(..length).unwrap_or_default());
         }
         let said = said.finish().text;

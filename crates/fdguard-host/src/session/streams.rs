@@ -11,6 +11,13 @@ use super::held::{Held, Token};
 use super::types::Stream;
 use crate::{Error, watched};
 
+/// More than a terminal or a pipe holds.
+const MOST_HELD: usize = 1 << 20;
+
+/// How much of each stream there may be to read.
+#[derive(Debug)]
+pub(super) struct Backlog(Vec<usize>);
+
 /// Our ends of a program's streams.
 #[derive(Debug)]
 pub(super) struct Streams {
@@ -134,6 +141,30 @@ impl Streams {
     pub(super) fn read_now(&self, room: &mut [u8]) -> Option<(Stream, usize)> {
         let mut now = |source: &Source| Some((source.stream, source.read_now(room)?));
         self.sources.iter().find_map(&mut now)
+    }
+
+    /// What is there at this moment, to be read with [`Streams::read_backlog`].
+    pub(super) fn backlog(&self) -> Backlog {
+        Backlog(vec![MOST_HELD; self.sources.len()])
+    }
+
+    /// The next piece of it; none when all has been read that was there when the backlog was made. Somebody who never stops writing does not make it longer.
+    pub(super) fn read_backlog(
+        &self,
+        backlog: &mut Backlog,
+        room: &mut [u8],
+    ) -> Option<(Stream, usize)> {
+        for (source, left) in self.sources.iter().zip(&mut backlog.0) {
+            if *left == 0 {
+                continue;
+            }
+            if let Some(length) = source.read_now(room) {
+                *left = left.saturating_sub(length);
+                return Some((source.stream, length));
+            }
+            *left = 0;
+        }
+        None
     }
 
     /// Writes to the program's input, waiting until it takes it.

@@ -509,6 +509,26 @@ fn a_flood_of_output_does_not_fill_the_host() {
     assert_well(&hosted);
 }
 
+#[test]
+fn processes_that_never_stop_writing_hold_up_no_end_of_a_command() {
+    let hosted = Hosted::on_socket(&[]);
+    for spec in [bash(), bash_on_pipes()] {
+        let session = hosted.open(&spec);
+        let id = session["id"].as_str().unwrap();
+        let flood = "for i in 1 2 3 4; do cat /dev/zero & done; true";
+        for code in [flood, "true", "true"] {
+            let (status, done) = hosted.exec(id, code, PATIENT);
+            assert_eq!(
+                (status, &done["outcome"]["how"]),
+                (200, &json!("exited")),
+                "{code}"
+            );
+        }
+        assert_eq!(hosted.close(id)["survivors"], 0);
+    }
+    assert_well(&hosted);
+}
+
 /// The most memory that the host ever had.
 fn peak_kib(hosted: &Hosted) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", hosted.pid())).unwrap();
