@@ -64,57 +64,97 @@ fn long(session: &Value) -> &'static str {
 
 /// One session and its fate. What the host answers is checked as far as the fate lets us know it.
 fn live(hosted: &Hosted, dice: &mut Dice) {
-    let fate = dice.below(12);
-    let client = match fate {
-        7..=10 => Some(client(hosted, if fate == 9 { 1 } else { 60 })),
-        _ => None,
-    };
-    let spec = spec(dice, client.as_deref());
+    match dice.below(12) {
+        fate @ 7..=10 => live_with_client(hosted, dice, fate),
+        fate => live_alone(hosted, dice, fate),
+    }
+}
+
+/// An open session.
+struct Open {
+    session: Value,
+    id: String,
+    path: String,
+    pid: u32,
+}
+
+fn open(hosted: &Hosted, spec: &Value) -> Open {
+    let session = hosted.open(spec);
+    let id = session["id"].as_str().unwrap().to_owned();
+    Open {
+        path: format!("/v1/sessions/{id}"),
+        pid: u32::try_from(session["pid"].as_u64().unwrap()).unwrap(),
+        id,
+        session,
+    }
+}
+
+/// It ends with its client, whose lease, connection or end comes at any moment.
+fn live_with_client(hosted: &Hosted, dice: &mut Dice, fate: u64) {
+    let client = client(hosted, if fate == 9 { 1 } else { 60 });
+    let spec = spec(dice, Some(&client));
     if fate == 10 {
-        // The caller goes away while it is opened; its client ends.
+        // The caller goes away while it is opened.
         let stream = hosted.send("POST", "/v1/sessions", &spec.to_string());
         dice.pause();
         drop(stream);
-        return end_client(hosted, &client.unwrap());
+        return end_client(hosted, &client);
     }
-    let session = hosted.open(&spec);
-    let id = session["id"].as_str().unwrap();
-    let path = format!("/v1/sessions/{id}");
-    let pid = u32::try_from(session["pid"].as_u64().unwrap()).unwrap();
+    let Open { session, id, .. } = open(hosted, &spec);
     match fate {
-        0 | 1 => used(hosted, &session, id),
+        7 => {
+            let running = begin(hosted, &id, &session);
+            dice.pause();
+            drop(running);
+            end_client(hosted, &client);
+        }
+        8 => {
+            let attached = hosted.send("GET", &format!("/v1/clients/{client}/attach"), "");
+            let running = begin(hosted, &id, &session);
+            dice.pause();
+            drop(attached);
+            dice.pause();
+            drop(running);
+        }
+        // Its lease runs out.
+        _ => drop(begin(hosted, &id, &session)),
+    }
+}
+
+/// It is used, timed out, interrupted, killed, reset or forgotten.
+fn live_alone(hosted: &Hosted, dice: &mut Dice, fate: u64) {
+    let spec = spec(dice, None);
+    let Open {
+        session,
+        id,
+        path,
+        pid,
+    } = open(hosted, &spec);
+    match fate {
+        0 | 1 => used(hosted, &session, &id),
         2 => {
-            let (status, done) = hosted.exec(id, long(&session), Duration::from_millis(50));
-            assert_eq!(
-                (status, &done["outcome"]["how"]),
-                (200, &json!("timed-out")),
-                "{done}"
-            );
-            assert_clean(&hosted.close(id));
+            let (status, done) = hosted.exec(&id, long(&session), Duration::from_millis(50));
+            let how = &done["outcome"]["how"];
+            assert_eq!((status, how), (200, &json!("timed-out")), "{done}");
+            assert_clean(&hosted.close(&id));
         }
         3 => {
-            let running = begin(hosted, id, &session);
+            let running = begin(hosted, &id, &session);
             dice.pause();
             let (status, told) = hosted.ask("POST", &format!("{path}/interrupt"), "");
             assert_eq!(status, 200, "{told}");
             // The interrupt may have come before the command: then the close ends it.
-            let receipt = hosted.close(id);
-            assert_clean(&receipt);
+            assert_clean(&hosted.close(&id));
             let (status, _) = read_answer(running).unwrap();
             assert!([200, 410].contains(&status), "{status}");
         }
-        4 => {
-            let running = begin(hosted, id, &session);
+        4 | 5 => {
+            let running = begin(hosted, &id, &session);
             dice.pause();
-            kill(pid);
-            drop(running);
-            closed_by_anybody(hosted, &path);
-        }
-        5 => {
-            let running = begin(hosted, id, &session);
-            dice.pause();
-            if let Some(keeper) = parent_of(pid) {
-                kill(keeper);
+            // The program, or its keeper.
+            let victim = if fate == 4 { Some(pid) } else { parent_of(pid) };
+            if let Some(victim) = victim {
+                kill(victim);
             }
             dice.pause();
             closed_by_anybody(hosted, &path);
@@ -124,28 +164,10 @@ fn live(hosted: &Hosted, dice: &mut Dice) {
             let (status, receipt) = hosted.ask("POST", &format!("{path}/reset"), "");
             assert_eq!(status, 200, "{receipt}");
             assert_clean(&receipt);
-            used(hosted, &session, id);
+            used(hosted, &session, &id);
         }
-        7 => {
-            let running = begin(hosted, id, &session);
-            dice.pause();
-            drop(running);
-            end_client(hosted, &client.unwrap());
-        }
-        8 => {
-            let attached = hosted.send(
-                "GET",
-                &format!("/v1/clients/{}/attach", client.unwrap()),
-                "",
-            );
-            let running = begin(hosted, id, &session);
-            dice.pause();
-            drop(attached);
-            dice.pause();
-            drop(running);
-        }
-        // Its lease runs out, or nobody uses it any more.
-        _ => drop(begin(hosted, id, &session)),
+        // Nobody uses it any more.
+        _ => drop(begin(hosted, &id, &session)),
     }
 }
 
@@ -232,6 +254,10 @@ const ARGUMENTS: &[&str] = &[
 ];
 
 /// Lets so many sessions live and die, and compares the host with what it was.
+#[expect(
+    clippy::print_stderr,
+    reason = "the seed of a failure is needed to see it again"
+)]
 fn churn(hosted: &Hosted, count: usize) {
     eventually("nobody is there yet", LONG, || {
         hosted.ask("GET", "/v1/health", "").1["sessions"]["open"] == 0
@@ -240,7 +266,7 @@ fn churn(hosted: &Hosted, count: usize) {
     let others = hosted.others();
     let seed = std::env::var("FDGUARD_TEST_SEED").ok();
     let seed = seed.map_or(0x5EED, |seed| seed.parse().unwrap());
-    println!("FDGUARD_TEST_SEED={seed} FDGUARD_TEST_CHURN={count}");
+    eprintln!("FDGUARD_TEST_SEED={seed} FDGUARD_TEST_CHURN={count}");
     let begun = AtomicUsize::new(0);
     let since = Instant::now();
     let longest = if count > 1000 { Duration::MAX } else { LONGEST };
@@ -256,7 +282,7 @@ fn churn(hosted: &Hosted, count: usize) {
         }
     });
     let lived = begun.into_inner().min(count);
-    println!("{lived} sessions in {:?}", since.elapsed());
+    eprintln!("{lived} sessions in {:?}", since.elapsed());
     assert!(lived >= 100, "{lived}");
     eventually("all sessions are closed", LONG, || {
         hosted.ask("GET", "/v1/health", "").1["sessions"]["open"] == 0

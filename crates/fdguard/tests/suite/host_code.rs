@@ -187,117 +187,120 @@ fn a_bash_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
     assert_well(&hosted);
 }
 
+/// Code, how it ends, and whether its session then goes on.
+const PYTHON_CODE: &[(&str, &str, bool)] = &[
+    ("import sys\nsys.exit(3)", "program-ended", false),
+    ("import os\nos._exit(4)", "program-ended", false),
+    ("import os\nos.fork()", "exited", true),
+    (
+        "import os\nif os.fork() == 0:\n    raise SystemExit(5)\nos.wait()\nNone",
+        "exited",
+        true,
+    ),
+    (
+        "import threading, time\ndef f():\n    while True:\n        print('x'); time.sleep(0.001)\nthreading.Thread(target=f, daemon=True).start()",
+        "exited",
+        true,
+    ),
+    (
+        "import builtins\nfor n in ('print', 'open', 'len', 'compile', 'exec', 'isinstance', 'getattr', 'hasattr', 'str', 'type'):\n    setattr(builtins, n, None)",
+        "exited",
+        true,
+    ),
+    (
+        "import os\nos.write = os.read = os.getpid = os.getcwdb = os._exit = None",
+        "exited",
+        true,
+    ),
+    (
+        "import sys, signal\nsignal.signal = None\nclass S:\n    def write(self, t): raise RuntimeError\n    def flush(self): 1/0\nsys.stdout = sys.stderr = S()",
+        "exited",
+        true,
+    ),
+    (
+        "import sys\nsys.stdout.close()\nsys.stderr = None",
+        "exited",
+        true,
+    ),
+    (
+        "import sys\nsys.excepthook = lambda *a: 1/0\n1/0",
+        "exited",
+        true,
+    ),
+    (
+        "import linecache, sys\nlinecache.cache = None\ndel sys.modules['__main__']",
+        "exited",
+        true,
+    ),
+    ("def f():\n    f()\nf()", "exited", true),
+    (
+        "import ctypes
+ctypes.string_at(0)",
+        "program-ended",
+        false,
+    ),
+    (
+        "import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\ntime.sleep(10)",
+        "program-ended",
+        false,
+    ),
+    (
+        "import faulthandler, time\nfaulthandler.dump_traceback_later(0.05, exit=True)\ntime.sleep(10)",
+        "program-ended",
+        false,
+    ),
+    (
+        "import time\nwhile True:\n    try:\n        time.sleep(10)\n    except KeyboardInterrupt:\n        pass",
+        "timed-out",
+        true,
+    ),
+    (
+        "import signal, time\nfor s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):\n    signal.signal(s, signal.SIG_IGN)\nwhile True: pass",
+        "timed-out",
+        true,
+    ),
+    (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+        "timed-out",
+        true,
+    ),
+    (
+        "import os\nos.closerange(3, 100000)",
+        "program-ended",
+        false,
+    ),
+    (
+        "import os\nheld = []\ntry:\n    while True: held.append(os.open('/dev/null', 0))\nexcept OSError: pass",
+        "exited",
+        true,
+    ),
+    (
+        "import gc\ngc.set_threshold(1)\nclass D:\n    def __del__(self): raise KeyboardInterrupt\nfor i in range(50): D()",
+        "exited",
+        true,
+    ),
+    (
+        "import os\nos.execvp('sleep', ['sleep', '1000'])",
+        "program-ended",
+        false,
+    ),
+    (
+        "import os, signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nfor i in range(30):\n    if os.fork() == 0:\n        os._exit(0)",
+        "exited",
+        true,
+    ),
+    (
+        "import atexit, time\natexit.register(time.sleep, 1000)\nimport threading\nthreading.Thread(target=time.sleep, args=(1000,)).start()",
+        "exited",
+        true,
+    ),
+];
+
 #[test]
 fn a_python_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
     let hosted = Hosted::on_socket(&[]);
-    for (code, how, goes_on) in [
-        ("import sys\nsys.exit(3)", "program-ended", false),
-        ("import os\nos._exit(4)", "program-ended", false),
-        ("import os\nos.fork()", "exited", true),
-        (
-            "import os\nif os.fork() == 0:\n    raise SystemExit(5)\nos.wait()\nNone",
-            "exited",
-            true,
-        ),
-        (
-            "import threading, time\ndef f():\n    while True:\n        print('x'); time.sleep(0.001)\nthreading.Thread(target=f, daemon=True).start()",
-            "exited",
-            true,
-        ),
-        (
-            "import builtins\nfor n in ('print', 'open', 'len', 'compile', 'exec', 'isinstance', 'getattr', 'hasattr', 'str', 'type'):\n    setattr(builtins, n, None)",
-            "exited",
-            true,
-        ),
-        (
-            "import os\nos.write = os.read = os.getpid = os.getcwdb = os._exit = None",
-            "exited",
-            true,
-        ),
-        (
-            "import sys, signal\nsignal.signal = None\nclass S:\n    def write(self, t): raise RuntimeError\n    def flush(self): 1/0\nsys.stdout = sys.stderr = S()",
-            "exited",
-            true,
-        ),
-        (
-            "import sys\nsys.stdout.close()\nsys.stderr = None",
-            "exited",
-            true,
-        ),
-        (
-            "import sys\nsys.excepthook = lambda *a: 1/0\n1/0",
-            "exited",
-            true,
-        ),
-        (
-            "import linecache, sys\nlinecache.cache = None\ndel sys.modules['__main__']",
-            "exited",
-            true,
-        ),
-        ("def f():\n    f()\nf()", "exited", true),
-        (
-            "import ctypes
-ctypes.string_at(0)",
-            "program-ended",
-            false,
-        ),
-        (
-            "import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\ntime.sleep(10)",
-            "program-ended",
-            false,
-        ),
-        (
-            "import faulthandler, time\nfaulthandler.dump_traceback_later(0.05, exit=True)\ntime.sleep(10)",
-            "program-ended",
-            false,
-        ),
-        (
-            "import time\nwhile True:\n    try:\n        time.sleep(10)\n    except KeyboardInterrupt:\n        pass",
-            "timed-out",
-            true,
-        ),
-        (
-            "import signal, time\nfor s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):\n    signal.signal(s, signal.SIG_IGN)\nwhile True: pass",
-            "timed-out",
-            true,
-        ),
-        (
-            "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
-            "timed-out",
-            true,
-        ),
-        (
-            "import os\nos.closerange(3, 100000)",
-            "program-ended",
-            false,
-        ),
-        (
-            "import os\nheld = []\ntry:\n    while True: held.append(os.open('/dev/null', 0))\nexcept OSError: pass",
-            "exited",
-            true,
-        ),
-        (
-            "import gc\ngc.set_threshold(1)\nclass D:\n    def __del__(self): raise KeyboardInterrupt\nfor i in range(50): D()",
-            "exited",
-            true,
-        ),
-        (
-            "import os\nos.execvp('sleep', ['sleep', '1000'])",
-            "program-ended",
-            false,
-        ),
-        (
-            "import os, signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nfor i in range(30):\n    if os.fork() == 0:\n        os._exit(0)",
-            "exited",
-            true,
-        ),
-        (
-            "import atexit, time\natexit.register(time.sleep, 1000)\nimport threading\nthreading.Thread(target=time.sleep, args=(1000,)).start()",
-            "exited",
-            true,
-        ),
-    ] {
-        assert_fate(&hosted, &python(), code, how, goes_on);
+    for (code, how, goes_on) in PYTHON_CODE {
+        assert_fate(&hosted, &python(), code, how, *goes_on);
     }
     assert_well(&hosted);
 }
@@ -501,7 +504,7 @@ fn a_flood_of_output_does_not_fill_the_host() {
     let fate = hosted.close(id);
     assert_eq!(fate["survivors"], 0, "{fate}");
     let after = peak_kib(&hosted);
-    println!("the host's peak: {before} KiB before, {after} KiB after");
+    eprintln!("the host's peak: {before} KiB before, {after} KiB after");
     assert!(
         after < before + 32 * 1024,
         "{before} KiB before, {after} KiB after"

@@ -180,7 +180,7 @@ fn a_caller_that_does_not_read_keeps_nobody_from_closing_its_session() {
     let held = unread(&hosted, id);
     let since = Instant::now();
     let receipt = hosted.close(id);
-    println!("closed after {:?}", since.elapsed());
+    eprintln!("closed after {:?}", since.elapsed());
     assert!(since.elapsed() < LONG / 5, "{:?}", since.elapsed());
     assert_eq!(
         (&receipt["survivors"], &receipt["clean"]),
@@ -216,7 +216,7 @@ fn the_end_of_a_host_waits_for_no_hostile_caller_or_session() {
     let since = Instant::now();
     hosted.signal(rustix::process::Signal::TERM);
     assert_eq!(hosted.end(), Some(0), "{:?}", hosted.events());
-    println!("ended after {:?}", since.elapsed());
+    eprintln!("ended after {:?}", since.elapsed());
     assert!(since.elapsed() < LONG / 2, "{:?}", since.elapsed());
     let events = hosted.events();
     let closed: Vec<_> = events

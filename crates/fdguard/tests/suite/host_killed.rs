@@ -16,14 +16,14 @@ fn work(hosted: &Hosted, round: u64) {
         1 => "yes",
         _ => "echo hi",
     };
-    let open = json!({"program": "bash", "channel": if round % 2 == 0 { json!("pipes") } else { json!({"pty": {"columns": 80, "rows": 24}}) }});
+    let open = json!({"program": "bash", "channel": if round.is_multiple_of(2) { json!("pipes") } else { json!({"pty": {"columns": 80, "rows": 24}}) }});
     while let Ok((201, session)) = hosted.try_ask("POST", "/v1/sessions", &open.to_string()) {
         let Some(id) = session["id"].as_str() else {
             return;
         };
         let body = json!({"code": code, "timeout_ms": 30}).to_string();
         let _killed = hosted.try_ask("POST", &format!("/v1/sessions/{id}/exec"), &body);
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             let _killed = hosted.try_ask("DELETE", &format!("/v1/sessions/{id}"), "");
         }
     }
@@ -89,7 +89,7 @@ fn r31_a_host_that_is_killed_at_work_leaves_no_process_and_the_next_one_knows() 
             .flat_map(|lane| lane.join().unwrap())
             .collect()
     });
-    println!("processes at the kill, and how long they lived on: {lanes:?}");
+    eprintln!("processes at the kill, and how long they lived on: {lanes:?}");
     assert!(
         lanes.iter().any(|(there, _)| *there > 6),
         "nothing was there: {lanes:?}"
