@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bearer;
 pub mod blame;
 pub mod catalog;
 pub mod class;
@@ -25,6 +26,7 @@ pub mod entry;
 pub mod event;
 pub mod evidence;
 pub mod explain;
+pub mod exposition;
 pub mod finding;
 pub mod forecast;
 pub mod gap;

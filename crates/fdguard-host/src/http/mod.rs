@@ -1,1 +1,29 @@
-//! The host over HTTP: a table of routes from which the router and the OpenAPI document are both made.
+//! The host over HTTP: a versioned JSON interface with an OpenAPI document, and a server that cannot be held up.
+//!
+//! One table of routes makes both the router and the document. [`Server`] takes connections, [`run`] is the whole program: the runtime, the
+//! signals, the end.
+
+mod accept;
+mod api;
+mod body;
+mod counts;
+mod daemon;
+mod guard;
+mod held;
+mod listen;
+mod openapi;
+mod pace;
+mod problem;
+mod refuse;
+mod route;
+mod routes;
+mod serve;
+mod signal;
+mod table;
+
+pub use api::Settings;
+pub use daemon::{Launch, run};
+pub use listen::Listening;
+pub use openapi::document as openapi;
+pub use problem::Problem;
+pub use serve::Server;

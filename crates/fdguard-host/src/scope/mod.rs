@@ -1,5 +1,321 @@
 //! Everything that one agent holds, and its end.
+//!
+//! A [`Scope`] owns sessions, programs, processes, files, folders and descriptors. It is closed on every path: by [`Scope::close`], by
+//! its drop, when one of its things cannot be started, when its client or the host goes. The first closer does it, in a task of its own,
+//! so that a caller that goes away leaves nothing half done; everybody else gets the same [`CleanUp`]. [`Scopes`] are all of a host, and
+//! the [`daemon`] looks after those that nobody closes.
+//!
+//! People who come from a clean-up by tmux and JSON find their words here: `tmux_session_killed` is `ok` of the resource with kind
+//! `session` or `program`; `prompt_file_deleted` is `did: deleted` of its file; `log_files_archived` and `archived_files` are
+//! `did: archived` with the receipt in `details.archive`; `escalated_to_sigkill` is `details.killed` above 0; `verified_no_zombies` and
+//! `zombie_process_details` are `look.leftovers`; `errors` are the `error` of each resource.
 
-/// What one agent holds.
+mod clean_up;
+mod closing;
+pub mod daemon;
+mod end;
+mod hold;
+mod inside;
+mod leftover;
+mod means;
+mod program;
+mod resource;
+pub mod root;
+mod scopes;
+mod start;
+mod ticket;
+mod watched;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+pub use clean_up::{
+    CleanUp, Details, Did, Kind, Leftover, Look, Outcome, SCHEMA, SUCCESS_RULE, Why,
+};
+pub use end::How;
+pub use inside::{tcp_callers, unix_caller};
+pub use leftover::VARIABLE;
+pub use means::{Archiver, Event, Means, NotArchived, Observer, SessionLook, Sessions};
+pub use resource::{FileEnd, Ownership, ResourceView, Role};
+pub use scopes::{Closing, Guard, Scopes};
+pub use start::{StartFailed, Want};
+pub use ticket::{Accepted, Ticket};
+
+use crate::Error;
+use closing::Subject;
+use daemon::Status;
+use end::Around;
+use resource::Entry;
+use root::Root;
+
+/// What a scope is made of.
+#[derive(Clone, Debug)]
+pub struct ScopeSpec {
+    /// For people.
+    pub name: String,
+    /// All its files are below this folder.
+    pub root: PathBuf,
+    /// Whose it is: it ends with the client's lease.
+    pub client: Option<String>,
+    /// Where files are archived; `archive` in the root when absent.
+    pub archive_to: Option<PathBuf>,
+}
+
+/// What one agent holds. Dropped, it is closed by a task.
 #[derive(Debug)]
-pub struct Scope {}
+pub struct Scope {
+    id: String,
+    spec: ScopeSpec,
+    root: Root,
+    mark: Option<String>,
+    started_at: Timestamp,
+    /// The same by a clock that nobody sets.
+    born: Instant,
+    means: Arc<Means>,
+    runtime: Handle,
+    state: Mutex<State>,
+    result: watch::Sender<Option<Arc<CleanUp>>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` when somebody has begun to close it.
+    entries: Option<Vec<Entry>>,
+    next_number: u64,
+    status: Status,
+    reasons: Vec<daemon::ReasonCode>,
+    touched: Instant,
+    ticket: Option<Accepted>,
+}
+
+/// What a list shows of a scope.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ScopeView {
+    /// Its id.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// Its folder.
+    pub root: String,
+    /// Whose it is.
+    pub client: Option<String>,
+    /// How its agent is.
+    pub status: Status,
+    /// Why it is so, where the daemon found it.
+    pub reasons: Vec<daemon::ReasonCode>,
+    /// `open`, `closing` or `closed`.
+    pub phase: Phase,
+    /// RFC 3339.
+    pub started_at: String,
+    /// Milliseconds since something was done with it.
+    pub idle_ms: u64,
+    /// What it holds; nothing once it is being closed.
+    pub resources: Vec<ResourceView>,
+    /// A close that is to come.
+    pub closes: Option<Accepted>,
+}
+
+/// How far the life of a scope is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// It takes things.
+    Open,
+    /// It is being cleaned up.
+    Closing,
+    /// Its clean-up is done.
+    Closed,
+}
+
+impl Scope {
+    /// An empty one, on the runtime that calls.
+    pub fn new(spec: ScopeSpec, means: Arc<Means>) -> Result<Self, Error> {
+        let root = Root::new(&spec.root).map_err(|error| Error::Bad(error.to_string()))?;
+        let runtime = Handle::try_current().map_err(|error| Error::Bad(error.to_string()))?;
+        let id = random_id()?;
+        Ok(Self {
+            mark: leftover::mark(&id),
+            id,
+            spec,
+            root,
+            started_at: Timestamp::now(),
+            born: Instant::now(),
+            means,
+            runtime,
+            state: Mutex::new(State {
+                entries: Some(Vec::new()),
+                next_number: 1,
+                status: Status::Running,
+                reasons: Vec::new(),
+                touched: Instant::now(),
+                ticket: None,
+            }),
+            result: watch::Sender::new(None),
+        })
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        self.spec.client.as_deref()
+    }
+
+    /// The folder of all its files.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Says that something was done with it.
+    pub fn touch(&self) {
+        self.state().touched = Instant::now();
+    }
+
+    /// Says how its agent is. The first end stays: an agent that has completed does not fail later. False when it was not taken.
+    pub fn set_status(&self, status: Status) -> bool {
+        self.judge(status, Vec::new())
+    }
+
+    /// How its agent is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.state().status
+    }
+
+    fn judge(&self, status: Status, reasons: Vec<daemon::ReasonCode>) -> bool {
+        let mut state = self.state();
+        let is_taken = !state.status.is_terminal();
+        if is_taken {
+            state.status = status;
+            state.reasons = reasons;
+        }
+        is_taken
+    }
+
+    /// Closes it, and gives what that came to. Whoever comes second gets the same. When the caller goes away it is closed all the same.
+    pub async fn close(&self, why: Why, how: How) -> Arc<CleanUp> {
+        self.begin_close(why, how);
+        self.closed().await
+    }
+
+    /// Waits for the end of a close, whoever asks for it.
+    pub async fn closed(&self) -> Arc<CleanUp> {
+        let mut result = self.result.subscribe();
+        loop {
+            if let Some(clean_up) = result.borrow_and_update().clone() {
+                return clean_up;
+            }
+            // The sender is ours: it lives as long as we do.
+            if result.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Begins to close it, if nobody has. False when somebody has.
+    pub fn begin_close(&self, why: Why, how: How) -> bool {
+        let Some(entries) = self.state().entries.take() else {
+            return false;
+        };
+        let subject = Subject {
+            scope: self.id.clone(),
+            name: self.spec.name.clone(),
+            mark: self.mark.clone(),
+        };
+        let archive = self.spec.archive_to.clone();
+        let around = Around {
+            how,
+            why,
+            means: Arc::clone(&self.means),
+            root: self.root.clone(),
+            archive_to: archive.unwrap_or_else(|| self.root.path().join("archive")),
+        };
+        let (result, means) = (self.result.clone(), Arc::clone(&self.means));
+        // Not awaited: it must end whoever waits for it. On a runtime that has ended it is dropped, and everything in it with it.
+        drop(self.runtime.spawn(async move {
+            let broken = closing::Broken::new(&subject, why);
+            // In a task of its own: should it panic, whoever waits gets an answer.
+            let work = tokio::spawn(closing::clean_up(subject, entries, around));
+            let clean_up = work.await.unwrap_or_else(|error| broken.told(&error));
+            let clean_up = Arc::new(clean_up);
+            result.send_replace(Some(Arc::clone(&clean_up)));
+            means.observer.tell(&Event::Closed(clean_up));
+        }));
+        true
+    }
+
+    /// How far its life is.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        if self.result.borrow().is_some() {
+            Phase::Closed
+        } else if self.state().entries.is_none() {
+            Phase::Closing
+        } else {
+            Phase::Open
+        }
+    }
+
+    /// What the close came to, if it is done.
+    #[must_use]
+    pub fn result(&self) -> Option<Arc<CleanUp>> {
+        self.result.borrow().clone()
+    }
+
+    /// What a list shows of it.
+    #[must_use]
+    pub fn view(&self) -> ScopeView {
+        let phase = self.phase();
+        let state = self.state();
+        let entries = state.entries.iter().flatten();
+        ScopeView {
+            id: self.id.clone(),
+            name: self.spec.name.clone(),
+            root: self.root.path().display().to_string(),
+            client: self.spec.client.clone(),
+            status: state.status,
+            reasons: state.reasons.clone(),
+            phase,
+            started_at: self.started_at.to_string(),
+            idle_ms: millis(state.touched.elapsed()),
+            resources: entries.map(Entry::view).collect(),
+            closes: state.ticket.clone(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        self.begin_close(Why::OwnerGone, How::default());
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// 64 bits that nobody guesses.
+fn random_id() -> Result<String, Error> {
+    let mut bytes = [0_u8; 8];
+    let flags = rustix::rand::GetRandomFlags::empty();
+    let failed = |errno: rustix::io::Errno| Error::io("random bits")(errno.into());
+    rustix::rand::getrandom(&mut bytes, flags).map_err(failed)?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}

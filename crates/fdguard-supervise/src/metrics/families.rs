@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fdguard_core::Class;
+use fdguard_core::exposition::{Sample, Text, Type};
 use jiff::Timestamp;
 
 use super::state::{Host, Own, Process, Service, State, number};
-use super::text::{Sample, Text, Type};
 
 /// Processes of one service that have samples of their own: those with the most descriptors. Nobody's dashboard holds thousands.
 const PROCESSES: usize = 32;

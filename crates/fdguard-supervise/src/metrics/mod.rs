@@ -8,7 +8,6 @@ pub mod health;
 mod request;
 mod server;
 mod state;
-mod text;
 mod token;
 
 #[cfg(test)]
@@ -18,6 +17,7 @@ mod server_tests;
 #[cfg(test)]
 mod tests;
 
+pub use fdguard_core::bearer::Token;
 pub use server::Server;
 pub use state::{Host, Own, Process, Service, State, Target};
-pub use token::{Source, Token};
+pub use token::{Source, read as read_token};

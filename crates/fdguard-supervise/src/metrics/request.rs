@@ -1,8 +1,10 @@
 //! What callers of the metrics page ask, and what they are answered. Pure.
 
+use fdguard_core::bearer::Token;
+use fdguard_core::exposition;
+
 use super::state::State;
-use super::token::Token;
-use super::{families, health, text};
+use super::{families, health};
 
 /// The longest head of a request.
 pub(super) const HEAD: usize = 8 << 10;
@@ -86,7 +88,7 @@ pub(super) fn answer(request: &Request<'_>, state: &State, token: Option<&Token>
     match path.unwrap_or_default() {
         b"/metrics" => respond(
             "200 OK",
-            text::CONTENT_TYPE,
+            exposition::CONTENT_TYPE,
             &families::write(state),
             with_body,
         ),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
+use fdguard_core::bearer::Token;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt,
@@ -12,7 +13,6 @@ use rustix::net::{
 
 use super::request::{self, HEAD, Head};
 use super::state::State;
-use super::token::Token;
 use crate::turn::{Ready, Wants};
 
 /// Connections at a time. The oldest gives way to a new one: whoever says nothing cannot keep others out.

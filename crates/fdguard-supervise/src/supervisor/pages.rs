@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::{Supervisor, own};
-use crate::metrics::{Host, Own, Server, State, Token};
+use crate::metrics::{Host, Own, Server, State, read_token};
 use crate::turn::Ready;
 use crate::{config, limit, trim};
 
@@ -14,7 +14,7 @@ pub(super) fn open(settings: &config::Settings) -> Result<Option<Server>, String
     let Some(address) = settings.metrics else {
         return Ok(None);
     };
-    let token = settings.metrics_token.as_ref().map(Token::read);
+    let token = settings.metrics_token.as_ref().map(read_token);
     let token = token.transpose()?;
     let server = Server::bind(address, token);
     server

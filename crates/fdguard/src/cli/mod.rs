@@ -9,6 +9,7 @@ mod doctor;
 mod drill;
 mod duration;
 mod explain;
+mod host;
 mod inspect;
 mod protect;
 mod ready;
@@ -26,6 +27,7 @@ pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
 pub use drill::DrillArgs;
 pub use explain::ExplainArgs;
+pub use host::{AccessArgs, BoundArgs, HostArgs, SessionArgs};
 pub use inspect::{Check, InspectArgs};
 pub use protect::{Level, ProtectArgs};
 pub use ready::Ready;
@@ -88,6 +90,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Write the unit for my supervisor, or find the traps in one.
     Unit(Box<UnitArgs>),
+    /// Sessions of agents, clean-up and interruptible calls that cannot leak, over HTTP.
+    Host(Box<HostArgs>),
     /// Print the completion script for a shell.
     Completions {
         /// Which shell.

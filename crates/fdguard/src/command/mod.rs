@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod drill;
 mod explain;
+mod host;
 mod inspect;
 mod pick;
 mod run;
@@ -39,6 +40,7 @@ pub fn dispatch(cli: Cli) -> u8 {
         Command::Explain(args) => explain::run(&args),
         Command::Unit(args) => unit::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Host(args) => host::run(&args),
         Command::Completions { shell } => completions(shell),
     };
     outcome.unwrap_or_else(|error| exit::report(&error))

@@ -3,42 +3,48 @@
 use std::fmt::Write as _;
 
 /// What Prometheus wants to be told about it.
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What a family is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Type {
+pub enum Type {
+    /// Goes up and down.
     Gauge,
+    /// Only goes up.
     Counter,
 }
 
 /// One sample: its labels and its value.
-pub(super) struct Sample<'a> {
+#[derive(Debug)]
+pub struct Sample<'a> {
     labels: Vec<(&'static str, &'a str)>,
     value: f64,
 }
 
 impl<'a> Sample<'a> {
-    pub(super) fn new(labels: &[(&'static str, &'a str)], value: f64) -> Self {
+    /// With these labels.
+    #[must_use]
+    pub fn new(labels: &[(&'static str, &'a str)], value: f64) -> Self {
         Self {
             labels: labels.to_vec(),
             value,
         }
     }
 
-    pub(super) fn label(&mut self, name: &'static str, value: &'a str) {
+    /// With one more label.
+    pub fn label(&mut self, name: &'static str, value: &'a str) {
         self.labels.push((name, value));
     }
 }
 
 /// The text in the making.
 #[derive(Debug, Default)]
-pub(super) struct Text(String);
+pub struct Text(String);
 
 impl Text {
     /// A family with its samples; nothing at all when there are none.
     #[expect(single_use_lifetimes, reason = "an anonymous one is not allowed here")]
-    pub(super) fn family<'a>(
+    pub fn family<'a>(
         &mut self,
         name: &str,
         kind: Type,
@@ -81,7 +87,9 @@ impl Text {
         self.0.push('\n');
     }
 
-    pub(super) fn finish(self) -> String {
+    /// The whole page.
+    #[must_use]
+    pub fn finish(self) -> String {
         self.0
     }
 }

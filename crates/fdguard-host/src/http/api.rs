@@ -1,0 +1,146 @@
+//! What all requests share: the host, who may ask, and how much at a time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fdguard_core::bearer::Token;
+use http::StatusCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::counts::Counts;
+use super::problem::Problem;
+use super::routes::archive::Files;
+use crate::Error;
+use crate::call::{Caller, Calls, Failure, Options, Reason};
+use crate::host::Host;
+use crate::scope::{How, Means, Phase, Scopes};
+
+/// Who may ask, for what, and how much at a time.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The word that opens everything but the health page; absent: no word is needed.
+    pub token: Option<Token>,
+    /// Names in the Host header besides the address itself and those of the local machine.
+    pub hosts: Vec<String>,
+    /// Web pages that may ask, as `https://example.org`; all others are refused.
+    pub origins: Vec<String>,
+    /// Bytes of a request's body.
+    pub max_body: usize,
+    /// Connections at a time.
+    pub max_connections: usize,
+    /// Requests at a time; the pages for health and metrics are answered beyond it.
+    pub max_requests: usize,
+    /// From the first byte of a request to the end of its head.
+    pub head_within: Duration,
+    /// A connection without a request is closed after so long.
+    pub idle_within: Duration,
+    /// Files below these folders may be archived; none may when there is none.
+    pub roots: Vec<PathBuf>,
+    /// The lease of a client that does not say one.
+    pub lease: Duration,
+    /// Between two signs of life on an attached connection.
+    pub heartbeat: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            token: None,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            max_body: 8 << 20,
+            max_connections: 256,
+            max_requests: 192,
+            head_within: Duration::from_secs(10),
+            idle_within: Duration::from_secs(120),
+            roots: Vec::new(),
+            lease: Duration::from_secs(60),
+            heartbeat: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub(super) struct Api {
+    pub(super) host: Host,
+    pub(super) settings: Settings,
+    pub(super) counts: Counts,
+    pub(super) scopes: Scopes,
+    /// Why there are none, where they could not be set up.
+    calls: Result<Calls, Failure>,
+    /// Cancelled when the server closes: streams end then.
+    pub(super) closing: CancellationToken,
+    requests: Arc<Semaphore>,
+}
+
+impl Api {
+    pub(super) fn new(host: Host, settings: Settings, closing: CancellationToken) -> Arc<Self> {
+        let means = Means {
+            sessions: Some(Arc::new(host.clone())),
+            archiver: Some(Arc::new(Files)),
+            ..Means::default()
+        };
+        Arc::new(Self {
+            host,
+            scopes: Scopes::new(means),
+            calls: Caller::new(Options::default()).map(Calls::new),
+            requests: Arc::new(Semaphore::new(settings.max_requests)),
+            settings,
+            counts: Counts::default(),
+            closing,
+        })
+    }
+
+    /// The calls.
+    pub(super) fn calls(&self) -> Result<&Calls, Problem> {
+        let calls = self.calls.as_ref();
+        calls.map_err(|failure| Problem::from(Error::Call(failure.clone())))
+    }
+
+    /// Ends what is no session: calls and scopes.
+    pub(super) async fn release(&self) {
+        if let Ok(calls) = &self.calls {
+            calls.abort_all(Reason::Shutdown);
+            let _closed = calls.caller().close();
+        }
+        let _told = self.scopes.shut_down(How::default()).await;
+    }
+
+    /// Ends the scopes of clients that are gone, every second: a lease may run out anywhere.
+    pub(super) async fn follow_clients(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.closing.cancelled() => return,
+            }
+            let owners = self.scopes.list().into_iter();
+            let owners = owners.filter(|scope| scope.phase == Phase::Open);
+            let mut owners: Vec<String> = owners.filter_map(|scope| scope.client).collect();
+            if owners.is_empty() {
+                continue;
+            }
+            owners.dedup();
+            let known = self.host.clients();
+            owners.retain(|owner| !known.iter().any(|client| client.id == *owner));
+            for owner in owners {
+                let _told = self.scopes.close_client(&owner, How::default()).await;
+            }
+        }
+    }
+
+    /// A place among the requests that are answered at a time.
+    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = Arc::clone(&self.requests).try_acquire_owned();
+        place.map_err(|_full| {
+            let most = self.settings.max_requests;
+            let detail = format!("{most} requests are being answered, which is the cap");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail)
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! The body of a request: small enough, in time, JSON, and exactly what was asked for.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use super::problem::Problem;
+
+/// From the end of the head to the end of the body.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Reads all of it.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+    most: usize,
+) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("a body has {most} bytes at most");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
+    };
+    let announced = headers.get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > most) {
+        return Err(too_large());
+    }
+    let whole = Limited::new(body, most).collect();
+    match tokio::time::timeout(WITHIN, whole).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => {
+            let detail = format!("the body cannot be read: {error}");
+            Err(Problem::new(StatusCode::BAD_REQUEST, "bad-body", detail))
+        }
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} s", WITHIN.as_secs());
+            let status = StatusCode::REQUEST_TIMEOUT;
+            Err(Problem::new(status, "too-slow", detail))
+        }
+    }
+}
+
+/// Reads a value. Nothing at all is an empty object.
+pub(super) fn decode<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
+    if body.is_empty() {
+        return parse(b"{}");
+    }
+    let given = headers.get(header::CONTENT_TYPE);
+    let given = given.map(|value| value.to_str().unwrap_or("?"));
+    if !given.is_some_and(is_json) {
+        let given = given.unwrap_or("nothing");
+        let detail = format!("Content-Type says {given:?}; a body is application/json");
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Err(Problem::new(status, "not-json", detail));
+    }
+    parse(body)
+}
+
+fn is_json(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Reads a value: what is no JSON is 400, what is JSON and makes no sense is 422 and says where.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        refused(error.inner()).at(path)
+    })?;
+    reader.end().map_err(|error| refused(&error))?;
+    Ok(value)
+}
+
+fn refused(error: &serde_json::Error) -> Problem {
+    let detail = format!("the body: {error}");
+    match error.classify() {
+        serde_json::error::Category::Data => Problem::senseless(detail),
+        _ => Problem::new(StatusCode::BAD_REQUEST, "bad-json", detail),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header};
+    use serde::Deserialize;
+
+    use super::{decode, parse};
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[serde(default)]
+        inner: Inner,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Inner {
+        number: u8,
+    }
+
+    #[test]
+    fn what_is_no_json_is_400_and_what_makes_no_sense_is_422_with_its_place() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        for (body, status, path) in [
+            (&b"{"[..], 400, None),
+            (b"{} {}", 400, None),
+            (b"{\"inner\":{\"number\":\xff}}", 400, Some("inner.number")),
+            (b"{\"inner\":{\"number\":256}}", 422, Some("inner.number")),
+            (b"{\"inner\":{\"numbre\":1}}", 422, Some("inner.numbre")),
+            (b"{\"inner\":[1,2,3]}", 422, Some("inner")),
+            (b"7", 422, None),
+        ] {
+            let problem = parse::<Outer>(body).unwrap_err();
+            let text = String::from_utf8_lossy(body);
+            assert_eq!(problem.status().as_u16(), status, "{text}");
+            if status == 422 {
+                assert_eq!(problem.path.as_deref(), path, "{text}");
+            }
+        }
+        let problem = parse::<serde_json::Value>(deep.as_bytes()).unwrap_err();
+        assert_eq!(problem.status().as_u16(), 400, "{problem:?}");
+        assert_eq!(
+            parse::<Outer>(b"{\"inner\":{\"number\":7}}")
+                .unwrap()
+                .inner
+                .number,
+            7
+        );
+    }
+
+    #[test]
+    fn only_json_is_read_and_nothing_is_an_empty_object() {
+        let mut headers = HeaderMap::new();
+        assert!(decode::<Outer>(&headers, b"").is_ok());
+        assert_eq!(decode::<Outer>(&headers, b"{}").unwrap_err().status(), 415);
+        for (media_type, is_read) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("text/plain", false),
+            ("application/jsonp", false),
+        ] {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+            assert_eq!(
+                decode::<Outer>(&headers, b"{}").is_ok(),
+                is_read,
+                "{media_type}"
+            );
+        }
+    }
+}

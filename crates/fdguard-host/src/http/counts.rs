@@ -1,0 +1,53 @@
+//! What the server did so far, for the metrics page.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::StatusCode;
+
+/// Counters that only go up.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Requests that were answered, by the first digit of their status.
+    answered: [AtomicU64; 6],
+    pub(super) connections: Count,
+    /// Connections that were refused because there were too many.
+    pub(super) refused: Count,
+    /// Connections that took too long for a head.
+    pub(super) too_slow: Count,
+    /// Commands that were interrupted because nobody waited for them any more.
+    pub(super) abandoned: Count,
+}
+
+/// A counter.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counts {
+    pub(super) fn answered(&self, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100);
+        if let Some(count) = self.answered.get(class) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The count of each class that there was: `("2xx", 17)`.
+    pub(super) fn by_class(&self) -> Vec<(&'static str, u64)> {
+        let names = ["0xx", "1xx", "2xx", "3xx", "4xx", "5xx"];
+        let counts = self.answered.iter().map(|one| one.load(Ordering::Relaxed));
+        names
+            .into_iter()
+            .zip(counts)
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+}

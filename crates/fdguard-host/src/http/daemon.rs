@@ -1,0 +1,120 @@
+//! The whole program: the runtime, the sockets, the signals, and an end that closes everything.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use fdguard_core::log_event::Event;
+use fdguard_process::notify::{Client, Message};
+use fdguard_process::signals::{Signals, name_of};
+use rustix::process::Signal;
+
+use super::api::Settings;
+use super::listen::Listening;
+use super::serve::Server;
+use super::signal::Awaited;
+use crate::Error;
+use crate::host::{Events, Host, Options};
+
+/// Threads of the runtime; sessions need none of their own.
+const WORKERS: usize = 2;
+/// Threads for what blocks, and how long they stay without work.
+const BLOCKING: usize = 16;
+const KEEP: Duration = Duration::from_secs(1);
+/// After the last session has ended: time for the last answers.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What is to run.
+#[derive(Debug)]
+pub struct Launch {
+    /// The host.
+    pub host: Options,
+    /// The server.
+    pub settings: Settings,
+    /// Sockets that listen already.
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// Runs until TERM or INT, and says when requests are answered, and at which addresses (none for sockets with a path). A second INT does not wait for sessions: their keepers end them.
+pub fn run(launch: Launch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Error> {
+    // Before any thread starts: a signal must find none that does not block it.
+    let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
+    let signals = Signals::take(ends).map_err(Error::io("signals"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(BLOCKING)
+        .thread_keep_alive(KEEP)
+        .thread_name("fdguard-host")
+        .enable_all()
+        .build()
+        .map_err(Error::io("the runtime"))?;
+    let ended = runtime.block_on(live(launch, signals, ready));
+    // Whoever still blocks in it is not waited for.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn live(
+    launch: Launch,
+    signals: Signals,
+    ready: impl FnOnce(&[SocketAddr]),
+) -> Result<(), Error> {
+    let signals = Awaited::new(signals).map_err(Error::io("signals"))?;
+    let listening: Result<Vec<Listening>, _> =
+        launch.sockets.into_iter().map(Listening::from_fd).collect();
+    let listening = listening.map_err(Error::io("a socket"))?;
+    let addresses: Vec<SocketAddr> = listening.iter().filter_map(Listening::address).collect();
+    let events = launch.host.events.clone();
+    let host = Host::start(launch.host).await?;
+    let server = Server::start(host.clone(), listening, launch.settings);
+    let mut parent = Parent::find(&events);
+    parent.tell(&Message {
+        ready: true,
+        ..Message::default()
+    });
+    ready(&addresses);
+    let signal = signals.next().await;
+    let event = Event::new("host_stopping");
+    events.tell(&event.with("signal", name_of(signal)));
+    parent.tell(&Message {
+        stopping: true,
+        ..Message::default()
+    });
+    server.close();
+    let end = async {
+        server.release().await;
+        // Each has been told as an event.
+        let _receipts = host.shut_down().await;
+        server.ended(LAST_WORDS).await
+    };
+    let how = tokio::select! {
+        true = end => "done",
+        () = signals.interrupt() => "interrupted",
+        else => "connections-left",
+    };
+    events.tell(&Event::new("host_end").with("how", how));
+    Ok(())
+}
+
+/// The one who started us, if it wants to hear of us.
+struct Parent(Option<Client>);
+
+impl Parent {
+    fn find(events: &Events) -> Self {
+        match Client::from_environment() {
+            Ok(client) => Self(client),
+            Err(gap) => {
+                let event = Event::new("parent_not_told").with("why", gap.why);
+                events.tell(&event);
+                Self(None)
+            }
+        }
+    }
+
+    fn tell(&mut self, message: &Message) {
+        if let Some(client) = &mut self.0 {
+            // A parent that does not listen is no reason to stop.
+            drop(client.tell(message, Instant::now()));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Who may ask: the name in the Host header, the page in Origin, and the token.
+//!
+//! A web page that somebody opens on this machine can send requests to local addresses. It cannot lie in Host and Origin: a name that was
+//! bent to 127.0.0.1 is still in Host, and a page of elsewhere is in Origin.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::api::Settings;
+use super::problem::Problem;
+
+/// Where a connection came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// From this address, at this one of ours.
+    Tcp { local: SocketAddr, peer: SocketAddr },
+    /// At a socket with a file, whose permissions say who may come in. No web page can.
+    Unix {
+        /// Who it was, if the kernel says it.
+        pid: Option<u32>,
+    },
+}
+
+/// Refuses what a web page of elsewhere would send.
+pub(super) fn check_names(
+    settings: &Settings,
+    door: Door,
+    request: &http::request::Parts,
+) -> Result<(), Problem> {
+    if let Door::Tcp { local, .. } = door {
+        check_host(settings, local, request)?;
+    }
+    check_origin(settings, &request.headers)
+}
+
+fn check_host(
+    settings: &Settings,
+    address: SocketAddr,
+    request: &http::request::Parts,
+) -> Result<(), Problem> {
+    let mut given = request.headers.get_all(header::HOST).iter();
+    let (Some(first), None) = (given.next(), given.next()) else {
+        let detail = "a request has one Host header";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-host", detail));
+    };
+    let in_target = request.uri.authority().map(|it| it.as_str().as_bytes());
+    let named = [Some(first.as_bytes()), in_target];
+    let is_known = |name: &[u8]| {
+        std::str::from_utf8(name).is_ok_and(|name| is_ours(name, address, &settings.hosts))
+    };
+    match named.into_iter().flatten().find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let name = String::from_utf8_lossy(name);
+            let detail = format!("Host {name:?} is not this server; --allow-host adds a name");
+            let status = StatusCode::MISDIRECTED_REQUEST;
+            Err(Problem::new(status, "wrong-host", detail))
+        }
+    }
+}
+
+/// Whether a Host header means this server.
+fn is_ours(given: &str, address: SocketAddr, more: &[String]) -> bool {
+    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|port| port == address.port());
+    let name = if given.ends_with(']') {
+        given
+    } else {
+        match given.rsplit_once(':') {
+            Some((name, port)) if is_port(port) => name,
+            Some(_) => return false,
+            None => given,
+        }
+    };
+    let bare = name.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let ip = bare.unwrap_or(name).parse::<IpAddr>().ok();
+    let is_local = name.eq_ignore_ascii_case("localhost") || ip.is_some_and(|ip| ip.is_loopback());
+    let is_bound = ip.is_some_and(|ip| ip == address.ip());
+    (is_local && address.ip().is_loopback())
+        || is_bound
+        || more.iter().any(|one| one.eq_ignore_ascii_case(name))
+}
+
+fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<(), Problem> {
+    let is_allowed = |origin: &HeaderValue| {
+        let mut allowed = settings.origins.iter();
+        allowed.any(|one| one.as_bytes().eq_ignore_ascii_case(origin.as_bytes()))
+    };
+    let foreign = headers
+        .get_all(header::ORIGIN)
+        .iter()
+        .find(|origin| !is_allowed(origin));
+    match foreign {
+        None => Ok(()),
+        Some(origin) => {
+            let origin = String::from_utf8_lossy(origin.as_bytes());
+            let detail = format!("pages of {origin:?} may not ask; --allow-origin lets them");
+            Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", detail))
+        }
+    }
+}
+
+/// Refuses who does not have the token.
+pub(super) fn check_token(settings: &Settings, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(token) = &settings.token else {
+        return Ok(());
+    };
+    let given = headers
+        .get(header::AUTHORIZATION)
+        .map(HeaderValue::as_bytes);
+    if token.allows(given) {
+        return Ok(());
+    }
+    let detail = match given {
+        None => "the header `Authorization: Bearer TOKEN` is missing",
+        Some(_) => "the token is wrong",
+    };
+    let challenge = HeaderValue::from_static("Bearer realm=\"fdguard\"");
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, "no-token", detail);
+    Err(problem.with(header::WWW_AUTHENTICATE, challenge))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_ours;
+
+    #[test]
+    fn names_that_were_bent_to_us_are_not_ours() {
+        let address = "127.0.0.1:8000".parse().unwrap();
+        for ours in [
+            "127.0.0.1:8000",
+            "localhost:8000",
+            "LOCALHOST",
+            "[::1]:8000",
+            "127.0.0.1",
+        ] {
+            assert!(is_ours(ours, address, &[]), "{ours}");
+        }
+        for foreign in [
+            "evil.example",
+            "evil.example:8000",
+            "localhost:80",
+            "localhost.evil.example:8000",
+            "10.0.0.1:8000",
+            "",
+            ":8000",
+            "[::1]]:8000",
+            "localhost:8000:8000",
+        ] {
+            assert!(!is_ours(foreign, address, &[]), "{foreign}");
+        }
+        let more = ["agents.example".to_owned()];
+        assert!(is_ours("agents.example:8000", address, &more));
+    }
+
+    #[test]
+    fn a_remote_address_is_not_called_localhost() {
+        let address = "192.0.2.7:8000".parse().unwrap();
+        assert!(is_ours("192.0.2.7:8000", address, &[]));
+        assert!(!is_ours("localhost:8000", address, &[]));
+        let any = "[2001:db8::1]:80".parse().unwrap();
+        assert!(is_ours("[2001:db8::1]", any, &[]));
+    }
+}

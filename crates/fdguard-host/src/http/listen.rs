@@ -1,0 +1,76 @@
+//! Sockets that somebody bound for us, on the reactor.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, sockopt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use super::guard::Door;
+use crate::scope::unix_caller;
+
+/// A socket that listens.
+#[derive(Debug)]
+pub enum Listening {
+    /// At an address.
+    Tcp(TcpListener),
+    /// At a path.
+    Unix(UnixListener),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) enum Link {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listening {
+    /// Takes a socket that listens already, on the runtime that calls.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        if !sockopt::socket_acceptconn(&fd)? {
+            let why = "the socket does not listen";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        match sockopt::socket_domain(&fd)? {
+            AddressFamily::UNIX => UnixListener::from_std(fd.into()).map(Self::Unix),
+            AddressFamily::INET | AddressFamily::INET6 => {
+                TcpListener::from_std(fd.into()).map(Self::Tcp)
+            }
+            family => {
+                let why = format!("a socket of family {}", family.as_raw());
+                Err(io::Error::new(io::ErrorKind::Unsupported, why))
+            }
+        }
+    }
+
+    /// Its address; none for a path.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<(Link, Door)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // The address that was called, and not `*`.
+                let local = stream.local_addr()?;
+                let door = Door::Tcp { local, peer };
+                // Small answers go at once; a failure only costs time.
+                drop(stream.set_nodelay(true));
+                Ok((Link::Tcp(stream), door))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let pid = unix_caller(&stream);
+                Ok((Link::Unix(stream), Door::Unix { pid }))
+            }
+        }
+    }
+}

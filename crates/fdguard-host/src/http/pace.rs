@@ -1,0 +1,131 @@
+//! How long a connection may take: for a head, and without a request.
+//!
+//! A caller that sends a head byte by byte holds a connection for as long as it likes, unless somebody looks at the clock. hyper has one clock
+//! for both; a connection that is kept for the next request deserves more time than a head that has begun.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// Where a connection is, shared by the one who reads and the one who answers.
+#[derive(Clone, Debug)]
+pub(super) struct Pace(Arc<Mutex<State>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No byte of a request has come since then.
+    Idle(Instant),
+    /// A head began to come then.
+    Head(Instant),
+    /// A request is being answered.
+    Busy,
+}
+
+impl Pace {
+    /// A new connection: the first head is awaited.
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(State::Head(Instant::now()))))
+    }
+
+    fn set(&self, next: impl FnOnce(State) -> State) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = next(*state);
+    }
+
+    /// The head is whole; what is given back ends the answer when it is dropped.
+    pub(super) fn busy(&self) -> Answering {
+        self.set(|_| State::Busy);
+        Answering(self.clone())
+    }
+
+    /// When the connection has had its time.
+    pub(super) fn deadline(&self, head: Duration, idle: Duration) -> Option<Instant> {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Idle(since) => Some(since + idle),
+            State::Head(since) => Some(since + head),
+            State::Busy => None,
+        }
+    }
+
+    /// Whether a head was begun and not ended.
+    pub(super) fn is_in_head(&self) -> bool {
+        matches!(
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            State::Head(_)
+        )
+    }
+
+    fn heard(&self) {
+        self.set(|state| match state {
+            State::Idle(_) => State::Head(Instant::now()),
+            state => state,
+        });
+    }
+}
+
+/// A request is being answered as long as this lives.
+#[derive(Debug)]
+pub(super) struct Answering(Pace);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.set(|_| State::Idle(Instant::now()));
+    }
+}
+
+/// A connection that tells its pace what it hears.
+#[derive(Debug)]
+pub(super) struct Paced<S> {
+    pub(super) stream: S,
+    pub(super) pace: Pace,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.pace.heard();
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+}

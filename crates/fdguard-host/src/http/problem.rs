@@ -1,0 +1,183 @@
+//! What a caller is told when it does not get what it asked for: RFC 9457, with a code that stays the same.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Error;
+use crate::call::Failure;
+
+/// The media type of a refusal.
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// A refusal, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Problem {
+    /// `fdguard.problem/1`.
+    schema: &'static str,
+    /// The code as a name for the whole world: `urn:fdguard:problem:busy`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// What the status means.
+    title: &'static str,
+    /// The status once more.
+    status: u16,
+    /// A stable word for programs.
+    pub code: &'static str,
+    /// One line for people.
+    pub detail: String,
+    /// Where in the body, as `limits.processes`; `null` when it is not about one place.
+    pub path: Option<String>,
+    #[serde(skip)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// A refusal with this status.
+    #[must_use]
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            schema: "fdguard.problem/1",
+            kind: format!("urn:fdguard:problem:{code}"),
+            title: status.canonical_reason().unwrap_or("Refused"),
+            status: status.as_u16(),
+            code,
+            detail: one_line(&detail.into()),
+            path: None,
+            headers: Vec::new(),
+        }
+    }
+
+    /// About this place of the body.
+    #[must_use]
+    pub fn at(mut self, path: String) -> Self {
+        // The reader of JSON calls the whole document a point.
+        self.path = Some(path).filter(|path| path != ".");
+        self
+    }
+
+    /// With one more header.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// What was asked for makes no sense.
+    #[must_use]
+    pub fn senseless(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-request", detail)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::new(status_of(&error), error.code(), error.to_string())
+    }
+}
+
+/// The status for what the host says. What the caller can change is 4xx, what only the machine can is 5xx.
+fn status_of(error: &Error) -> StatusCode {
+    match error {
+        Error::Unknown { .. } => StatusCode::NOT_FOUND,
+        Error::Busy { .. } => StatusCode::CONFLICT,
+        Error::Full { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Error::Ended { .. } => StatusCode::GONE,
+        Error::Closing | Error::NoRoom { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Start(error) if error.code().is_none() => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Start(_) | Error::NotReady { .. } | Error::Bad(_) | Error::Files(_) => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        Error::Call(failure) => status_of_call(failure),
+        Error::Io { .. } | Error::Registry(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The status for a call that gave no answer: the other side's fault, but for what its caller asked for.
+fn status_of_call(failure: &Failure) -> StatusCode {
+    match failure {
+        Failure::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+        Failure::Aborted { .. } => StatusCode::CONFLICT,
+        Failure::Full(_) => StatusCode::TOO_MANY_REQUESTS,
+        Failure::Closing => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}
+
+/// Errors quote what programs said: line ends in it would make two lines of one.
+fn one_line(text: &str) -> String {
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        // Text and numbers always can be written.
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (self.status(), body).into_response();
+        let headers = response.headers_mut();
+        let media_type = HeaderValue::from_static(MEDIA_TYPE);
+        headers.insert(header::CONTENT_TYPE, media_type);
+        headers.extend(self.headers);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::Problem;
+    use crate::Error;
+
+    #[test]
+    fn the_codes_of_the_host_have_their_statuses() {
+        let busy = Error::Busy {
+            id: "a".to_owned(),
+            for_ms: 5,
+        };
+        let ended = Error::Ended {
+            id: "a".to_owned(),
+            why: "it said\r\n\nno".to_owned(),
+        };
+        let full = Error::Full {
+            what: "sessions",
+            count: 32,
+        };
+        for (error, status, code) in [
+            (busy, 409, "busy"),
+            (full, 429, "full"),
+            (Error::Closing, 503, "closing"),
+            (Error::Bad("x".to_owned()), 422, "bad-request"),
+        ] {
+            let problem = Problem::from(error);
+            assert_eq!((problem.status, problem.code), (status, code));
+        }
+        let problem = Problem::from(ended);
+        assert_eq!(problem.detail, "session a has ended: it said; no");
+        assert_eq!(problem.status(), StatusCode::GONE);
+    }
+
+    #[test]
+    fn a_refusal_is_a_document_of_its_kind() {
+        let problem = Problem::senseless("too many").at("limits.processes".to_owned());
+        let text = serde_json::to_string(&problem).unwrap();
+        assert_eq!(
+            text,
+            "{\"schema\":\"fdguard.problem/1\",\"type\":\"urn:fdguard:problem:bad-request\",\
+             \"title\":\"Unprocessable Entity\",\"status\":422,\"code\":\"bad-request\",\
+             \"detail\":\"too many\",\"path\":\"limits.processes\"}"
+        );
+    }
+}

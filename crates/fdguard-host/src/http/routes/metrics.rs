@@ -1,0 +1,201 @@
+//! The metrics page: the names that others have given to the same things, and our own. Labels are reasons and classes, never names.
+
+use fdguard_core::exposition::{Sample, Text, Type};
+
+use crate::host::Health;
+use crate::http::api::Api;
+
+/// What the page shows; what is not known is left out.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) health: Health,
+    /// Since the epoch.
+    pub(super) started: Option<f64>,
+    pub(super) resident: Option<u64>,
+    /// Allocated on this machine, and the most there can be.
+    pub(super) machine: (Option<u64>, Option<u64>),
+    pub(super) requests: Vec<(&'static str, u64)>,
+    pub(super) connections: u64,
+    pub(super) refused: u64,
+    pub(super) too_slow: u64,
+    pub(super) abandoned: u64,
+}
+
+impl State {
+    /// As it is now.
+    pub(super) fn read(api: &Api) -> Self {
+        let health = api.host.health();
+        let now = jiff::Timestamp::now().as_duration().as_secs_f64();
+        Self {
+            started: Some(now - health.uptime_seconds),
+            health,
+            resident: resident(),
+            machine: machine(),
+            requests: api.counts.by_class(),
+            connections: api.counts.connections.get(),
+            refused: api.counts.refused.get(),
+            too_slow: api.counts.too_slow.get(),
+            abandoned: api.counts.abandoned.get(),
+        }
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, &'static str, Option<f64>)> {
+        let health = &self.health;
+        let sessions = &health.sessions;
+        let known = |value: Option<u64>| value.map(number);
+        let whole = |count: usize| u64::try_from(count).ok().map(number);
+        vec![
+            (
+                "process_open_fds",
+                "Number of open file descriptors.",
+                known(health.fd_count),
+            ),
+            (
+                "process_max_fds",
+                "Maximum number of open file descriptors.",
+                known(health.fd_soft_limit),
+            ),
+            (
+                "process_start_time_seconds",
+                "Start time of the process since unix epoch in seconds.",
+                self.started,
+            ),
+            (
+                "process_resident_memory_bytes",
+                "Resident memory size in bytes.",
+                known(self.resident),
+            ),
+            (
+                "process_threads",
+                "Number of OS threads in the process.",
+                known(health.thread_count),
+            ),
+            (
+                "node_filefd_allocated",
+                "File descriptor statistics: allocated.",
+                known(self.machine.0),
+            ),
+            (
+                "node_filefd_maximum",
+                "File descriptor statistics: maximum.",
+                known(self.machine.1),
+            ),
+            (
+                "fdguard_fd_ratio",
+                "Open descriptors by soft limit.",
+                health.fd_usage_percent.map(|it| it / 100.0),
+            ),
+            (
+                "fdguard_host_highest_fd",
+                "Highest descriptor number that is open.",
+                known(health.fd_highest),
+            ),
+            (
+                "fdguard_host_children",
+                "Children; each session has one.",
+                known(health.children),
+            ),
+            (
+                "fdguard_host_zombies",
+                "Children that ended and were not waited for.",
+                known(health.zombies),
+            ),
+            (
+                "fdguard_host_sessions",
+                "Sessions that are open.",
+                whole(sessions.open),
+            ),
+            (
+                "fdguard_host_sessions_busy",
+                "Sessions in which a command runs.",
+                whole(sessions.busy),
+            ),
+            (
+                "fdguard_host_sessions_max",
+                "Sessions that may be open at a time.",
+                whole(sessions.cap),
+            ),
+            (
+                "fdguard_host_clients",
+                "Clients with a lease.",
+                whole(health.clients),
+            ),
+        ]
+    }
+
+    fn counters(&self) -> [(&'static str, &'static str, u64); 6] {
+        [
+            (
+                "fdguard_host_reaper_runs_total",
+                "Times that idle sessions were looked for.",
+                self.health.reaper.runs,
+            ),
+            (
+                "fdguard_host_reaped_sessions_total",
+                "Sessions that were closed because nobody used them.",
+                self.health.reaper.closed,
+            ),
+            (
+                "fdguard_host_http_connections_total",
+                "Connections that were taken.",
+                self.connections,
+            ),
+            (
+                "fdguard_host_http_connections_refused_total",
+                "Connections beyond the cap.",
+                self.refused,
+            ),
+            (
+                "fdguard_host_http_slow_heads_total",
+                "Connections that took too long for a head.",
+                self.too_slow,
+            ),
+            (
+                "fdguard_host_abandoned_commands_total",
+                "Commands that were interrupted because their caller went away.",
+                self.abandoned,
+            ),
+        ]
+    }
+}
+
+/// The whole page.
+pub(super) fn write(state: &State) -> String {
+    let mut text = Text::default();
+    for (name, help, value) in state.gauges() {
+        let sample = value.map(|value| Sample::new(&[], value));
+        text.family(name, Type::Gauge, help, sample);
+    }
+    let requests = state.requests.iter();
+    text.family(
+        "fdguard_host_http_requests_total",
+        Type::Counter,
+        "Requests that were answered, by class of status.",
+        requests.map(|(class, count)| Sample::new(&[("code", class)], number(*count))),
+    );
+    for (name, help, value) in state.counters() {
+        text.family(name, Type::Counter, help, [Sample::new(&[], number(value))]);
+    }
+    text.finish()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the format knows only such numbers"
+)]
+fn number(value: u64) -> f64 {
+    value as f64
+}
+
+fn resident() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let size = u64::try_from(rustix::param::page_size()).ok()?;
+    pages.checked_mul(size)
+}
+
+fn machine() -> (Option<u64>, Option<u64>) {
+    let text = std::fs::read_to_string("/proc/sys/fs/file-nr").unwrap_or_default();
+    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    (numbers.next().flatten(), numbers.nth(1).flatten())
+}

@@ -1,0 +1,101 @@
+//! Output as events: text where it is text, and never half a character.
+
+use base64::Engine as _;
+use serde::Serialize;
+
+use crate::session::{Chunk, Stream};
+
+/// A piece of output, for people as text, and as base64 where it is none.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Piece {
+    pub(super) stream: Stream,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) base64: Option<String>,
+}
+
+/// The begin of a character whose rest has not come yet, of each stream.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Pieces {
+    /// What can be told of it now; nothing when it is half a character.
+    pub(super) fn take(&mut self, chunk: &Chunk) -> Option<Piece> {
+        let waiting = match chunk.stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        let mut bytes = std::mem::take(waiting);
+        bytes.extend_from_slice(&chunk.bytes);
+        if let Err(error) = std::str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            *waiting = bytes.split_off(error.valid_up_to());
+        }
+        piece(chunk.stream, bytes)
+    }
+
+    /// What still waits when nothing more comes.
+    pub(super) fn rest(&mut self) -> Option<Piece> {
+        let stdout = piece(Stream::Stdout, std::mem::take(&mut self.stdout));
+        stdout.or_else(|| piece(Stream::Stderr, std::mem::take(&mut self.stderr)))
+    }
+}
+
+fn piece(stream: Stream, bytes: Vec<u8>) -> Option<Piece> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let (text, base64) = match String::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(error) => {
+            let engine = base64::engine::general_purpose::STANDARD;
+            (None, Some(engine.encode(error.as_bytes())))
+        }
+    };
+    Some(Piece {
+        stream,
+        text,
+        base64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pieces;
+    use crate::session::{Chunk, Stream};
+
+    fn chunk(stream: Stream, bytes: &'static [u8]) -> Chunk {
+        let bytes = bytes::Bytes::from_static(bytes);
+        Chunk { stream, bytes }
+    }
+
+    #[test]
+    fn a_character_that_came_in_two_pieces_is_told_whole() {
+        let mut pieces = Pieces::default();
+        let first = pieces.take(&chunk(Stream::Stdout, b"a\xc3")).unwrap();
+        assert_eq!(first.text.as_deref(), Some("a"));
+        let other = pieces.take(&chunk(Stream::Stderr, b"b")).unwrap();
+        assert_eq!(other.text.as_deref(), Some("b"));
+        let rest = pieces.take(&chunk(Stream::Stdout, b"\xa4")).unwrap();
+        assert_eq!(rest.text.as_deref(), Some("ä"));
+        assert_eq!(pieces.rest(), None);
+    }
+
+    #[test]
+    fn what_is_no_text_is_told_byte_by_byte() {
+        let mut pieces = Pieces::default();
+        let piece = pieces.take(&chunk(Stream::Stdout, b"\xff\xfe")).unwrap();
+        assert_eq!(piece.base64.as_deref(), Some("//4="));
+        assert_eq!(pieces.take(&chunk(Stream::Stderr, b"\xc3")), None);
+        let rest = pieces.rest().unwrap();
+        assert_eq!(
+            (rest.stream, rest.base64.as_deref()),
+            (Stream::Stderr, Some("ww=="))
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! Sessions: opened, listed, interrupted, reset and closed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::host::Info;
+use crate::http::problem::Problem;
+use crate::http::route::{Asked, Reply, Route};
+use crate::receipt::{Reason, Receipt};
+use crate::session::{Channel, Limits, Program, Spec};
+
+/// More output than this is streamed, not kept.
+const LARGEST_OUTPUT: usize = 64 << 20;
+/// Who needs longer to get ready never will.
+const LONGEST_START: u64 = 600_000;
+
+/// A session that is to be opened.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NewSession {
+    /// The interpreter: `bash`, `python`, or any other with `{"repl": …}`.
+    program: Program,
+    /// Whose it is: it ends when the client does. Without one it ends when nobody used it for long.
+    client: Option<String>,
+    /// Where it starts; the host's folder when absent.
+    folder: Option<PathBuf>,
+    /// Variables besides the host's own environment.
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    /// How it is spoken to: `{"pty": {"columns": 80, "rows": 24}}`, which is the default, or `pipes`.
+    channel: Option<Channel>,
+    /// What it may use.
+    limits: Option<Limits>,
+    /// Bytes of output that a command's result keeps of each stream; 1 MiB when absent.
+    #[schemars(range(max = 67_108_864))]
+    output_cap: Option<usize>,
+    /// Milliseconds from its start to the first command that it can take; 10 s when absent.
+    #[schemars(range(min = 1, max = 600_000))]
+    ready_within_ms: Option<u64>,
+}
+
+impl NewSession {
+    fn spec(self) -> Result<Spec, Problem> {
+        let mut spec = Spec::new(self.program);
+        let wrong = |name: &str| name.is_empty() || name.contains(['=', '\0']);
+        if let Some((name, _)) = self
+            .environment
+            .iter()
+            .find(|(name, value)| wrong(name) || value.contains('\0'))
+        {
+            let problem = Problem::senseless(format!("{name:?} is no variable"));
+            return Err(problem.at("environment".to_owned()));
+        }
+        spec.environment = self.environment.into_iter().collect();
+        spec.folder = self.folder;
+        spec.limits = self.limits.unwrap_or_default();
+        spec.channel = self.channel.unwrap_or(spec.channel);
+        if let Some(cap) = self.output_cap {
+            spec.output_cap = within(cap, 0, LARGEST_OUTPUT, "output_cap")?;
+        }
+        if let Some(ms) = self.ready_within_ms {
+            let ms = within(ms, 1, LONGEST_START, "ready_within_ms")?;
+            spec.ready_within = Duration::from_millis(ms);
+        }
+        Ok(spec)
+    }
+}
+
+/// The number, if it is within its bounds.
+pub(super) fn within<T: PartialOrd + std::fmt::Display>(
+    number: T,
+    least: T,
+    most: T,
+    path: &str,
+) -> Result<T, Problem> {
+    if number >= least && number <= most {
+        return Ok(number);
+    }
+    let detail = format!("{path} is {least} to {most}, and not {number}");
+    Err(Problem::senseless(detail).at(path.to_owned()))
+}
+
+/// All sessions.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Sessions {
+    /// Those that are open.
+    sessions: Vec<Info>,
+}
+
+/// Whether something was interrupted.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Interrupted {
+    /// Which session.
+    id: String,
+    /// False: nothing ran.
+    was_running: bool,
+}
+
+pub(in crate::http) fn routes() -> Vec<Route> {
+    let found = |schema| (StatusCode::OK, schema);
+    let made = (StatusCode::CREATED, "fdguard.session/1");
+    let one = "/v1/sessions/{id}";
+    vec![
+        Route::tell((Method::POST, "/v1/sessions"), "open_session", made, open)
+            .summary("Start an interpreter; 201 means that it can take a command")
+            .example(json!({"program": "bash", "folder": "/tmp", "channel": "pipes"}))
+            .refuses(&[404]),
+        Route::ask(
+            (Method::GET, "/v1/sessions"),
+            "list_sessions",
+            found("fdguard.sessions/1"),
+            list,
+        )
+        .summary("All sessions that are open"),
+        Route::ask(
+            (Method::GET, one),
+            "get_session",
+            found("fdguard.session/1"),
+            get,
+        )
+        .summary("One session")
+        .refuses(&[404, 410]),
+        Route::ask(
+            (Method::DELETE, one),
+            "close_session",
+            found("fdguard.receipt/1"),
+            close,
+        )
+        .summary("End a session: everything that it started is gone, and the receipt says so")
+        .refuses(&[404, 410]),
+        Route::ask(
+            (Method::POST, "/v1/sessions/{id}/interrupt"),
+            "interrupt_session",
+            found("fdguard.interrupted/1"),
+            interrupt,
+        )
+        .summary("Interrupt the command that runs; what it said so far is kept")
+        .refuses(&[404, 410]),
+        Route::ask(
+            (Method::POST, "/v1/sessions/{id}/reset"),
+            "reset_session",
+            found("fdguard.receipt/1"),
+            reset,
+        )
+        .summary("A new program in the same session and folder")
+        .refuses(&[404, 409, 410, 422]),
+    ]
+}
+
+async fn open(asked: Asked, mut body: NewSession) -> Result<Reply<Info>, Problem> {
+    let client = body.client.take();
+    let host = &asked.api.host;
+    let id = host.open(client.as_deref(), body.spec()?).await?;
+    let info = host.session(&id)?;
+    Ok(Reply::new(info).at(&format!("/v1/sessions/{id}")))
+}
+
+async fn list(asked: Asked) -> Result<Reply<Sessions>, Problem> {
+    let sessions = asked.api.host.sessions();
+    Ok(Reply::new(Sessions { sessions }))
+}
+
+async fn get(asked: Asked) -> Result<Reply<Info>, Problem> {
+    Ok(Reply::new(asked.api.host.session(asked.id())?))
+}
+
+async fn close(asked: Asked) -> Result<Reply<Receipt>, Problem> {
+    let receipt = asked.api.host.close(asked.id(), Reason::Asked).await?;
+    Ok(Reply::new(receipt))
+}
+
+async fn interrupt(asked: Asked) -> Result<Reply<Interrupted>, Problem> {
+    let was_running = asked.api.host.interrupt(asked.id()).await?;
+    let id = asked.id().to_owned();
+    Ok(Reply::new(Interrupted { id, was_running }))
+}
+
+async fn reset(asked: Asked) -> Result<Reply<Receipt>, Problem> {
+    Ok(Reply::new(asked.api.host.reset(asked.id()).await?))
+}

@@ -1,0 +1,232 @@
+//! The server: connections are taken, each for a bounded time, a bounded number of them, and all of them end when it does.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderValue, Request, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::api::{Api, Settings};
+use super::guard::{self, Door};
+use super::listen::{Link, Listening};
+use super::pace::{Answering, Pace, Paced};
+use super::problem::Problem;
+use super::{held, refuse, table};
+use crate::host::Host;
+
+/// The largest head of a request.
+const HEAD: usize = 32 << 10;
+/// After a failure to take a connection: the table is full, and nothing gets better by asking again at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+type Router = TowerToHyperService<axum::Router>;
+
+/// A server that takes connections until it is closed.
+#[derive(Debug)]
+pub struct Server {
+    api: Arc<Api>,
+    closing: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    /// Begins to take connections, on the runtime that calls.
+    #[must_use]
+    pub fn start(host: Host, listening: Vec<Listening>, settings: Settings) -> Self {
+        let closing = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let places = Arc::new(Semaphore::new(settings.max_connections));
+        let api = Api::new(host, settings, closing.clone());
+        let door = Arc::new(Doorkeeper {
+            router: TowerToHyperService::new(table::router(&api)),
+            api: Arc::clone(&api),
+            places,
+            tasks: tasks.clone(),
+        });
+        drop(tasks.spawn(Arc::clone(&api).follow_clients()));
+        for listening in listening {
+            // Its end is the tracker's business.
+            drop(tasks.spawn(Arc::clone(&door).keep(listening)));
+        }
+        Self {
+            api,
+            closing,
+            tasks,
+        }
+    }
+
+    /// Takes no new connections and no new requests; those that are being answered go on.
+    pub fn close(&self) {
+        self.closing.cancel();
+        self.tasks.close();
+    }
+
+    /// Ends calls and scopes.
+    pub async fn release(&self) {
+        self.api.release().await;
+    }
+
+    /// Waits until every connection has ended; false when that takes longer than it may.
+    pub async fn ended(&self, within: Duration) -> bool {
+        timeout(within, self.tasks.wait()).await.is_ok()
+    }
+}
+
+struct Doorkeeper {
+    api: Arc<Api>,
+    router: Router,
+    places: Arc<Semaphore>,
+    tasks: TaskTracker,
+}
+
+impl Doorkeeper {
+    async fn keep(self: Arc<Self>, listening: Listening) {
+        let closing = self.api.closing.clone();
+        loop {
+            let taken = tokio::select! {
+                taken = listening.accept() => taken,
+                () = closing.cancelled() => return,
+            };
+            match taken {
+                Ok((link, door)) => self.take(link, door),
+                // The caller went away while it waited.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    fn take(self: &Arc<Self>, link: Link, door: Door) {
+        self.api.counts.connections.add();
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let Ok(place) = place else {
+            self.api.counts.refused.add();
+            let most = self.api.settings.max_connections;
+            refuse::now(
+                link,
+                &format!("{most} connections are open, which is the cap"),
+            );
+            return;
+        };
+        let keeper = Arc::clone(self);
+        // Its end is the tracker's business.
+        drop(match link {
+            Link::Tcp(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
+            Link::Unix(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
+        });
+    }
+
+    /// One connection, to its end.
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        self: Arc<Self>,
+        stream: S,
+        door: Door,
+        _place: OwnedSemaphorePermit,
+    ) {
+        let pace = Pace::new();
+        let keeper = Arc::clone(&self);
+        let own = pace.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let keeper = Arc::clone(&keeper);
+            let answering = own.busy();
+            async move { Ok::<_, Infallible>(keeper.answer(request, door, answering).await) }
+        });
+        let io = TokioIo::new(Paced {
+            stream,
+            pace: pace.clone(),
+        });
+        let mut connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_header_size(HEAD)
+            .max_buf_size(HEAD.max(64 << 10))
+            .serve_connection(io, service);
+        let is_late = in_time(&mut connection, &pace, &self.api).await;
+        if is_late && pace.is_in_head() {
+            self.api.counts.too_slow.add();
+            let mut stream = connection.into_parts().io.into_inner().stream;
+            let within = self.api.settings.head_within.as_secs_f64();
+            let detail = format!("the head did not arrive within {within} s");
+            let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", detail);
+            let text = refuse::text(&problem);
+            // Who sends slowly may not read either: nobody waits for it.
+            drop(timeout(PAUSE, stream.write_all(&text)).await);
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        door: Door,
+        answering: Answering,
+    ) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let _no_other = parts.extensions.insert(door);
+        let mut response = match guard::check_names(&self.api.settings, door, &parts) {
+            Err(problem) => problem.into_response(),
+            Ok(()) => {
+                let request = Request::from_parts(parts, Body::new(body));
+                match self.router.call(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                }
+            }
+        };
+        self.api.counts.answered(response.status());
+        let headers = response.headers_mut();
+        let no_store = HeaderValue::from_static("no-store");
+        headers.entry(header::CACHE_CONTROL).or_insert(no_store);
+        let nosniff = HeaderValue::from_static("nosniff");
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+        held::until_sent(response, answering)
+    }
+}
+
+/// Drives a connection to its end, or to that of its time: true then. When the server closes, it ends after the request that is being answered.
+async fn in_time<S, B>(
+    connection: &mut http1::Connection<TokioIo<Paced<S>>, B>,
+    pace: &Pace,
+    api: &Api,
+) -> bool
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: hyper::service::HttpService<Incoming, ResBody = Body>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut sleep = std::pin::pin!(sleep_until(Instant::now()));
+    let mut closing = std::pin::pin!(api.closing.cancelled());
+    let mut is_told = false;
+    std::future::poll_fn(move |context| {
+        if !is_told && closing.as_mut().poll(context).is_ready() {
+            is_told = true;
+            Pin::new(&mut *connection).graceful_shutdown();
+        }
+        // How a connection failed is its caller's knowledge.
+        if Pin::new(&mut *connection).poll(context).is_ready() {
+            return std::task::Poll::Ready(false);
+        }
+        let settings = &api.settings;
+        let Some(due) = pace.deadline(settings.head_within, settings.idle_within) else {
+            return std::task::Poll::Pending;
+        };
+        if sleep.deadline() != due {
+            sleep.as_mut().reset(due);
+        }
+        sleep.as_mut().poll(context).map(|()| true)
+    })
+    .await
+}

@@ -1,0 +1,84 @@
+//! All routes, and the router that is made of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodFilter, MethodRouter};
+use http::{Method, StatusCode};
+
+use super::api::Api;
+use super::guard;
+use super::problem::Problem;
+use super::route::{Route, not_allowed};
+use super::routes;
+
+/// All routes, group by group.
+pub(super) fn routes() -> Vec<Route> {
+    let groups = [
+        routes::health::routes(),
+        routes::clients::routes(),
+        routes::sessions::routes(),
+        routes::exec::routes(),
+        routes::scopes::routes(),
+        routes::archive::routes(),
+        routes::calls::routes(),
+    ];
+    groups.into_iter().flatten().collect()
+}
+
+/// The router of all of them.
+pub(super) fn router(api: &Arc<Api>) -> Router {
+    let mut by_path: BTreeMap<&'static str, Vec<Route>> = BTreeMap::new();
+    for route in routes() {
+        by_path.entry(route.path).or_default().push(route);
+    }
+    let mut router = Router::new();
+    for (path, routes) in by_path {
+        router = router.route(path, methods(api, routes));
+    }
+    let api = Arc::clone(api);
+    router.fallback(move |request: Request| {
+        let api = Arc::clone(&api);
+        async move { unknown(&api, &request) }
+    })
+}
+
+fn methods(api: &Arc<Api>, routes: Vec<Route>) -> MethodRouter {
+    let names: Vec<&str> = routes.iter().map(|route| route.method.as_str()).collect();
+    let allowed: Arc<str> = names.join(", ").into();
+    let mut methods = MethodRouter::new();
+    for route in routes {
+        let (api, route) = (Arc::clone(api), Arc::new(route));
+        methods = methods.on(filter(&route.method), move |request: Request| {
+            let (api, route) = (Arc::clone(&api), Arc::clone(&route));
+            async move { route.answer(api, request).await }
+        });
+    }
+    let api = Arc::clone(api);
+    methods.fallback(move |request: Request| {
+        let (api, allowed) = (Arc::clone(&api), Arc::clone(&allowed));
+        async move {
+            let known = guard::check_token(&api.settings, request.headers());
+            let problem = known.err().unwrap_or_else(|| not_allowed(allowed));
+            problem.into_response()
+        }
+    })
+}
+
+fn filter(method: &Method) -> MethodFilter {
+    // The table has no other methods.
+    MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET)
+}
+
+/// Who has no token is not told what there is.
+fn unknown(api: &Api, request: &Request) -> Response {
+    let known = guard::check_token(&api.settings, request.headers());
+    let problem = known.err().unwrap_or_else(|| {
+        let detail = format!("there is no {}", request.uri().path());
+        Problem::new(StatusCode::NOT_FOUND, "unknown", detail)
+    });
+    problem.into_response()
+}

@@ -1,0 +1,207 @@
+//! The clean-up itself: everything that runs is ended and waited for, then a look for what nobody keeps, then descriptors and files, and
+//! folders last. One failure stops nothing.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::{BoxFuture, join_all};
+use jiff::Timestamp;
+use rustix::net::{Shutdown, shutdown};
+use tokio::task::JoinError;
+
+use super::clean_up::{CleanUp, Did, Kind, Look, Outcome, SCHEMA, SUCCESS_RULE, Why};
+use super::end::{Around, End, delete_directory, end_file, end_process, end_program, end_session};
+use super::leftover;
+use super::means::Event;
+use super::resource::{Entry, Ownership, Resource};
+
+/// Files that are handled at a time: each takes a thread that may block.
+const FILES_AT_A_TIME: usize = 4;
+
+/// Who is cleaned up.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) scope: String,
+    pub(super) name: String,
+    /// What its processes carry in their environment.
+    pub(super) mark: Option<String>,
+}
+
+/// Ends everything. Never fails: what went wrong is in the result.
+pub(super) async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> CleanUp {
+    let subject = &subject;
+    let begin = Instant::now();
+    let started_at = Timestamp::now().to_string();
+    let next_number = entries.iter().map(|it| it.number + 1).max().unwrap_or(1);
+    let mut errors = Vec::new();
+    let (running, rest) = split(entries, |resource| {
+        matches!(
+            resource,
+            Resource::Session { .. } | Resource::Program { .. } | Resource::Process { .. }
+        )
+    });
+    let mut outcomes = at_once(subject, running, &around, usize::MAX).await;
+    let (look, ended) = leftovers(subject, next_number, &around, &mut errors).await;
+    outcomes.extend(ended);
+    let (folders, rest) = split(rest, |it| matches!(it, Resource::Directory { .. }));
+    outcomes.extend(at_once(subject, rest, &around, FILES_AT_A_TIME).await);
+    outcomes.extend(at_once(subject, folders, &around, FILES_AT_A_TIME).await);
+    outcomes.sort_by_key(|outcome| outcome.number);
+    CleanUp {
+        schema: SCHEMA,
+        scope: subject.scope.clone(),
+        name: subject.name.clone(),
+        reason: around.why,
+        success: CleanUp::is_success(&outcomes, look.as_ref(), &errors),
+        success_rule: SUCCESS_RULE,
+        started_at,
+        ended_at: Timestamp::now().to_string(),
+        total_ms: begin.elapsed().as_secs_f64() * 1000.0,
+        resources: outcomes,
+        look,
+        errors,
+    }
+}
+
+/// What is told when the clean-up itself broke.
+#[derive(Debug)]
+pub(super) struct Broken(CleanUp);
+
+impl Broken {
+    pub(super) fn new(subject: &Subject, why: Why) -> Self {
+        let now = Timestamp::now().to_string();
+        Self(CleanUp {
+            schema: SCHEMA,
+            scope: subject.scope.clone(),
+            name: subject.name.clone(),
+            reason: why,
+            success: false,
+            success_rule: SUCCESS_RULE,
+            started_at: now.clone(),
+            ended_at: now,
+            total_ms: 0.0,
+            resources: Vec::new(),
+            look: None,
+            errors: Vec::new(),
+        })
+    }
+
+    pub(super) fn told(mut self, error: &JoinError) -> CleanUp {
+        let text = format!("the clean-up broke, what it held was dropped: {error}");
+        self.0.errors.push(text);
+        self.0
+    }
+}
+
+fn split(entries: Vec<Entry>, is_first: impl Fn(&Resource) -> bool) -> (Vec<Entry>, Vec<Entry>) {
+    let first = |entry: &Entry| is_first(&entry.resource);
+    entries.into_iter().partition(first)
+}
+
+/// Ends these side by side, so many at a time. Each has a task of its own: one that panics is one error.
+async fn at_once(
+    subject: &Subject,
+    entries: Vec<Entry>,
+    around: &Around,
+    most: usize,
+) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    let mut entries = entries.into_iter().peekable();
+    while entries.peek().is_some() {
+        let some: Vec<Entry> = entries.by_ref().take(most).collect();
+        let ends = some.into_iter().map(|entry| one(entry, around.clone()));
+        outcomes.extend(join_all(ends).await);
+    }
+    for outcome in &outcomes {
+        if let Some(error) = &outcome.error {
+            around.means.observer.tell(&Event::Failed {
+                scope: subject.scope.clone(),
+                number: outcome.number,
+                error: error.clone(),
+            });
+        }
+    }
+    outcomes
+}
+
+async fn one(entry: Entry, around: Around) -> Outcome {
+    let begin = Instant::now();
+    let (number, kind, name) = (entry.number, entry.resource.kind(), entry.resource.name());
+    if entry.ownership == Ownership::Lent {
+        return End::fine(Did::Kept).outcome(number, kind, name, begin);
+    }
+    let end = tokio::spawn(end(entry.resource, around)).await;
+    let end = end.unwrap_or_else(|error| End::failed(error.to_string()));
+    end.outcome(number, kind, name, begin)
+}
+
+fn end(resource: Resource, around: Around) -> BoxFuture<'static, End> {
+    Box::pin(async move {
+        match resource {
+            Resource::Session { id } => end_session(&id, &around).await,
+            Resource::Program { program, .. } => end_program(&program, &around).await,
+            Resource::Process { identity } => end_process(&identity, &around).await,
+            Resource::Descriptor { fd, .. } => {
+                drop(fd);
+                End::fine(Did::Closed)
+            }
+            Resource::Socket { fd, .. } => {
+                // Whoever has a copy of it must see its end as well. One that is not connected says no, and is closed.
+                let _not_connected = shutdown(&fd, Shutdown::Both);
+                drop(fd);
+                End::fine(Did::Closed)
+            }
+            Resource::File { path, end } => end_file(path, end, around).await,
+            Resource::Directory { path, id } => delete_directory(path, id, around).await,
+        }
+    })
+}
+
+/// Looks for what nobody keeps, ends it where that is wanted, and looks again.
+async fn leftovers(
+    subject: &Subject,
+    first_number: u64,
+    around: &Around,
+    errors: &mut Vec<String>,
+) -> (Option<Look>, Vec<Outcome>) {
+    let Some(mark) = subject.mark.clone() else {
+        errors.push("its processes could not be marked: /proc is not readable".to_owned());
+        return (None, Vec::new());
+    };
+    let mark = Arc::new(mark);
+    let found = match look(&mark).await {
+        Ok(found) => found,
+        Err(error) => {
+            errors.push(format!("looking for its processes: {error}"));
+            return (None, Vec::new());
+        }
+    };
+    if found.identities.is_empty() || !around.how.end_leftovers {
+        return (Some(found.look), Vec::new());
+    }
+    let ends = found
+        .identities
+        .iter()
+        .zip(&found.look.leftovers)
+        .zip(first_number..);
+    let ends = ends.map(|((identity, leftover), number)| async move {
+        let begin = Instant::now();
+        let end = end_process(identity, around).await;
+        let name = format!("{} (pid {})", leftover.comm, leftover.pid);
+        end.outcome(number, Kind::Leftover, name, begin)
+    });
+    let outcomes = join_all(ends).await;
+    match look(&mark).await {
+        Ok(again) => (Some(again.look), outcomes),
+        Err(error) => {
+            errors.push(format!("looking for its processes again: {error}"));
+            (Some(found.look), outcomes)
+        }
+    }
+}
+
+async fn look(mark: &Arc<String>) -> std::io::Result<leftover::Found> {
+    let mark = Arc::clone(mark);
+    let found = tokio::task::spawn_blocking(move || leftover::look(&mark)).await;
+    found.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}

@@ -1,0 +1,108 @@
+//! What the daemon sees of a scope.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fdguard_process::tree::Exit;
+
+use super::super::Scope;
+use super::super::resource::{Entry, FileEnd, Resource, Role};
+use super::super::root::Root;
+use super::judge::{Main, Seen, Status};
+
+/// A scope, and what was seen of it.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) scope: Arc<Scope>,
+    pub(super) seen: Seen,
+    /// What its agent writes.
+    pub(super) outputs: Vec<PathBuf>,
+}
+
+/// Looks at the processes and sessions of a scope; `None` when it is no longer open. It blocks for a few files of `/proc`.
+pub(super) fn processes(scope: &Arc<Scope>) -> Option<Looked> {
+    let mut sessions = Vec::new();
+    let mut mains = Vec::new();
+    let mut outputs = Vec::new();
+    let (status, touched) = {
+        let state = scope.state();
+        for entry in state.entries.as_ref()? {
+            match &entry.resource {
+                Resource::Session { id } => sessions.push((id.clone(), entry.role)),
+                Resource::File { path, end } if *end != FileEnd::Delete => {
+                    outputs.push(path.clone());
+                }
+                _ => mains.extend(main(entry)),
+            }
+        }
+        (state.status, state.touched)
+    };
+    let mut idle = touched.elapsed();
+    for (id, role) in sessions {
+        let seen = scope.means.sessions.as_ref().and_then(|it| it.look(&id));
+        if let Some(seen) = seen {
+            idle = idle.min(if seen.busy { Duration::ZERO } else { seen.idle });
+        }
+        if role == Role::Main {
+            let is_alive = seen.is_some_and(|seen| seen.pid.is_some());
+            mains.push(Main::Session { is_alive });
+        }
+    }
+    let seen = Seen {
+        status,
+        mains,
+        unchanged: None,
+        idle,
+    };
+    Some(Looked {
+        scope: Arc::clone(scope),
+        seen,
+        outputs,
+    })
+}
+
+fn main(entry: &Entry) -> Option<Main> {
+    if entry.role != Role::Main {
+        return None;
+    }
+    match &entry.resource {
+        Resource::Program { program, .. } => {
+            let state = program.state();
+            let exit = state.main;
+            Some(Main::Process {
+                is_alive: exit.is_none() && state.over.is_none(),
+                has_succeeded: exit.map(|exit| exit == Exit::Code(0)),
+            })
+        }
+        Resource::Process { identity } => Some(Main::Process {
+            is_alive: identity.matches(),
+            has_succeeded: None,
+        }),
+        _ => None,
+    }
+}
+
+/// Looks at when its outputs changed. An agent that has not written yet is measured from its start. It blocks.
+pub(super) fn files(looked: &mut Looked, now: SystemTime) {
+    let root = looked.scope.root();
+    let newest = |path: &PathBuf| changed(root, path);
+    let newest = looked.outputs.iter().filter_map(newest).max();
+    let age = newest.map(|at| now.duration_since(at).unwrap_or_default());
+    if let Some(age) = age {
+        looked.seen.idle = looked.seen.idle.min(age);
+    }
+    if !looked.outputs.is_empty() && looked.seen.status == Status::Running {
+        let since_start = looked.scope.born.elapsed();
+        looked.seen.unchanged = Some(age.map_or(since_start, |age| age.min(since_start)));
+    }
+}
+
+fn changed(root: &Root, path: &Path) -> Option<SystemTime> {
+    let place = root.find(path).ok().flatten()?;
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    let stat = rustix::fs::statat(&place.parent, &place.name, flags).ok()?;
+    let seconds = u64::try_from(stat.st_mtime).ok()?;
+    let nanos = u32::try_from(stat.st_mtime_nsec).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
+}

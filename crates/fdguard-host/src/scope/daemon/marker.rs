@@ -1,0 +1,142 @@
+//! The last entry of a log of JSON lines: an agent that has finished says so there.
+
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::super::root::Root;
+
+/// How much of a log's end is read. A last line that is longer is not understood.
+const TAIL: u64 = 1 << 20;
+
+/// What the last entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Last {
+    /// A final result: `"type": "result"`.
+    Result {
+        /// `"is_error": true`.
+        is_error: bool,
+    },
+    /// Anything else, or nothing.
+    Other,
+    /// Nobody can say.
+    Unreadable,
+}
+
+impl Last {
+    /// Of several logs: one result is enough, one that cannot be read could be it.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (result @ Self::Result { .. }, _) | (_, result @ Self::Result { .. }) => result,
+            (Self::Unreadable, _) | (_, Self::Unreadable) => Self::Unreadable,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The last entries of these logs, taken together. It blocks.
+pub(super) fn of_all(root: &Root, logs: &[PathBuf]) -> Last {
+    let each = logs.iter().map(|log| of(root, log));
+    each.fold(Last::Other, Last::and)
+}
+
+fn of(root: &Root, log: &Path) -> Last {
+    match root.find(log) {
+        Ok(None) => Last::Other,
+        Ok(Some(_)) => tail(root, log).map_or(Last::Unreadable, |bytes| parse(&bytes)),
+        // What leads out of the root is none of its logs.
+        Err(_) => Last::Other,
+    }
+}
+
+fn tail(root: &Root, log: &Path) -> Option<Vec<u8>> {
+    let mut file = std::fs::File::from(root.open(log).ok()?);
+    let meta = file.metadata().ok()?;
+    if !meta.is_file() {
+        return Some(Vec::new());
+    }
+    let from = meta.len().saturating_sub(TAIL);
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TAIL).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The last line that is a JSON object counts; a torn one behind it does not.
+#[must_use]
+pub fn parse(bytes: &[u8]) -> Last {
+    let mut lines = bytes.rsplit(|byte| *byte == b'\n');
+    let entry = lines.find_map(|line| {
+        let value = serde_json::from_slice::<serde_json::Value>(line).ok()?;
+        value.is_object().then_some(value)
+    });
+    let Some(entry) = entry else {
+        return Last::Other;
+    };
+    if entry.get("type").and_then(|kind| kind.as_str()) != Some("result") {
+        return Last::Other;
+    }
+    let is_error = entry.get("is_error").and_then(serde_json::Value::as_bool);
+    Last::Result {
+        is_error: is_error.unwrap_or(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn r53_only_the_last_entry_counts() {
+        let fine = Last::Result { is_error: false };
+        let bad = Last::Result { is_error: true };
+        let cases: &[(&str, Last)] = &[
+            ("", Last::Other),
+            ("no JSON\n", Last::Other),
+            ("{\"type\":\"result\"}\n", fine),
+            ("{\"type\":\"result\"}", fine),
+            ("{\"type\":\"result\",\"is_error\":true}\n\n", bad),
+            (
+                "{\"type\":\"result\"}\n{\"type\":\"assistant\"}\n",
+                Last::Other,
+            ),
+            (
+                "{\"type\":\"assistant\"}\n{\"type\":\"result\"}\n{\"torn\":",
+                fine,
+            ),
+            ("{\"result\":\"type\"}\n", Last::Other),
+            ("[\"result\"]\n", Last::Other),
+            (
+                "{\"text\":\"{\\\"type\\\":\\\"result\\\"}\"}\n",
+                Last::Other,
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text.as_bytes()), *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_result_in_one_of_several_logs_is_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path()).unwrap();
+        std::fs::write(folder.path().join("a"), "{\"type\":\"result\"}\n").unwrap();
+        std::fs::write(folder.path().join("b"), "x\n").unwrap();
+        let of = |names: &[&str]| {
+            let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            of_all(&root, &paths)
+        };
+        assert_eq!(of(&["b", "a"]), Last::Result { is_error: false });
+        assert_eq!(of(&["b", "absent"]), Last::Other);
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("out")).unwrap();
+        assert_eq!(of(&["out"]), Last::Other, "it is not followed");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
+            let _ = parse(&bytes);
+        }
+    }
+}

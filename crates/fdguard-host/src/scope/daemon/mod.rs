@@ -1,0 +1,209 @@
+//! The daemon of a host: it judges how agents are, and cleans up after those that ended or that nobody uses.
+//!
+//! One runs for each state folder: it holds a lock there that names it, and writes a heartbeat that anybody can check
+//! ([`heartbeat::is_stale`]). What it does with files is below the root of each scope. Each step has a limit, and one that takes longer
+//! gives 124; the daemon goes on.
+
+pub mod heartbeat;
+mod judge;
+mod look;
+mod marker;
+mod scan;
+mod step;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fdguard_files::Lock;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub use judge::{Main, ReasonCode, Rules, Seen, Status, due, unhealthy, verdict};
+pub use marker::{Last, parse as last_entry};
+pub use scan::{Cleaned, Scan, ScanKind, Verdict};
+pub use step::{Step, TOO_LONG, limited};
+
+use super::{Event, How, Scopes};
+use crate::Error;
+use scan::Scanner;
+
+/// The heartbeat's file in the state folder.
+pub const HEARTBEAT: &str = "cleanup-daemon.heartbeat";
+/// The lock's file in the state folder.
+pub const LOCK: &str = "cleanup-daemon.lock";
+
+/// When the daemon does what.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Where the heartbeat and the lock are.
+    pub state: PathBuf,
+    /// From one clean-up scan to the next.
+    pub clean_every: Duration,
+    /// From one health scan to the next.
+    pub health_every: Duration,
+    /// When something is too long.
+    pub rules: Rules,
+    /// How long each step may take.
+    pub limits: Limits,
+    /// How long to wait for another daemon to end.
+    pub lock_wait: Duration,
+    /// How scopes are closed.
+    pub how: How,
+}
+
+/// How long steps may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Looking at sessions and processes.
+    pub look: Duration,
+    /// Reading the ends of logs.
+    pub read: Duration,
+    /// Looking at files, and closing scopes.
+    pub files: Duration,
+}
+
+impl Options {
+    /// Clean-up every 60 s, health every 30 s, stuck after 900 s, idle after 110 min, steps of 10, 30 and 60 s.
+    #[must_use]
+    pub fn new(state: PathBuf) -> Self {
+        Self {
+            state,
+            clean_every: Duration::from_secs(60),
+            health_every: Duration::from_secs(30),
+            rules: Rules {
+                stuck_after: Duration::from_secs(900),
+                idle_after: Duration::from_secs(110 * 60),
+            },
+            limits: Limits {
+                look: Duration::from_secs(10),
+                read: Duration::from_secs(30),
+                files: Duration::from_secs(60),
+            },
+            lock_wait: Duration::ZERO,
+            how: How::default(),
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let Limits { look, read, files } = self.limits;
+        let times = [self.clean_every, self.health_every, look, read, files];
+        if times.iter().any(Duration::is_zero) {
+            let text = "an interval or a limit of the clean-up daemon is no time at all";
+            return Err(Error::Bad(text.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// The daemon. Dropped, it ends after its step.
+#[derive(Debug)]
+pub struct Daemon {
+    end: CancellationToken,
+    task: Option<JoinHandle<()>>,
+    last: watch::Receiver<Option<Arc<Scan>>>,
+}
+
+impl Daemon {
+    /// Starts it on the runtime that calls. When another one runs the error names it.
+    pub async fn start(scopes: Scopes, options: Options) -> Result<Self, Error> {
+        options.check()?;
+        let (path, wait) = (options.state.join(LOCK), options.lock_wait);
+        let lock = tokio::task::spawn_blocking(move || Lock::take(&path, wait)).await;
+        let lock = lock.map_err(|error| Error::Bad(error.to_string()))??;
+        let path = options.state.join(HEARTBEAT);
+        heartbeat::write(&path, SystemTime::now()).map_err(Error::io("the heartbeat"))?;
+        let end = CancellationToken::new();
+        let (tell, last) = watch::channel(None);
+        let work = Loop {
+            scanner: Arc::new(Scanner::new(scopes, options)),
+            tell,
+            heartbeat: path,
+            _lock: lock,
+        };
+        Ok(Self {
+            task: Some(tokio::spawn(work.run(end.clone()))),
+            end,
+            last,
+        })
+    }
+
+    /// What it saw and did last; changes with each scan.
+    #[must_use]
+    pub fn scans(&self) -> watch::Receiver<Option<Arc<Scan>>> {
+        self.last.clone()
+    }
+
+    /// Ends it after the step that it is at, and waits for that.
+    pub async fn stop(mut self) {
+        self.end.cancel();
+        if let Some(task) = self.task.take() {
+            drop(task.await);
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+struct Loop {
+    scanner: Arc<Scanner>,
+    tell: watch::Sender<Option<Arc<Scan>>>,
+    heartbeat: PathBuf,
+    _lock: Lock,
+}
+
+impl Loop {
+    async fn run(self, end: CancellationToken) {
+        let (health, clean) = self.scanner.intervals();
+        let start = Instant::now();
+        let (mut next_health, mut next_clean) = (start + health, start + clean);
+        loop {
+            let next = next_health.min(next_clean);
+            tokio::select! {
+                () = end.cancelled() => break,
+                () = tokio::time::sleep_until(next) => {}
+            }
+            // A missed scan is not made up for.
+            if Instant::now() >= next_health {
+                self.scan(ScanKind::Health).await;
+                next_health = Instant::now() + health;
+            }
+            if Instant::now() >= next_clean && !end.is_cancelled() {
+                self.scan(ScanKind::CleanUp).await;
+                next_clean = Instant::now() + clean;
+            }
+        }
+        // Absent means that no daemon is to be missed.
+        let path = self.heartbeat.clone();
+        drop(tokio::task::spawn_blocking(move || std::fs::remove_file(path)).await);
+        // The lock's file is removed by its drop: that is I/O, too.
+        drop(tokio::task::spawn_blocking(move || drop(self)).await);
+    }
+
+    async fn scan(&self, kind: ScanKind) {
+        let scanner = Arc::clone(&self.scanner);
+        let work = tokio::spawn(async move { scanner.scan(kind).await });
+        let mut scan = match work.await {
+            Ok(scan) => scan,
+            Err(error) => Scan::broken(kind, &error),
+        };
+        let path = self.heartbeat.clone();
+        let beat = move || heartbeat::write(&path, SystemTime::now());
+        let beaten = tokio::task::spawn_blocking(beat).await;
+        let failed = beaten.map_err(std::io::Error::other).and_then(|it| it);
+        if let Err(error) = failed {
+            scan.errors.push(format!("the heartbeat: {error}"));
+        }
+        let scan = Arc::new(scan);
+        let observer = self.scanner.observer();
+        observer.tell(&Event::Scanned(Arc::clone(&scan)));
+        self.tell.send_replace(Some(scan));
+    }
+}

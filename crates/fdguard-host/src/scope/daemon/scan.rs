@@ -1,0 +1,213 @@
+//! One scan over all scopes: look, judge, then act.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::task::JoinError;
+
+use super::judge::{ReasonCode, Status, due, unhealthy, verdict};
+use super::look::{self, Looked};
+use super::step::{Blocking, Step, limited};
+use super::{Options, marker};
+use crate::scope::{Observer, Scope, Scopes, Why};
+
+/// What a scan was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScanKind {
+    /// How agents are.
+    Health,
+    /// What is left of those that ended.
+    CleanUp,
+}
+
+/// What a scan saw and did.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Scan {
+    /// `fdguard.scan/1`.
+    pub schema: &'static str,
+    /// What it was for.
+    pub kind: ScanKind,
+    /// When it ended, RFC 3339.
+    pub at: String,
+    /// Open scopes that were looked at.
+    pub scopes: usize,
+    /// Its steps in their order.
+    pub steps: Vec<Step>,
+    /// Agents that were judged anew.
+    pub verdicts: Vec<Verdict>,
+    /// Scopes that were cleaned up.
+    pub cleaned: Vec<Cleaned>,
+    /// What went wrong besides.
+    pub errors: Vec<String>,
+}
+
+/// An agent that was judged anew.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Verdict {
+    /// Which scope.
+    pub scope: String,
+    /// What it is now.
+    pub status: Status,
+    /// Why.
+    pub reasons: Vec<ReasonCode>,
+}
+
+/// A scope that was cleaned up.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Cleaned {
+    /// Which.
+    pub scope: String,
+    /// Why.
+    pub reason: Why,
+    /// As its clean-up says.
+    pub success: bool,
+}
+
+impl Scan {
+    fn new(kind: ScanKind) -> Self {
+        Self {
+            schema: "fdguard.scan/1",
+            kind,
+            at: Timestamp::now().to_string(),
+            scopes: 0,
+            steps: Vec::new(),
+            verdicts: Vec::new(),
+            cleaned: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    pub(super) fn broken(kind: ScanKind, error: &JoinError) -> Self {
+        let mut scan = Self::new(kind);
+        scan.errors.push(format!("the scan broke: {error}"));
+        scan
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Scanner {
+    scopes: Scopes,
+    options: Options,
+    look: Blocking,
+    files: Blocking,
+    read: Blocking,
+}
+
+impl Scanner {
+    pub(super) fn new(scopes: Scopes, options: Options) -> Self {
+        Self {
+            scopes,
+            options,
+            look: Blocking::default(),
+            files: Blocking::default(),
+            read: Blocking::default(),
+        }
+    }
+
+    /// Of health and of clean-up.
+    pub(super) fn intervals(&self) -> (Duration, Duration) {
+        (self.options.health_every, self.options.clean_every)
+    }
+
+    pub(super) fn observer(&self) -> &Observer {
+        &self.scopes.means().observer
+    }
+
+    pub(super) async fn scan(&self, kind: ScanKind) -> Scan {
+        let mut scan = Scan::new(kind);
+        self.scopes.forget_old();
+        let looked = self.looked(&mut scan).await;
+        match kind {
+            ScanKind::Health => self.judge(looked, &mut scan).await,
+            ScanKind::CleanUp => self.clean(looked, &mut scan).await,
+        }
+        scan.at = Timestamp::now().to_string();
+        scan
+    }
+
+    /// What is seen of all open scopes; nothing when a step failed: what was not seen is not judged.
+    async fn looked(&self, scan: &mut Scan) -> Vec<Looked> {
+        let scopes = self.scopes.all();
+        let limits = self.options.limits;
+        let look = move || -> Vec<Looked> { scopes.iter().filter_map(look::processes).collect() };
+        let (step, looked) = self.look.run("look", limits.look, look).await;
+        scan.steps.push(step);
+        let Some(mut looked) = looked else {
+            return Vec::new();
+        };
+        scan.scopes = looked.len();
+        let files = move || {
+            let now = SystemTime::now();
+            for looked in &mut looked {
+                look::files(looked, now);
+            }
+            looked
+        };
+        let (step, looked) = self.files.run("files", limits.files, files).await;
+        scan.steps.push(step);
+        looked.unwrap_or_default()
+    }
+
+    async fn judge(&self, looked: Vec<Looked>, scan: &mut Scan) {
+        let rules = self.options.rules;
+        let with_reasons = looked
+            .into_iter()
+            .map(|it| (unhealthy(&it.seen, rules), it));
+        let suspects: Vec<_> = with_reasons.filter(|(it, _)| !it.is_empty()).collect();
+        if suspects.is_empty() {
+            return;
+        }
+        let read = move || {
+            let last = |looked: &Looked| marker::of_all(looked.scope.root(), &looked.outputs);
+            let suspects = suspects.into_iter();
+            suspects
+                .map(|(reasons, looked)| (last(&looked), reasons, looked))
+                .collect::<Vec<_>>()
+        };
+        let (step, read) = self.read.run("read", self.options.limits.read, read).await;
+        scan.steps.push(step);
+        for (last, reasons, looked) in read.unwrap_or_default() {
+            let Some((status, reasons)) = verdict(&looked.seen, &reasons, last) else {
+                continue;
+            };
+            // Its client may have said something meanwhile: that stays.
+            if looked.scope.judge(status, reasons.clone()) {
+                scan.verdicts.push(Verdict {
+                    scope: looked.scope.id().to_owned(),
+                    status,
+                    reasons,
+                });
+            }
+        }
+    }
+
+    async fn clean(&self, looked: Vec<Looked>, scan: &mut Scan) {
+        let rules = self.options.rules;
+        let due = looked
+            .into_iter()
+            .filter_map(|it| Some((due(&it.seen, rules)?, it.scope)));
+        let due: Vec<(Why, Arc<Scope>)> = due.collect();
+        if due.is_empty() {
+            return;
+        }
+        for (why, scope) in &due {
+            scope.begin_close(*why, self.options.how);
+        }
+        let ends = due.iter().map(|(_, scope)| scope.closed());
+        let ends = async { Ok(join_all(ends).await) };
+        // What takes longer goes on; the next scan does not begin it again.
+        let (step, _) = limited("close", self.options.limits.files, ends).await;
+        scan.steps.push(step);
+        let done = due.iter().filter_map(|(_, scope)| scope.result());
+        scan.cleaned.extend(done.map(|clean_up| Cleaned {
+            scope: clean_up.scope.clone(),
+            reason: clean_up.reason,
+            success: clean_up.success,
+        }));
+    }
+}

@@ -1,0 +1,158 @@
+//! The end of a file or a folder. What cannot be archived stays where it is: evidence is never deleted instead.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, FileType, unlinkat};
+use rustix::io::Errno;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::timeout;
+
+use super::super::clean_up::{Details, Did};
+use super::super::resource::FileEnd;
+use super::super::root::Refused;
+use super::{Around, End, too_long};
+
+/// Why a try failed, and whether another one could help.
+struct Failure {
+    end: End,
+    is_final: bool,
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let is_final = !matches!(refused, Refused::Io { .. });
+        Self {
+            end: End::failed(refused.to_string()),
+            is_final,
+        }
+    }
+}
+
+impl Failure {
+    fn again(path: &Path, error: &io::Error) -> Self {
+        Self {
+            end: End::failed(format!("{}: {error}", path.display())),
+            is_final: false,
+        }
+    }
+
+    fn never(error: impl Into<String>) -> Self {
+        Self {
+            end: End::failed(error),
+            is_final: true,
+        }
+    }
+}
+
+pub(in crate::scope) async fn end_file(path: PathBuf, end: FileEnd, around: Around) -> End {
+    let limit = around.how.limit;
+    match end {
+        FileEnd::Keep => End::fine(Did::Kept),
+        FileEnd::Delete => twice(limit, move || delete(&path, &around)).await,
+        FileEnd::Archive => twice(limit, move || archive(&path, &around)).await,
+    }
+}
+
+/// Removes a folder with everything in it, if it is the one that the scope made.
+pub(in crate::scope) async fn delete_directory(
+    path: PathBuf,
+    id: (u64, u64),
+    around: Around,
+) -> End {
+    twice(around.how.limit, move || remove(&path, id, &around)).await
+}
+
+fn delete(path: &Path, around: &Around) -> Result<End, Failure> {
+    let Some(place) = around.root.find(path)? else {
+        return Ok(End::fine(Did::Absent));
+    };
+    if place.kind == FileType::Directory {
+        return Err(Failure::never(format!(
+            "{}: it is a folder",
+            path.display()
+        )));
+    }
+    match unlinkat(&place.parent, &place.name, AtFlags::empty()) {
+        Ok(()) => Ok(End::fine(Did::Deleted)),
+        Err(Errno::NOENT) => Ok(End::fine(Did::Absent)),
+        Err(errno) => Err(Failure::again(path, &errno.into())),
+    }
+}
+
+fn archive(path: &Path, around: &Around) -> Result<End, Failure> {
+    let Some(place) = around.root.find(path)? else {
+        return Ok(End::fine(Did::Absent));
+    };
+    if place.kind != FileType::RegularFile {
+        let text = format!("{}: it is no regular file", path.display());
+        return Err(Failure::never(text));
+    }
+    let Some(archiver) = &around.means.archiver else {
+        return Err(Failure::never("there is no archive"));
+    };
+    let whole = around.root.path().join(path);
+    let within = around.root.path();
+    let done = archiver.archive(&whole, &around.archive_to, within, around.how.archive_wait);
+    match done {
+        Ok(receipt) => Ok(End::fine(Did::Archived).with(Details {
+            archive: Some(receipt),
+            ..Details::default()
+        })),
+        Err(failed) => {
+            let mut failure = Failure::again(path, &io::Error::other(failed.why));
+            failure.end.details.archive = failed.receipt;
+            Err(failure)
+        }
+    }
+}
+
+fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<End, Failure> {
+    let Some(place) = around.root.find(path)? else {
+        return Ok(End::fine(Did::Absent));
+    };
+    if place.id != id {
+        let text = format!("{}: another folder has its name now", path.display());
+        return Err(Failure::never(text));
+    }
+    match std::fs::remove_dir_all(through(&place.parent).join(&place.name)) {
+        Ok(()) => Ok(End::fine(Did::Deleted)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(End::fine(Did::Absent)),
+        Err(error) => Err(Failure::again(path, &error)),
+    }
+}
+
+/// A folder that is open, as a path that means it and nothing else.
+fn through(folder: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+}
+
+type Tried = Result<End, Failure>;
+
+/// Runs it on a thread that may block. What takes too long is not begun a second time beside itself: it is waited for once more.
+async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'static) -> End {
+    let mut running = spawn_blocking(work.clone());
+    let first = match timeout(limit, &mut running).await {
+        Ok(done) => match settle(done) {
+            Ok(end) => return end,
+            Err(failure) if failure.is_final => return failure.end,
+            Err(failure) => {
+                running = spawn_blocking(work);
+                failure.end.errors
+            }
+        },
+        Err(_elapsed) => vec![too_long(limit)],
+    };
+    match timeout(limit, &mut running).await {
+        Ok(done) => settle(done)
+            .unwrap_or_else(|failure| failure.end)
+            .after(first),
+        Err(_elapsed) => End::failed("it still runs").after(first),
+    }
+}
+
+fn settle(done: Result<Tried, JoinError>) -> Tried {
+    done.unwrap_or_else(|error| Err(Failure::never(error.to_string())))
+}

@@ -1,0 +1,118 @@
+//! The end of one thing, bounded: what takes too long or fails is tried once more, and the first error is the one that is told.
+
+mod file;
+mod process;
+mod program;
+mod session;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(super) use file::{delete_directory, end_file};
+pub(super) use process::end_process;
+pub(super) use program::end_program;
+pub(super) use session::end_session;
+
+use super::clean_up::{Details, Did, Kind, Outcome, Why};
+use super::means::Means;
+use super::root::Root;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct How {
+    /// From the first signal to the first KILL.
+    pub grace: Duration,
+    /// For each try of each resource; there are two.
+    pub limit: Duration,
+    /// How long each try waits for the last writer of a file.
+    pub archive_wait: Duration,
+    /// Processes that are found by their environment alone are ended, too; otherwise they are only told of.
+    pub end_leftovers: bool,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(2),
+            limit: Duration::from_secs(5),
+            archive_wait: Duration::from_secs(2),
+            end_leftovers: true,
+        }
+    }
+}
+
+/// What all ends of one clean-up share.
+#[derive(Clone, Debug)]
+pub(super) struct Around {
+    pub(super) how: How,
+    pub(super) why: Why,
+    pub(super) means: Arc<Means>,
+    pub(super) root: Root,
+    pub(super) archive_to: PathBuf,
+}
+
+/// What an end came to, before it has a number.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) did: Did,
+    pub(super) errors: Vec<String>,
+    pub(super) ok: bool,
+    pub(super) details: Details,
+}
+
+impl End {
+    pub(super) fn fine(did: Did) -> Self {
+        Self {
+            did,
+            errors: Vec::new(),
+            ok: true,
+            details: Details::default(),
+        }
+    }
+
+    pub(super) fn failed(error: impl Into<String>) -> Self {
+        Self {
+            did: Did::Kept,
+            errors: vec![error.into()],
+            ok: false,
+            details: Details::default(),
+        }
+    }
+
+    pub(super) fn with(mut self, details: Details) -> Self {
+        self.details = details;
+        self
+    }
+
+    /// Puts the errors of a first try in front.
+    pub(super) fn after(mut self, first: Vec<String>) -> Self {
+        self.details.tried_twice = true;
+        self.errors.splice(0..0, first);
+        self
+    }
+
+    pub(super) fn outcome(self, number: u64, kind: Kind, name: String, since: Instant) -> Outcome {
+        let mut errors = self.errors.into_iter();
+        let error = errors.next();
+        let details = Details {
+            more_errors: errors.collect(),
+            ..self.details
+        };
+        Outcome {
+            number,
+            kind,
+            name,
+            ok: self.ok,
+            did: self.did,
+            error,
+            ms: since.elapsed().as_secs_f64() * 1000.0,
+            details,
+        }
+    }
+}
+
+pub(super) fn too_long(limit: Duration) -> String {
+    format!("it took longer than {} ms", limit.as_millis())
+}

@@ -1,0 +1,79 @@
+//! The end of a process that somebody else started. It gets a signal only while it is the very process that the scope was given.
+
+use std::os::fd::OwnedFd;
+
+use fdguard_process::identity::Identity;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::time::timeout;
+
+use super::super::clean_up::{Details, Did};
+use super::super::watched::WatchedFd;
+use super::{Around, End, too_long};
+
+pub(in crate::scope) async fn end_process(identity: &Identity, around: &Around) -> End {
+    let Some(pidfd) = open(identity) else {
+        return End::fine(Did::Absent).with(gone(0));
+    };
+    let pidfd = match WatchedFd::new(pidfd) {
+        Ok(pidfd) => pidfd,
+        Err(error) => return End::failed(format!("waiting for it: {error}")),
+    };
+    let limit = around.how.limit;
+    let grace = around.how.grace.min(limit);
+    match send(&pidfd, Signal::TERM) {
+        Ok(true) => {}
+        Ok(false) => return End::fine(Did::Absent).with(gone(0)),
+        Err(errno) => return End::failed(format!("it may not be ended: {errno}")),
+    }
+    // One that is stopped acts on TERM only when it goes on.
+    let _gone = send(&pidfd, Signal::CONT);
+    if timeout(grace, pidfd.readable()).await.is_ok() {
+        return End::fine(Did::Ended).with(gone(0));
+    }
+    let mut first = Vec::new();
+    for _ in 0..2 {
+        let _gone = send(&pidfd, Signal::KILL);
+        if timeout(limit, pidfd.readable()).await.is_ok() {
+            let end = End::fine(Did::Ended).with(gone(1));
+            return if first.is_empty() {
+                end
+            } else {
+                end.after(first)
+            };
+        }
+        first.push(too_long(limit));
+    }
+    End::failed("it cannot be ended")
+        .after(first)
+        .with(Details {
+            survivors: Some(vec![identity.pid()]),
+            tried_twice: true,
+            ..Details::default()
+        })
+}
+
+/// A descriptor of exactly this process, if it lives. Its number was open before it was compared: a process that matches afterwards has
+/// had the number all the time.
+fn open(identity: &Identity) -> Option<OwnedFd> {
+    let pid = i32::try_from(identity.pid()).ok().and_then(Pid::from_raw)?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    identity.matches().then_some(pidfd)
+}
+
+/// False when it is gone.
+fn send(pidfd: &WatchedFd, signal: Signal) -> Result<bool, Errno> {
+    match pidfd_send_signal(pidfd.fd(), signal) {
+        Ok(()) => Ok(true),
+        Err(Errno::SRCH) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn gone(killed: u32) -> Details {
+    Details {
+        survivors: Some(Vec::new()),
+        killed: Some(killed),
+        ..Details::default()
+    }
+}

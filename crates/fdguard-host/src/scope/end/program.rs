@@ -1,0 +1,73 @@
+//! The end of a program that the scope started: over when its keeper has reaped the last process.
+
+use fdguard_probe::Probe;
+use fdguard_process::tree::Stop;
+use tokio::time::timeout;
+
+use super::super::clean_up::{Details, Did};
+use super::super::program::{Over, Program, words};
+use super::{Around, End, too_long};
+
+const TERM: i32 = 15;
+const KILL: i32 = 9;
+
+pub(in crate::scope) async fn end_program(program: &Program, around: &Around) -> End {
+    let was_over = program.state().over.is_some();
+    let limit = around.how.limit;
+    let polite = Stop {
+        signal: TERM,
+        grace: around.how.grace.min(limit / 2),
+    };
+    program.ask(polite);
+    if let Ok((exit, over)) = timeout(limit, program.over()).await {
+        return ended(exit.map(words), over, was_over);
+    }
+    // The second try asks for nothing any more.
+    program.ask(Stop {
+        signal: KILL,
+        grace: std::time::Duration::ZERO,
+    });
+    let first = vec![too_long(limit)];
+    match timeout(limit, program.over()).await {
+        Ok((exit, over)) => ended(exit.map(words), over, was_over).after(first),
+        Err(_elapsed) => survived(program.keeper()).await.after(first),
+    }
+}
+
+fn ended(exit: Option<String>, over: Over, was_over: bool) -> End {
+    match over {
+        Over::Empty { killed, reaped } => {
+            let did = if was_over { Did::Absent } else { Did::Ended };
+            End::fine(did).with(Details {
+                survivors: Some(Vec::new()),
+                killed: Some(killed),
+                reaped: Some(reaped),
+                exit,
+                ..Details::default()
+            })
+        }
+        Over::Lost => {
+            let mut end = End::failed(
+                "its keeper was killed: what was known of it was killed, but nobody can say whether that is all",
+            );
+            end.did = Did::Ended;
+            end.with(Details {
+                exit,
+                ..Details::default()
+            })
+        }
+    }
+}
+
+/// Names who lives on below the keeper. The keeper stays with them.
+async fn survived(keeper: u32) -> End {
+    let look = move || -> Option<Vec<u32>> {
+        let below = Probe::new().ok()?.tree(keeper).ok()?;
+        Some(below.into_iter().filter(|pid| *pid != keeper).collect())
+    };
+    let survivors = tokio::task::spawn_blocking(look).await.ok().flatten();
+    End::failed("some of its processes cannot be ended").with(Details {
+        survivors,
+        ..Details::default()
+    })
+}

@@ -1,0 +1,84 @@
+//! Processes of a scope that nobody keeps any more: every process that a scope starts has a variable in its environment, and so have
+//! their descendants, unless they wipe it.
+
+use std::fs;
+
+use fdguard_process::identity::Identity;
+use fdguard_process::run_id::RunId;
+
+use super::clean_up::{Leftover, Look};
+
+/// The variable. It is not the one of `fdguard run`, which says to whom the whole host belongs.
+pub const VARIABLE: &str = "FDGUARD_SCOPE";
+
+/// The variable's value for a scope: this host, and the scope's id.
+pub(super) fn mark(scope: &str) -> Option<String> {
+    RunId::own(scope).map(|id| id.to_string())
+}
+
+/// What was found, with the identity of each.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) look: Look,
+    pub(super) identities: Vec<Identity>,
+}
+
+/// Looks at every process. It blocks for a few milliseconds.
+pub(super) fn look(mark: &str) -> std::io::Result<Found> {
+    let mut found = Found::default();
+    let own = std::process::id();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(pid) = pid.filter(|pid| *pid != own) else {
+            continue;
+        };
+        found.look.seen += 1;
+        match carries(pid, mark) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(error) => {
+                let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+                found.look.unreadable += u32::from(is_denied);
+                continue;
+            }
+        }
+        // The number may mean another process since: the identity first, then the mark once more.
+        let identity = Identity::of(pid);
+        if let (Ok(identity), Ok(true)) = (identity, carries(pid, mark)) {
+            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let comm = comm.trim_end().to_owned();
+            found.look.leftovers.push(Leftover { pid, comm });
+            found.identities.push(identity);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a process has the mark in its environment. One that has ended has no environment.
+pub(super) fn carries(pid: u32, mark: &str) -> std::io::Result<bool> {
+    fs::read(format!("/proc/{pid}/environ")).map(|environment| is_marked(&environment, mark))
+}
+
+fn is_marked(environment: &[u8], mark: &str) -> bool {
+    let mut all = environment.split(|byte| *byte == 0);
+    all.any(|pair| {
+        let value = pair.strip_prefix(VARIABLE.as_bytes());
+        value.and_then(|rest| rest.strip_prefix(b"=")) == Some(mark.as_bytes())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_value_of_the_variable_counts() {
+        let mark = "1.2:a";
+        assert!(is_marked(b"A=b\0FDGUARD_SCOPE=1.2:a\0", mark));
+        assert!(!is_marked(b"FDGUARD_SCOPE=1.2:ab\0", mark));
+        assert!(!is_marked(b"XFDGUARD_SCOPE=1.2:a\0", mark));
+        assert!(!is_marked(b"A=FDGUARD_SCOPE=1.2:a\0", mark));
+        assert!(!is_marked(b"", mark));
+    }
+}

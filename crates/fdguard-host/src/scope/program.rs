@@ -1,0 +1,154 @@
+//! A program that a scope started, in a task of its own: its descriptors are given back the moment its last process is gone, whoever
+//! looks at it or does not.
+
+use std::time::Duration;
+
+use fdguard_process::plan::Plan;
+use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use tokio::sync::{mpsc, watch};
+
+use super::watched::WatchedTree;
+use crate::Error;
+
+/// KILL, at once.
+const AT_ONCE: Stop = Stop {
+    signal: 9,
+    grace: Duration::ZERO,
+};
+
+/// A program with everything below it. Dropped, all of it is killed.
+#[derive(Debug)]
+pub(super) struct Program {
+    pid: u32,
+    keeper: u32,
+    asks: mpsc::UnboundedSender<Stop>,
+    told: watch::Receiver<State>,
+}
+
+/// What was told about it so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    /// How the program itself ended.
+    pub(super) main: Option<Exit>,
+    /// Nothing of it is left, or its keeper is lost.
+    pub(super) over: Option<Over>,
+}
+
+/// The end of a tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Over {
+    /// Proven: the keeper reaped the last one.
+    Empty { killed: u32, reaped: u32 },
+    /// Nobody can say.
+    Lost,
+}
+
+impl Program {
+    /// Starts it. Nothing is left when it fails, or when nobody waits for it any more.
+    pub(super) async fn start(plan: Plan) -> Result<Self, Error> {
+        let started = tokio::task::spawn_blocking(move || Tree::start(&plan)).await;
+        let tree = started.map_err(|error| Error::Bad(error.to_string()))??;
+        let (pid, keeper) = (tree.main(), tree.keeper());
+        let tree = WatchedTree::new(tree).map_err(Error::io("waiting for a program"))?;
+        let (asks, asked) = mpsc::unbounded_channel();
+        let (tell, told) = watch::channel(State::default());
+        // Not awaited: it ends with the tree, and the tree ends when `asks` is dropped.
+        drop(tokio::spawn(keep(tree, asked, tell)));
+        Ok(Self {
+            pid,
+            keeper,
+            asks,
+            told,
+        })
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The process above it: every process of the tree is below that, whatever it did.
+    pub(super) fn keeper(&self) -> u32 {
+        self.keeper
+    }
+
+    /// What is known now.
+    pub(super) fn state(&self) -> State {
+        *self.told.borrow()
+    }
+
+    /// Asks all of it to end.
+    pub(super) fn ask(&self, stop: Stop) {
+        // Nobody hears it when it is over.
+        let _unheard = self.asks.send(stop);
+    }
+
+    /// Waits until it is over.
+    pub(super) async fn over(&self) -> (Option<Exit>, Over) {
+        let mut told = self.told.clone();
+        let state = told.wait_for(|state| state.over.is_some()).await;
+        match state.as_deref() {
+            Ok(State {
+                main,
+                over: Some(over),
+            }) => (*main, *over),
+            // The task is gone without a word: the runtime ended, and the tree was killed by its drop.
+            _ => (None, Over::Lost),
+        }
+    }
+}
+
+async fn keep(
+    mut tree: WatchedTree,
+    mut asked: mpsc::UnboundedReceiver<Stop>,
+    tell: watch::Sender<State>,
+) {
+    let mut state = State::default();
+    let mut has_owner = true;
+    while state.over.is_none() {
+        tokio::select! {
+            ask = asked.recv(), if has_owner => {
+                has_owner = ask.is_some();
+                tree.stop(ask.unwrap_or(AT_ONCE));
+            }
+            told = tree.told() => match told {
+                Ok(told) => state.hear(told),
+                // The runtime's reactor is gone.
+                Err(_) => state.over = Some(Over::Lost),
+            },
+        }
+        if state.over.is_none() {
+            tell.send_replace(state);
+        }
+    }
+    // The drop waits for the keeper's own end, a moment. Only then is it told: who hears it finds nothing left.
+    let released = tokio::task::spawn_blocking(move || drop(tree));
+    drop(released.await);
+    tell.send_replace(state);
+}
+
+impl State {
+    fn hear(&mut self, told: Told) {
+        match told {
+            Told::MainEnded { exit, .. } => self.main = Some(exit),
+            Told::Empty {
+                exit,
+                killed,
+                reaped,
+            } => {
+                self.main = Some(exit);
+                self.over = Some(Over::Empty { killed, reaped });
+            }
+            Told::Lost => self.over = Some(Over::Lost),
+            _ => {}
+        }
+    }
+}
+
+/// An exit in words.
+pub(super) fn words(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exit {code}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,139 @@
+//! What a scope holds.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fdguard_process::identity::Identity;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Kind;
+use super::program::Program;
+
+/// What happens to a file at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileEnd {
+    /// It stays.
+    Keep,
+    /// It is deleted: prompts, scratch.
+    Delete,
+    /// It is moved into the archive, whole. When that fails it stays: it is never deleted instead.
+    Archive,
+}
+
+/// Whose something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ownership {
+    /// The scope's: it is ended with it.
+    Owned,
+    /// Somebody else's: it is listed, and left alone.
+    Lent,
+}
+
+/// What the end of a process or session means for the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It is the agent: without it there is none.
+    Main,
+    /// It helps, and may come and go.
+    Helper,
+}
+
+/// One thing that is held.
+#[derive(Debug)]
+pub(super) enum Resource {
+    Session { id: String },
+    Program { program: Arc<Program>, name: String },
+    Process { identity: Identity },
+    Descriptor { fd: OwnedFd, name: String },
+    Socket { fd: OwnedFd, name: String },
+    File { path: PathBuf, end: FileEnd },
+    Directory { path: PathBuf, id: (u64, u64) },
+}
+
+impl Resource {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Session { .. } => Kind::Session,
+            Self::Program { .. } => Kind::Program,
+            Self::Process { .. } => Kind::Process,
+            Self::Descriptor { .. } => Kind::Descriptor,
+            Self::Socket { .. } => Kind::Socket,
+            Self::File { .. } => Kind::File,
+            Self::Directory { .. } => Kind::Directory,
+        }
+    }
+
+    /// A program of which nothing is left.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::Program { program, .. } if program.state().over.is_some())
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Session { id } => id.clone(),
+            Self::Process { identity } => identity.to_string(),
+            Self::Program { name, .. }
+            | Self::Descriptor { name, .. }
+            | Self::Socket { name, .. } => name.clone(),
+            Self::File { path, .. } | Self::Directory { path, .. } => path.display().to_string(),
+        }
+    }
+}
+
+/// One thing, with its number and whose it is.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) number: u64,
+    pub(super) resource: Resource,
+    pub(super) ownership: Ownership,
+    pub(super) role: Role,
+}
+
+/// What a list shows of one thing.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ResourceView {
+    /// Its number in the scope.
+    pub number: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Its id, command, path or name.
+    pub name: String,
+    /// Whose it is.
+    pub ownership: Ownership,
+    /// What its end means.
+    pub role: Role,
+    /// Its process, where it is one that lives.
+    pub pid: Option<u32>,
+    /// What happens to it at the end, where it is a file.
+    pub end: Option<FileEnd>,
+}
+
+impl Entry {
+    pub(super) fn view(&self) -> ResourceView {
+        let pid = match &self.resource {
+            Resource::Program { program, .. } => {
+                Some(program.pid()).filter(|_| program.state().main.is_none())
+            }
+            Resource::Process { identity } => Some(identity.pid()).filter(|_| identity.matches()),
+            _ => None,
+        };
+        let end = match &self.resource {
+            Resource::File { end, .. } => Some(*end),
+            _ => None,
+        };
+        ResourceView {
+            number: self.number,
+            kind: self.resource.kind(),
+            name: self.resource.name(),
+            ownership: self.ownership,
+            role: self.role,
+            pid,
+            end,
+        }
+    }
+}

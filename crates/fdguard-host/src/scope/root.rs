@@ -1,0 +1,252 @@
+//! A folder that nothing of a scope may lead out of: not by `..`, not by a link, not by a folder that is replaced meanwhile.
+//!
+//! A path is resolved by the kernel below the folder (`openat2` with `RESOLVE_BENEATH`) at the moment when it is used, and what is done
+//! is done relative to the parent that was found. A check of names before the use would be a race.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::io::Errno;
+
+/// Why a path was not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// It is not below the folder.
+    #[error("{}: it leads out of {}", path.display(), root.display())]
+    Outside {
+        /// As it was given.
+        path: PathBuf,
+        /// The folder.
+        root: PathBuf,
+    },
+    /// Another folder has its name now.
+    #[error("{}: another folder has its name now", .0.display())]
+    Replaced(PathBuf),
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The folder.
+#[derive(Clone, Debug)]
+pub struct Root {
+    path: PathBuf,
+    id: (u64, u64),
+}
+
+/// What has a name below the folder.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The folder that it is in.
+    pub(super) parent: OwnedFd,
+    /// Its name there.
+    pub(super) name: OsString,
+    /// What it is.
+    pub(super) kind: FileType,
+    /// Device and inode.
+    pub(super) id: (u64, u64),
+}
+
+impl Root {
+    /// Remembers the folder, not only its name.
+    pub fn new(path: &Path) -> Result<Self, Refused> {
+        let failed = |source| Refused::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let whole = path.canonicalize().map_err(failed)?;
+        let meta = whole.metadata().map_err(failed)?;
+        if !meta.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        let id = (meta.dev(), meta.ino());
+        Ok(Self { path: whole, id })
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path from the folder on: of one that is given from the folder on, or whole. It need not exist.
+    pub fn relative(&self, path: &Path) -> Result<PathBuf, Refused> {
+        let outside = || Refused::Outside {
+            path: path.to_owned(),
+            root: self.path.clone(),
+        };
+        let inner = if path.is_relative() {
+            path.to_owned()
+        } else if let Ok(inner) = path.strip_prefix(&self.path) {
+            inner.to_owned()
+        } else {
+            // The folder may have been named by another way that leads to it.
+            let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+            let name = path.file_name().ok_or_else(outside)?;
+            let whole = parent.ok_or_else(outside)?.join(name);
+            let inner = whole.strip_prefix(&self.path);
+            inner.map_err(|_not_below| outside())?.to_owned()
+        };
+        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+        if inner.as_os_str().is_empty() || !inner.components().all(is_plain) {
+            return Err(outside());
+        }
+        Ok(inner)
+    }
+
+    /// What is at a path that [`Root::relative`] gave; `None` when it is absent. Not followed where it is a link itself, but refused where
+    /// such a link leads out.
+    pub(super) fn find(&self, inner: &Path) -> Result<Option<Place>, Refused> {
+        let Some((parent, name)) = self.parent(inner)? else {
+            return Ok(None);
+        };
+        let failed = |errno: Errno| self.why(inner, errno);
+        let stat = match statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Symlink
+            && let Err(Errno::XDEV) = self.resolve(inner)
+        {
+            return Err(failed(Errno::XDEV));
+        }
+        Ok(Some(Place {
+            parent,
+            name,
+            kind,
+            id: (stat.st_dev, stat.st_ino),
+        }))
+    }
+
+    /// The folder of a path, and the name in it; `None` when there is no such folder.
+    pub(super) fn parent(&self, inner: &Path) -> Result<Option<(OwnedFd, OsString)>, Refused> {
+        let name = inner.file_name().unwrap_or(OsStr::new("")).to_owned();
+        let folder = match inner.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        match self.resolve(folder) {
+            Ok(parent) => Ok(Some((parent, name))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::STALE) => Err(Refused::Replaced(self.path.clone())),
+            Err(errno) => Err(self.why(inner, errno)),
+        }
+    }
+
+    /// Opens what is at a path for reading, without waiting for whoever writes into a pipe.
+    pub(super) fn open(&self, inner: &Path) -> Result<OwnedFd, Refused> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = self
+            .folder()
+            .and_then(|root| openat2(root, inner, flags, Mode::empty(), beneath()));
+        opened.map_err(|errno| self.why(inner, errno))
+    }
+
+    fn resolve(&self, inner: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        openat2(self.folder()?, inner, flags, Mode::empty(), beneath())
+    }
+
+    /// The folder itself; `STALE` when it is another one.
+    fn folder(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&self.path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(folder.as_fd())?;
+        if (stat.st_dev, stat.st_ino) == self.id {
+            Ok(folder)
+        } else {
+            Err(Errno::STALE)
+        }
+    }
+
+    fn why(&self, inner: &Path, errno: Errno) -> Refused {
+        let path = self.path.join(inner);
+        match errno {
+            Errno::XDEV | Errno::LOOP => Refused::Outside {
+                path,
+                root: self.path.clone(),
+            },
+            Errno::STALE => Refused::Replaced(self.path.clone()),
+            errno => Refused::Io {
+                path,
+                source: errno.into(),
+            },
+        }
+    }
+}
+
+fn beneath() -> ResolveFlags {
+    ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn r52_names_that_lead_out_are_refused_before_anything_is_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path()).unwrap();
+        for bad in ["", "..", "../x", "a/../../x", "/etc/passwd", "/", "./x/.."] {
+            assert!(root.relative(Path::new(bad)).is_err(), "{bad}");
+        }
+        assert_eq!(root.relative(Path::new("a/b")).unwrap(), Path::new("a/b"));
+        let whole = root.path().join("a b\n");
+        assert_eq!(root.relative(&whole).unwrap(), Path::new("a b\n"));
+    }
+
+    #[test]
+    fn r52_links_out_of_the_folder_are_refused_and_links_in_it_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "s").unwrap();
+        std::fs::create_dir(folder.path().join("real")).unwrap();
+        std::fs::write(folder.path().join("real/log"), "l").unwrap();
+        let link = |to: &Path, name: &str| symlink(to, folder.path().join(name)).unwrap();
+        link(outside.path(), "way-out");
+        link(&outside.path().join("secret"), "leaf-out");
+        link(Path::new("real"), "inside");
+        let root = Root::new(folder.path()).unwrap();
+        for bad in ["way-out/secret", "leaf-out"] {
+            let found = root.find(Path::new(bad));
+            assert!(matches!(found, Err(Refused::Outside { .. })), "{found:?}");
+            assert!(root.open(Path::new(bad)).is_err());
+        }
+        let found = root.find(Path::new("inside/log")).unwrap().unwrap();
+        assert_eq!(found.kind, FileType::RegularFile);
+        assert!(root.find(Path::new("inside/none")).unwrap().is_none());
+        assert!(root.find(Path::new("none/none")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_folder_that_took_the_name_is_another_folder() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("root");
+        std::fs::create_dir(&path).unwrap();
+        let root = Root::new(&path).unwrap();
+        std::fs::rename(&path, base.path().join("old")).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("f"), "f").unwrap();
+        let found = root.find(Path::new("f"));
+        assert!(matches!(found, Err(Refused::Replaced(_))), "{found:?}");
+        std::fs::remove_dir_all(&path).unwrap();
+        assert!(
+            root.find(Path::new("f")).unwrap().is_none(),
+            "all of it is gone"
+        );
+    }
+}

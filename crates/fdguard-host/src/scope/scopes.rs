@@ -1,0 +1,251 @@
+//! All scopes of a host, by id. A scope that is closed can be asked for its result for a while.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    Accepted, CleanUp, How, Means, Scope, ScopeSpec, ScopeView, StartFailed, Ticket, Want, Why,
+};
+use crate::Error;
+
+/// How long results of closed scopes are kept.
+const KEPT: Duration = Duration::from_secs(15 * 60);
+/// Closed scopes whose results are kept at most; the oldest are forgotten first.
+const MOST_KEPT: usize = 1000;
+
+/// The scopes. A clone is another handle to the same ones.
+#[derive(Clone, Debug)]
+pub struct Scopes {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    means: Arc<Means>,
+    kept_for: Duration,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    scopes: BTreeMap<String, Kept>,
+    is_closing: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    scope: Arc<Scope>,
+    /// When it was seen closed.
+    closed: Option<Instant>,
+}
+
+/// What a close was answered with.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", untagged)]
+pub enum Closing {
+    /// It is closed.
+    Done(Arc<CleanUp>),
+    /// The caller is one of its processes: it will be closed in a moment.
+    Soon(Accepted),
+}
+
+impl Scopes {
+    /// None yet.
+    #[must_use]
+    pub fn new(means: Means) -> Self {
+        Self::keeping(means, KEPT)
+    }
+
+    /// The same, with results that are kept for this long.
+    #[must_use]
+    pub fn keeping(means: Means, kept_for: Duration) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                means: Arc::new(means),
+                kept_for,
+                table: Mutex::default(),
+            }),
+        }
+    }
+
+    /// A new, empty scope.
+    pub fn create(&self, spec: ScopeSpec) -> Result<Arc<Scope>, Error> {
+        let scope = Arc::new(Scope::new(spec, Arc::clone(&self.shared.means))?);
+        let mut table = self.table();
+        if table.is_closing {
+            return Err(Error::Closing);
+        }
+        let kept = Kept {
+            scope: Arc::clone(&scope),
+            closed: None,
+        };
+        table.scopes.insert(scope.id().to_owned(), kept);
+        Ok(scope)
+    }
+
+    /// A new scope that holds all of these, or none: then the error has the release of those that were there before.
+    pub async fn create_with(
+        &self,
+        spec: ScopeSpec,
+        wants: Vec<Want>,
+        how: How,
+    ) -> Result<Result<Arc<Scope>, StartFailed>, Error> {
+        let scope = self.create(spec)?;
+        // Whoever waits for the start may go away in the middle of it.
+        let guard = self.guard(&scope);
+        let taken = scope.take_all(wants, how).await;
+        guard.keep();
+        Ok(taken.map(|()| scope))
+    }
+
+    /// Closes the scope when the guard is dropped: for an owner that may panic, be cancelled, or lose its connection.
+    #[must_use]
+    pub fn guard(&self, scope: &Arc<Scope>) -> Guard {
+        Guard {
+            scope: Some(Arc::clone(scope)),
+        }
+    }
+
+    /// The scope with this id.
+    pub fn get(&self, id: &str) -> Result<Arc<Scope>, Error> {
+        self.forget_old();
+        let table = self.table();
+        let found = table.scopes.get(id).map(|kept| Arc::clone(&kept.scope));
+        found.ok_or_else(|| Error::Unknown {
+            what: "scope",
+            id: id.to_owned(),
+        })
+    }
+
+    /// All of them, those that were closed lately too.
+    #[must_use]
+    pub fn list(&self) -> Vec<ScopeView> {
+        self.forget_old();
+        self.all().iter().map(|scope| scope.view()).collect()
+    }
+
+    /// Closes one. A caller that is known and is a process of the scope gets its answer first, and the scope is closed `soon` after it.
+    pub async fn close(
+        &self,
+        id: &str,
+        how: How,
+        callers: &[u32],
+        soon: Duration,
+    ) -> Result<Closing, Error> {
+        let scope = self.get(id)?;
+        if let Some(result) = scope.result() {
+            return Ok(Closing::Done(result));
+        }
+        let (asked, callers) = (Arc::clone(&scope), callers.to_owned());
+        let look = move || callers.iter().any(|pid| asked.is_inside(*pid));
+        // Should the look break, the careful answer is the late one.
+        let is_inside = tokio::task::spawn_blocking(look).await.unwrap_or(true);
+        if is_inside {
+            return scope.close_soon(soon, how).map(Closing::Soon);
+        }
+        Ok(Closing::Done(scope.close(Why::Asked, how).await))
+    }
+
+    /// What a ticket says.
+    pub fn ticket(&self, ticket: &str) -> Result<Ticket, Error> {
+        self.forget_old();
+        let has_it = |scope: &Arc<Scope>| {
+            let accepted = scope.state().ticket.clone();
+            accepted.is_some_and(|accepted| accepted.ticket == ticket)
+        };
+        let found = self.all().into_iter().find(has_it);
+        let said = found.and_then(|scope| scope.ticket());
+        said.ok_or_else(|| Error::Unknown {
+            what: "ticket",
+            id: ticket.to_owned(),
+        })
+    }
+
+    /// Closes all scopes of a client.
+    pub async fn close_client(&self, client: &str, how: How) -> Vec<Arc<CleanUp>> {
+        let is_its = |scope: &Arc<Scope>| scope.client() == Some(client);
+        self.close_those(is_its, Why::ClientGone, how).await
+    }
+
+    /// Takes no new ones, and closes all.
+    pub async fn shut_down(&self, how: How) -> Vec<Arc<CleanUp>> {
+        self.table().is_closing = true;
+        self.close_those(|_| true, Why::Shutdown, how).await
+    }
+
+    /// The ends of those that were not closed before; their order is that of their ids.
+    async fn close_those(
+        &self,
+        which: impl Fn(&Arc<Scope>) -> bool,
+        why: Why,
+        how: How,
+    ) -> Vec<Arc<CleanUp>> {
+        let scopes = self.all().into_iter();
+        let scopes = scopes.filter(|scope| which(scope) && scope.result().is_none());
+        let ends = scopes.map(|scope| async move { scope.close(why, how).await });
+        join_all(ends).await
+    }
+
+    /// Those that are there.
+    pub(super) fn all(&self) -> Vec<Arc<Scope>> {
+        let table = self.table();
+        let scopes = table.scopes.values();
+        scopes.map(|kept| Arc::clone(&kept.scope)).collect()
+    }
+
+    pub(super) fn means(&self) -> &Arc<Means> {
+        &self.shared.means
+    }
+
+    /// Forgets what was closed too long ago.
+    pub(super) fn forget_old(&self) {
+        let now = Instant::now();
+        let mut table = self.table();
+        let mut closed = Vec::new();
+        for (id, kept) in &mut table.scopes {
+            if kept.scope.result().is_some() {
+                let since = *kept.closed.get_or_insert(now);
+                closed.push((since, id.clone()));
+            }
+        }
+        closed.sort_unstable();
+        let too_many = closed.len().saturating_sub(MOST_KEPT);
+        let is_old = |since: Instant| now.duration_since(since) >= self.shared.kept_for;
+        let old = closed.into_iter().enumerate();
+        let old = old.filter(|(at, (since, _))| *at < too_many || is_old(*since));
+        let gone: Vec<Option<Kept>> = old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
+        drop(table);
+        drop(gone);
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        let table = self.shared.table.lock();
+        table.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a scope when it is dropped.
+#[derive(Debug)]
+pub struct Guard {
+    scope: Option<Arc<Scope>>,
+}
+
+impl Guard {
+    /// The scope lives on.
+    pub fn keep(mut self) {
+        self.scope = None;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(scope) = self.scope.take() {
+            scope.begin_close(Why::OwnerGone, How::default());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A scope with everything that it needs, or nothing: when one of its things cannot be had, all that came before it are released.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fdguard_process::identity::Identity;
+use fdguard_process::plan::Plan;
+
+use super::{CleanUp, FileEnd, How, Ownership, Role, Scope, Why};
+use crate::Error;
+use crate::session::Spec;
+
+/// Something that a scope shall hold from its start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Want {
+    /// A session that is opened.
+    Session(Spec, Role),
+    /// A session that is open.
+    OpenSession(String, Ownership, Role),
+    /// A program that is started.
+    Program(Box<Plan>, Role),
+    /// A process that somebody else started.
+    Process(Identity, Ownership, Role),
+    /// A file.
+    File(PathBuf, FileEnd),
+    /// A folder that is made.
+    Directory(String),
+    /// A socket of ours.
+    Socket(String, std::os::fd::OwnedFd),
+    /// Any other descriptor of ours.
+    Descriptor(String, std::os::fd::OwnedFd),
+}
+
+/// A start that failed. Everything that came before is released.
+#[derive(Debug, thiserror::Error)]
+#[error("resource {at} of the scope: {error}")]
+pub struct StartFailed {
+    /// Which one, from 1.
+    pub at: usize,
+    /// Why.
+    #[source]
+    pub error: Error,
+    /// The release of those before it.
+    pub clean_up: Arc<CleanUp>,
+}
+
+impl Scope {
+    /// Takes all of these in their order, or closes the scope.
+    pub async fn take_all(&self, wants: Vec<Want>, how: How) -> Result<(), StartFailed> {
+        for (at, want) in (1..).zip(wants) {
+            if let Err(error) = self.want(want).await {
+                let clean_up = self.close(Why::StartFailed, how).await;
+                return Err(StartFailed {
+                    at,
+                    error,
+                    clean_up,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn want(&self, want: Want) -> Result<(), Error> {
+        match want {
+            Want::Session(spec, role) => self.open_session(spec, role).await.map(drop),
+            Want::OpenSession(id, whose, role) => self.take_session(&id, whose, role).map(drop),
+            Want::Program(plan, role) => self.start(*plan, role).await.map(drop),
+            Want::Process(identity, whose, role) => {
+                self.take_process(identity, whose, role).map(drop)
+            }
+            Want::File(path, end) => self.take_file(&path, end).map(drop),
+            Want::Directory(name) => self.make_directory(&name).map(drop),
+            Want::Socket(name, fd) => self.take_socket(&name, fd).map(drop),
+            Want::Descriptor(name, fd) => self.take_descriptor(&name, fd).map(drop),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Callers that send nonsense, too much, too slowly or too often: the server says no and stays up.
+
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use super::http_harness::{Served, TOKEN, read_answer};
+
+fn is_alive(served: &Served) {
+    let health = served.send("GET", "/v1/health", "");
+    assert_eq!(health.status, 200, "{health:?}");
+}
+
+#[test]
+fn garbage_is_400_and_the_next_caller_is_served() {
+    let served = Served::start();
+    for garbage in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
+        b"\0\0\0\0\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 7\r\n\r\n",
+        b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    ] {
+        let answer = served.raw(garbage);
+        let refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");
+        assert!(refused, "{garbage:?}: {answer}");
+        is_alive(&served);
+    }
+    assert!(served.stop().is_empty());
+}
+
+#[test]
+fn a_thousand_headers_and_a_long_one_are_431() {
+    let served = Served::start();
+    let many: String = (0..1000).map(|n| format!("x-{n}: 1\r\n")).collect();
+    let long = format!("x: {}\r\n", "y".repeat(100_000));
+    for more in [many, long] {
+        let answer = served
+            .raw(format!("GET /v1/health HTTP/1.1\r\nhost: localhost\r\n{more}\r\n").as_bytes());
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
+            "{answer}"
+        );
+        is_alive(&served);
+    }
+}
+
+#[test]
+fn half_a_head_then_silence_is_408_in_time() {
+    let served = Served::with(|settings| settings.head_within = Duration::from_millis(300));
+    let begun = Instant::now();
+    let mut stream = served.connect();
+    stream.write_all(b"GET /v1/health HTTP/1.1\r\nho").unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    assert!(all.starts_with("HTTP/1.1 408 "), "{all}");
+    assert!(all.contains("\"code\":\"too-slow\""), "{all}");
+    assert!(begun.elapsed() >= Duration::from_millis(250), "too early");
+    // Who says nothing at all goes, too; who has a request answered may wait for longer with the next.
+    let mut silent = served.connect();
+    let mut patient = served.connect();
+    let ask = format!(
+        "GET /v1/health HTTP/1.1\r\nhost: {}\r\n\r\n",
+        served.address
+    );
+    let mut answer = [0; 12];
+    patient.write_all(ask.as_bytes()).unwrap();
+    patient.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let mut nothing = Vec::new();
+    silent.read_to_end(&mut nothing).unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    patient
+        .write_all(
+            ask.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n")
+                .as_bytes(),
+        )
+        .unwrap();
+    let mut rest = String::new();
+    patient.read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.contains("HTTP/1.1 200 "),
+        "the kept connection was closed: {rest}"
+    );
+}
+
+#[test]
+fn a_huge_body_is_413_before_it_is_read() {
+    let served = Served::with(|settings| settings.max_body = 1000);
+    let announced = format!(
+        "POST /v1/clients HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\ncontent-length: 100000000000\r\nconnection: close\r\n\r\n"
+    );
+    let mut stream = served.connect();
+    stream.write_all(announced.as_bytes()).unwrap();
+    assert_eq!(read_answer(stream).code(), "too-large");
+    let body = format!("{{\"name\":\"{}\"}}", "x".repeat(2000));
+    let whole = served.send("POST", "/v1/clients", &body);
+    assert_eq!((whole.status, whole.code().as_str()), (413, "too-large"));
+    let chunked = format!(
+        "POST /v1/clients HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n7d0\r\n{}\r\n0\r\n\r\n",
+        "x".repeat(2000)
+    );
+    assert!(served.raw(chunked.as_bytes()).starts_with("HTTP/1.1 413 "));
+    is_alive(&served);
+}
+
+#[test]
+fn connections_and_requests_beyond_the_cap_are_refused_in_words() {
+    let served = Served::with(|settings| settings.max_connections = 3);
+    let held: Vec<_> = (0..3).map(|_| served.connect()).collect();
+    served.eventually("the third is taken", |_| {
+        let mut fourth = served.connect();
+        let mut answer = String::new();
+        let _reset = fourth.read_to_string(&mut answer);
+        answer.starts_with("HTTP/1.1 503 ") && answer.contains("3 connections are open")
+    });
+    drop(held);
+    served.eventually("room again", |_| {
+        let request = served.request("GET", "/v1/health", "", "");
+        served.raw(request.as_bytes()).starts_with("HTTP/1.1 200 ")
+    });
+    let served = Served::with(|settings| settings.max_requests = 1);
+    let id = served.send("POST", "/v1/clients", "{}").json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut attached = served.connect();
+    let request = served.request("GET", &format!("/v1/clients/{id}/attach"), "", "");
+    attached.write_all(request.as_bytes()).unwrap();
+    let mut first = [0; 12];
+    attached.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let full = served.send("GET", "/v1/sessions", "");
+    assert_eq!((full.status, full.code().as_str()), (429, "full"));
+    is_alive(&served);
+}

@@ -1,0 +1,124 @@
+//! `fdguard host`: sessions of agents over HTTP.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context as _;
+use fdguard_host::host::{Events, Options};
+use fdguard_host::http::{self, Launch, Settings};
+use fdguard_process::listen::inherited;
+use fdguard_process::reserve;
+use fdguard_supervise::event::{Event, Sink};
+
+use crate::cli::HostArgs;
+use crate::exit::{self, Hinted};
+use crate::output;
+
+mod sockets;
+mod token;
+
+use sockets::Sockets;
+
+/// Runs the verb.
+pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
+    // Before anything else is opened: their numbers are promised.
+    let inherited = inherited::take();
+    if args.openapi {
+        let text = serde_json::to_string_pretty(&http::openapi())?;
+        output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
+        return Ok(exit::CLEAN);
+    }
+    let roots = roots(&args.sessions.root)?;
+    let sockets = Sockets::plan(args, &inherited)?;
+    let token = token::find(args)?;
+    let bound = sockets.bind(inherited)?;
+    let sink = sink(args)?;
+    let mut settings = Settings::default();
+    settings.token = token.as_ref().map(|found| found.token.clone());
+    settings.hosts.clone_from(&args.access.allow_host);
+    settings.origins.clone_from(&args.access.allow_origin);
+    settings.max_body = args.bounds.max_body;
+    settings.max_connections = args.bounds.max_connections;
+    settings.max_requests = args.bounds.max_requests;
+    settings.roots = roots;
+    settings.lease = args.sessions.lease;
+    let launch = Launch {
+        host: options(args, events(&sink)),
+        settings,
+        sockets: bound.fds,
+    };
+    let paths = bound.paths;
+    let told = Arc::clone(&sink);
+    let ready = move |addresses: &[SocketAddr]| {
+        let from = token.map(|found| found.from);
+        announce(&told, addresses, &paths, from);
+    };
+    let ended = http::run(launch, ready);
+    lock(&sink).finish();
+    drop(bound.files);
+    ended.map_err(anyhow::Error::new).context("host")?;
+    Ok(exit::CLEAN)
+}
+
+fn options(args: &HostArgs, events: Events) -> Options {
+    let mut options = Options::default();
+    options.max_sessions = args.sessions.max_sessions;
+    options.idle_after = args.sessions.idle;
+    options.reap_every = args.sessions.reap_every;
+    options.state.clone_from(&args.state);
+    options.warm_python = !args.sessions.no_warm;
+    options.events = events;
+    options
+}
+
+/// The folders whose files may be archived, as they really are: links in them would lead out of them later.
+fn roots(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let real = |root: &PathBuf| {
+        let real = root.canonicalize().and_then(|real| {
+            let is_folder = real.metadata()?.is_dir();
+            let real = is_folder.then_some(real);
+            real.ok_or_else(|| std::io::ErrorKind::NotADirectory.into())
+        });
+        real.map_err(|error| {
+            let message = format!("--root {}: {error}", root.display());
+            anyhow::Error::new(Hinted::usage(message, "name a folder that is there"))
+        })
+    };
+    given.iter().map(real).collect()
+}
+
+type Shared = Arc<Mutex<Sink>>;
+
+fn sink(args: &HostArgs) -> anyhow::Result<Shared> {
+    let form = args.log_format.parse().map_err(anyhow::Error::msg)?;
+    let stderr = rustix::io::dup(rustix::stdio::stderr()).ok();
+    let sink = Sink::new(form, stderr.map(reserve::raise));
+    Ok(Arc::new(Mutex::new(sink)))
+}
+
+fn lock(sink: &Shared) -> std::sync::MutexGuard<'_, Sink> {
+    sink.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The sink never waits for its reader, so it may be told from anywhere.
+fn events(sink: &Shared) -> Events {
+    let sink = Arc::clone(sink);
+    Events::to(move |event| lock(&sink).tell(event))
+}
+
+/// One line for people and scripts on stdout, the same with all that is to know as an event.
+fn announce(sink: &Shared, addresses: &[SocketAddr], paths: &[PathBuf], from: Option<String>) {
+    let tcp = addresses.iter().map(|address| format!("http://{address}"));
+    let unix = paths.iter().map(|path| format!("unix:{}", path.display()));
+    let all: Vec<String> = tcp.chain(unix).collect();
+    let token = from.unwrap_or_else(|| "none: who can connect may do everything".to_owned());
+    let event = Event::new("host_ready").with("at", all.join(","));
+    lock(sink).tell(&event.with("token", token));
+    let line = format!("fdguard host listens at {}\n", all.join(" "));
+    // A reader that went away is no reason to stop.
+    drop(output::emit(
+        None,
+        |out| Ok(out.write_all(line.as_bytes())?),
+    ));
+}

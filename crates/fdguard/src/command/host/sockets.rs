@@ -1,0 +1,144 @@
+//! Where the host listens: addresses that nobody else can reach unless it is asked for, or what our parent handed to us.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use fdguard_probe::Probe;
+use fdguard_process::listen::inherited::Inherited;
+use fdguard_process::listen::{At, BindError, Bound, Listen};
+use fdguard_supervise::port::{self, Ours};
+
+use crate::cli::HostArgs;
+use crate::exit::{self, Hinted};
+
+/// Where, when nobody says it.
+const DEFAULT: &str = "127.0.0.1:7878";
+
+/// Where the host is to listen.
+#[derive(Debug)]
+pub(super) struct Sockets(Vec<Listen>);
+
+/// Sockets that listen.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) fds: Vec<OwnedFd>,
+    /// Of unix sockets.
+    pub(super) paths: Vec<PathBuf>,
+    /// Their files go when this does.
+    pub(super) files: Vec<Bound>,
+}
+
+impl Sockets {
+    /// What is asked for, if it may be.
+    pub(super) fn plan(args: &HostArgs, inherited: &Inherited) -> anyhow::Result<Self> {
+        if let Some(gap) = inherited.gaps.first() {
+            return Err(Hinted::look(gap.why.clone(), gap.remedy.clone()).into());
+        }
+        let is_handed = !inherited.fds.is_empty() && args.listen.is_empty();
+        for (fd, name) in &inherited.fds {
+            let address = rustix::net::getsockname(fd).ok();
+            let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+            refuse_remote(args, &format!("the socket {name} of our parent"), address)?;
+        }
+        if is_handed {
+            return Ok(Self(Vec::new()));
+        }
+        let default = [DEFAULT.to_owned()];
+        let wanted = match args.listen.as_slice() {
+            [] => &default,
+            wanted => wanted,
+        };
+        let parsed: anyhow::Result<Vec<Listen>> =
+            wanted.iter().map(|text| parse(args, text)).collect();
+        Ok(Self(parsed?))
+    }
+
+    /// Binds them all.
+    pub(super) fn bind(self, inherited: Inherited) -> anyhow::Result<Listening> {
+        let mut listening = Listening {
+            fds: inherited.fds.into_iter().map(|(fd, _)| fd).collect(),
+            paths: Vec::new(),
+            files: Vec::new(),
+        };
+        for listen in self.0 {
+            let bound = listen.bind().map_err(|error| refused(&listen, &error))?;
+            // The server owns the socket; the file is removed by the one who bound it.
+            listening
+                .fds
+                .push(rustix::io::fcntl_dupfd_cloexec(&bound.fd, 0)?);
+            if let At::Unix(path) = listen.at {
+                listening.paths.push(path);
+            }
+            listening.files.push(bound);
+        }
+        Ok(listening)
+    }
+}
+
+/// `127.0.0.1:80`, `80`, `[::1]:80`, `tcp:…` or `unix:PATH`.
+fn parse(args: &HostArgs, text: &str) -> anyhow::Result<Listen> {
+    let is_whole = text.starts_with("tcp:") || text.starts_with("unix:");
+    let whole = if is_whole {
+        text.to_owned()
+    } else {
+        format!("tcp:{text}")
+    };
+    let mut listen: Listen = whole.parse().map_err(|error| {
+        let hint = "--listen takes 127.0.0.1:PORT, [::1]:PORT or unix:PATH";
+        Hinted::usage(format!("--listen {error}"), hint)
+    })?;
+    let what = format!("--listen {text}");
+    match &listen.at {
+        At::Tcp(address) => refuse_remote(args, &what, Some(*address))?,
+        At::Any(port) => {
+            let any = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), *port);
+            refuse_remote(args, &what, Some(any))?;
+        }
+        At::Unix(_) => listen.mode = Some(listen.mode.unwrap_or(args.access.mode)),
+    }
+    Ok(listen)
+}
+
+/// Sessions run whatever they are told: nobody offers that to a network by accident.
+fn refuse_remote(args: &HostArgs, what: &str, address: Option<SocketAddr>) -> anyhow::Result<()> {
+    let Some(address) = address.filter(|address| !address.ip().is_loopback()) else {
+        return Ok(());
+    };
+    if !args.access.allow_remote {
+        let message = format!("{what}: {address} can be reached by other machines");
+        let hint = "listen at 127.0.0.1 or a unix socket, or say --allow-remote";
+        return Err(Hinted::usage(message, hint).into());
+    }
+    if args.access.no_token {
+        let message = format!("{what}: --no-token is only for local addresses and unix sockets");
+        return Err(Hinted::usage(message, "leave out --no-token").into());
+    }
+    Ok(())
+}
+
+fn refused(listen: &Listen, error: &BindError) -> anyhow::Error {
+    let plain = |code| Hinted {
+        message: error.to_string(),
+        hint: "choose another address with --listen".to_owned(),
+        code,
+    };
+    let hinted = match error {
+        BindError::Held { at } => held_by(at).unwrap_or_else(|| plain(exit::USAGE)),
+        BindError::NoSocket { .. } => plain(exit::USAGE),
+        _ => plain(exit::COULD_NOT_LOOK),
+    };
+    anyhow::Error::new(hinted).context(format!("--listen {listen}"))
+}
+
+/// Who has it, if that can be found out.
+fn held_by(at: &At) -> Option<Hinted> {
+    let probe = Probe::new().ok()?;
+    let ours = Ours {
+        members: &[],
+        service: "host",
+        registered: &[],
+    };
+    let conflict = port::look(&probe, at, &ours).ok().flatten()?;
+    Some(Hinted::usage(conflict.to_string(), conflict.remedy()))
+}

@@ -1,0 +1,149 @@
+//! The word that opens the host: from the environment, from a file, or a new one in a file of the user's own.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use fdguard_core::bearer::Token;
+
+use crate::cli::HostArgs;
+use crate::exit::Hinted;
+
+/// Goes before the file.
+const VARIABLE: &str = "FDGUARD_HOST_TOKEN";
+/// Nobody guesses 256 bits.
+const BYTES: usize = 32;
+
+/// A token, and where it can be read. Never the word itself: it would stay in logs.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) token: Token,
+    pub(super) from: String,
+}
+
+/// The token that holds; none with `--no-token`.
+pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
+    if args.access.no_token {
+        return Ok(None);
+    }
+    let given = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+    if let Some(text) = given.filter(|_| args.access.token_file.is_none()) {
+        let token = Token::new(text.as_encoded_bytes())
+            .map_err(|why| Hinted::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
+        let from = format!("${VARIABLE}");
+        return Ok(Some(Found { token, from }));
+    }
+    let path = match &args.access.token_file {
+        Some(path) => path.clone(),
+        None => default_file(|name| std::env::var_os(name)).ok_or_else(|| {
+            let message = "there is no folder of yours for the token: no $HOME";
+            Hinted::usage(message, "say --token-file FILE")
+        })?,
+    };
+    let token = read_or_make(&path).map_err(|error| {
+        let message = format!("--token-file {}: {error}", path.display());
+        let hint = "a file of yours that nobody else can read (chmod 600)";
+        Hinted::usage(message, hint)
+    })?;
+    let from = path.display().to_string();
+    Ok(Some(Found { token, from }))
+}
+
+/// Where run-time files are, else where state is. Relative values are not believed, as their specification asks.
+fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        let path = variable(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let folder = absolute("XDG_RUNTIME_DIR")
+        .or_else(|| absolute("XDG_STATE_HOME"))
+        .or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    Some(folder?.join("fdguard/host.token"))
+}
+
+fn read_or_make(path: &Path) -> io::Result<Token> {
+    match fs::metadata(path) {
+        Ok(found) if found.mode() & 0o077 != 0 => {
+            let mode = found.mode() & 0o777;
+            let why = format!("others may open it (mode {mode:04o})");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        }
+        Ok(_) => Token::new(&fs::read(path)?).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make(path),
+        Err(error) => Err(error),
+    }
+}
+
+fn make(path: &Path) -> io::Result<Token> {
+    if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+    }
+    let text = random()?;
+    // A file that somebody else put there meanwhile, or a link, is not written to.
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(format!("{text}\n").as_bytes())?;
+    Token::new(text.as_bytes()).map_err(io::Error::other)
+}
+
+fn random() -> io::Result<String> {
+    let mut bytes = [0; BYTES];
+    let mut filled = 0;
+    while filled < BYTES {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::{default_file, read_or_make};
+
+    #[test]
+    fn a_new_token_is_for_its_owner_alone_and_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/token");
+        read_or_make(&path).unwrap();
+        let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&path) & 0o777, 0o600);
+        assert_eq!(mode(path.parent().unwrap()) & 0o777, 0o700);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.trim().len(), 64);
+        let again = read_or_make(&path).unwrap();
+        assert!(again.allows(Some(format!("Bearer {}", text.trim()).as_bytes())));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let refused = read_or_make(&path).unwrap_err().to_string();
+        assert_eq!(refused, "others may open it (mode 0640)");
+    }
+
+    #[test]
+    fn relative_folders_are_not_believed() {
+        let of = |pairs: &'static [(&str, &str)]| {
+            default_file(|name| {
+                let found = pairs.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| value.into())
+            })
+        };
+        assert_eq!(of(&[]), None);
+        let found = of(&[("XDG_RUNTIME_DIR", "run"), ("HOME", "/home/a")]);
+        assert_eq!(
+            found,
+            Some("/home/a/.local/state/fdguard/host.token".into())
+        );
+        let found = of(&[("XDG_RUNTIME_DIR", "/run/user/1")]);
+        assert_eq!(found, Some("/run/user/1/fdguard/host.token".into()));
+    }
+}
