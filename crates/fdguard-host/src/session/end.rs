@@ -127,7 +127,6 @@ impl Ended {
             dropped_bytes: self.dropped + unheard,
             total_ms: self.steps.iter().map(|step| step.ms).sum(),
             steps: self.steps,
-            overuse: None,
             errors,
         }
     }
