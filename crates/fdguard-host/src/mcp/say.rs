@@ -131,10 +131,17 @@ fn last_line(done: &Done) -> String {
     format!("[{end}{lost}{reset}]")
 }
 
-/// A document as text: long lists are shown by their begin.
+/// A document as text: its name first, and long lists by their begin.
 pub(super) fn brief(document: &Value) -> String {
-    // Text and numbers always can be written.
-    serde_json::to_string(&shortened(document)).unwrap_or_default()
+    let mut rest = shortened(document);
+    let name = rest.as_object_mut().and_then(|it| it.remove("schema"));
+    match name {
+        Some(name) => format!(
+            "{{\"schema\":{name},{}",
+            rest.to_string().trim_start_matches('{')
+        ),
+        None => rest.to_string(),
+    }
 }
 
 fn shortened(value: &Value) -> Value {
@@ -233,7 +240,8 @@ mod tests {
             "it said; no"
         );
         let long: Vec<u32> = (0..30).collect();
-        let text = brief(&json!({"fds": long, "count": 30}));
+        let text = brief(&json!({"fds": long, "count": 30, "schema": "x/1"}));
+        assert!(text.starts_with("{\"schema\":\"x/1\",\"count\":30,"), "{text}");
         assert!(text.contains("23,\"… 6 more in structuredContent\"]"), "{text}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 use rmcp::model::Extensions;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -69,13 +69,17 @@ impl Web {
 
     /// Answers a request.
     pub(crate) async fn answer(&self, request: Request) -> Response {
-        if request.method() == Method::DELETE
-            && let Some(id) = session_of(request.headers())
-        {
+        let is_end = request.method() == Method::DELETE;
+        if let Some(id) = session_of(request.headers()).filter(|_| is_end) {
             // What runs for it is interrupted now; the SDK would wait for it.
             self.known.end(id);
         }
-        self.service.handle(request).await.map(Body::new)
+        let mut response = self.service.handle(request).await.map(Body::new);
+        if is_end && response.status() == StatusCode::ACCEPTED {
+            // It is done, not begun: clients take "accepted" for a failure.
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        response
     }
 
     /// Ends MCP sessions that nobody uses, until the server closes; then all of them.

@@ -13,6 +13,7 @@ mod host_shut_down;
 mod http_access;
 mod http_harness;
 mod http_hostile;
+mod http_mcp;
 mod http_sessions;
 mod session_bash;
 mod session_interrupt;
