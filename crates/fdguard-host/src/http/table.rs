@@ -41,7 +41,10 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
         router = router.route(path, methods(api, routes));
     }
     let mcp = Arc::clone(api);
-    router = router.route("/mcp", any(move |request| answer_mcp(Arc::clone(&mcp), request)));
+    router = router.route(
+        "/mcp",
+        any(move |request| answer_mcp(Arc::clone(&mcp), request)),
+    );
     let api = Arc::clone(api);
     router.fallback(move |request: Request| {
         let api = Arc::clone(&api);
@@ -90,6 +93,11 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
             Err(problem) => return problem.into_response(),
         },
     };
+    if api.mcp.is_full_for(&request).await {
+        let detail = "there are as many MCP sessions as there may be";
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail);
+        return problem.into_response();
+    }
     let response = api.mcp.answer(request).await;
     held::until_sent(response, place)
 }

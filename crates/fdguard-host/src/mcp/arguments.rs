@@ -144,7 +144,10 @@ mod tests {
     fn wrong_arguments_are_one_clear_line() {
         let given = json!({"tool": "perl"}).as_object().cloned();
         let error = read::<Which>(given).unwrap_err().to_string();
-        assert!(error.starts_with("arguments: tool: unknown variant `perl`"), "{error}");
+        assert!(
+            error.starts_with("arguments: tool: unknown variant `perl`"),
+            "{error}"
+        );
         let error = read::<Which>(None).unwrap_err().to_string();
         assert_eq!(error, "arguments: missing field `tool`");
         let given = json!({"tool": "bash"}).as_object().cloned();

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
-    JsonObject, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
-    ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
+    Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -168,7 +168,10 @@ impl Handler {
     async fn interrupt(&self, which: Which) -> Result<CallToolResult, Error> {
         let id = self.client.session(which.tool).await;
         let was_running = match &id {
-            Some(id) => self.client.host().interrupt(id).await?,
+            Some(id) => match self.client.host().interrupt(id).await {
+                Err(Error::Ended { .. } | Error::Unknown { .. }) => false,
+                interrupted => interrupted?,
+            },
             None => false,
         };
         let text = match (was_running, &id) {
@@ -176,21 +179,23 @@ impl Handler {
             (false, Some(_)) => "nothing runs there",
             (false, None) => "there is no such session yet",
         };
-        let document = json!({"schema": "fdguard.interrupted/1", "id": id, "was_running": was_running});
+        let document =
+            json!({"schema": "fdguard.interrupted/1", "id": id, "was_running": was_running});
         Ok(say::result(text.to_owned(), &document, false))
     }
 
     async fn reset(&self, which: Which) -> Result<CallToolResult, Error> {
+        let none = "there is no such session now: the next call starts one";
         let Some(id) = self.client.session(which.tool).await else {
-            let document = json!({"schema": "fdguard.receipt/1", "session": null});
-            let text = "there is no such session yet: the next call starts one";
-            return Ok(say::result(text.to_owned(), &document, false));
+            return Ok(say::plain(none));
         };
-        let receipt = self.client.host().reset(&id).await;
-        if matches!(receipt, Err(Error::Ended { .. } | Error::Unknown { .. })) {
-            self.client.forget(which.tool, &id).await;
-        }
-        let receipt = receipt?;
+        let receipt = match self.client.host().reset(&id).await {
+            Err(Error::Ended { .. } | Error::Unknown { .. }) => {
+                self.client.forget(which.tool, &id).await;
+                return Ok(say::plain(none));
+            }
+            receipt => receipt?,
+        };
         let count = |number: Option<u32>| number.map_or("unknown".to_owned(), |it| it.to_string());
         let text = format!(
             "a new interpreter runs, variables are gone; of the old one {} processes are left, {} had to be killed",

@@ -44,7 +44,11 @@ pub(super) async fn look(program: &Path, words: &[String]) -> Result<Value, Erro
 
 /// How it is started, and our ends of its two outputs.
 fn plan(program: &Path, words: &[String]) -> std::io::Result<(Plan, [OwnedFd; 2])> {
-    let input = open(c"/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let input = open(
+        c"/dev/null",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
     let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;
     let command = std::iter::once(program.as_os_str().to_owned());

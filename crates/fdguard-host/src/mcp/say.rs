@@ -54,6 +54,11 @@ pub(super) fn result(text: String, document: &impl Serialize, failed: bool) -> C
     result
 }
 
+/// An answer without a document.
+pub(super) fn plain(text: &str) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(text)])
+}
+
 /// One clear line.
 pub(super) fn refused(error: impl std::fmt::Display) -> CallToolResult {
     let line = error.to_string();
@@ -155,7 +160,11 @@ fn shortened(value: &Value) -> Value {
         }
         Value::Object(fields) => {
             let fields = fields.iter();
-            Value::Object(fields.map(|(key, value)| (key.clone(), shortened(value))).collect())
+            Value::Object(
+                fields
+                    .map(|(key, value)| (key.clone(), shortened(value)))
+                    .collect(),
+            )
         }
         other => other.clone(),
     }
@@ -212,7 +221,8 @@ mod tests {
         let text = "a\n[timed out: interrupted after 12 ms; 77 bytes are left out of the middle; \
                     it did not come back and was replaced: variables are gone]";
         assert_eq!(said(lossy, None), (json!(text), true));
-        let text = "[this is a new session, variables are gone: idle]\nhello\n[exit status 3, 12 ms]";
+        let text =
+            "[this is a new session, variables are gone: idle]\nhello\n[exit status 3, 12 ms]";
         assert_eq!(said(plain, Some("idle")), (json!(text), false));
     }
 
@@ -241,7 +251,13 @@ mod tests {
         );
         let long: Vec<u32> = (0..30).collect();
         let text = brief(&json!({"fds": long, "count": 30, "schema": "x/1"}));
-        assert!(text.starts_with("{\"schema\":\"x/1\",\"count\":30,"), "{text}");
-        assert!(text.contains("23,\"… 6 more in structuredContent\"]"), "{text}");
+        assert!(
+            text.starts_with("{\"schema\":\"x/1\",\"count\":30,"),
+            "{text}"
+        );
+        assert!(
+            text.contains("23,\"… 6 more in structuredContent\"]"),
+            "{text}"
+        );
     }
 }

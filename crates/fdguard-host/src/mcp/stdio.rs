@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fdguard_core::log_event::Event;
 use fdguard_process::signals::name_of;
@@ -25,6 +25,8 @@ use crate::http::{Awaited, with_runtime};
 
 /// After the end of its input a client that still reads gets the answers of what comes to an end within this time.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Between two looks whether it still reads.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The longest message.
 const LONGEST_LINE: usize = 64 << 20;
 
@@ -86,8 +88,10 @@ async fn serve(handler: Handler, client: &Arc<Client>, ended: &CancellationToken
     };
     let leaving = async {
         ended.cancelled().await;
-        if has_reader() {
-            tokio::time::sleep(LAST_ANSWERS).await;
+        let until = Instant::now() + LAST_ANSWERS;
+        // Whoever is killed loses one end after the other.
+        while has_reader() && Instant::now() < until {
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
         client.gone.cancel();
         std::future::pending().await

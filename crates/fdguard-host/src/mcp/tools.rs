@@ -150,7 +150,14 @@ mod tests {
         let tools = all(true, true);
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
         let expected = [
-            "python", "bash", "interrupt", "reset", "archive", "snap", "watch", "doctor",
+            "python",
+            "bash",
+            "interrupt",
+            "reset",
+            "archive",
+            "snap",
+            "watch",
+            "doctor",
         ];
         assert_eq!(names, expected);
         for tool in &tools {
@@ -166,6 +173,9 @@ mod tests {
             }
         }
         let bare = all(false, false);
-        assert!(bare.iter().all(|tool| tool.name != "snap" && tool.name != "archive"));
+        assert!(
+            bare.iter()
+                .all(|tool| tool.name != "snap" && tool.name != "archive")
+        );
     }
 }

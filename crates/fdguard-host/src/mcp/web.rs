@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -23,6 +23,9 @@ use crate::host::Host;
 const SESSION: &str = "mcp-session-id";
 /// Between two looks for those that nobody uses, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// MCP sessions at a time; each costs memory alone until it uses a tool.
+const MOST: usize = 1024;
 
 type Service = StreamableHttpService<Handler, LocalSessionManager>;
 
@@ -67,6 +70,12 @@ impl Web {
         })
     }
 
+    /// Whether a request would begin one MCP session too many.
+    pub(crate) async fn is_full_for(&self, request: &Request) -> bool {
+        let is_new = request.method() == Method::POST && session_of(request.headers()).is_none();
+        is_new && self.sessions.sessions.read().await.len() >= MOST
+    }
+
     /// Answers a request.
     pub(crate) async fn answer(&self, request: Request) -> Response {
         let is_end = request.method() == Method::DELETE;
@@ -85,18 +94,38 @@ impl Web {
     /// Ends MCP sessions that nobody uses, until the server closes; then all of them.
     pub(crate) async fn reap(self: Arc<Self>, closing: CancellationToken) {
         let every = (self.idle / 4).clamp(Duration::from_millis(10), LOOK_EVERY);
+        let mut strangers = HashMap::new();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
                 () = closing.cancelled() => break,
             }
-            for id in self.known.unused(self.idle) {
+            let mut unused = self.known.unused(self.idle);
+            unused.extend(self.strange(&mut strangers).await);
+            for id in unused {
                 self.close(&id).await;
             }
         }
         for id in self.known.all() {
             self.close(&id).await;
         }
+    }
+
+    /// Those that never said more than hello, for too long.
+    async fn strange(&self, strangers: &mut HashMap<String, Instant>) -> Vec<String> {
+        let all = self.sessions.sessions.read().await;
+        let all: Vec<String> = all.keys().map(ToString::to_string).collect();
+        let known = self.known.all();
+        let now = Instant::now();
+        let nameless = all.into_iter().filter(|id| !known.contains(id));
+        let nameless = nameless.map(|id| {
+            let since = strangers.get(&id).copied().unwrap_or(now);
+            (id, since)
+        });
+        *strangers = nameless.collect();
+        let late = strangers.iter();
+        let late = late.filter(|(_, since)| now.duration_since(**since) >= self.idle);
+        late.map(|(id, _)| id.clone()).collect()
     }
 
     async fn close(&self, id: &str) {

@@ -45,7 +45,8 @@ impl<'s> Client<'s> {
 
     fn post(&self, message: &Value) -> Answer {
         let body = message.to_string();
-        self.served.send_with("POST", "/mcp", &body, &self.headers())
+        self.served
+            .send_with("POST", "/mcp", &body, &self.headers())
     }
 
     fn call(&self, tool: &str, arguments: &Value) -> Value {
@@ -82,9 +83,17 @@ fn request(tool: &str, arguments: &Value) -> Value {
 
 /// The last message of a stream.
 fn message(answer: &Answer) -> Value {
-    let data = answer.body.lines().filter_map(|line| line.strip_prefix("data:"));
-    let messages: Vec<Value> = data.filter_map(|it| serde_json::from_str(it).ok()).collect();
-    messages.last().unwrap_or_else(|| panic!("{answer:?}")).clone()
+    let data = answer
+        .body
+        .lines()
+        .filter_map(|line| line.strip_prefix("data:"));
+    let messages: Vec<Value> = data
+        .filter_map(|it| serde_json::from_str(it).ok())
+        .collect();
+    messages
+        .last()
+        .unwrap_or_else(|| panic!("{answer:?}"))
+        .clone()
 }
 
 fn text(result: &Value) -> &str {
@@ -124,11 +133,22 @@ fn state_is_kept_and_each_client_has_its_own() {
     let (one, other) = (Client::begin(&served), Client::begin(&served));
     let _set = one.call("bash", &json!({"command": "x=1; cd /usr"}));
     let same = one.call("bash", &json!({"command": "echo $x $PWD"}));
-    assert!(text(&same).starts_with("1 /usr\n[exit status 0, "), "{same}");
+    assert!(
+        text(&same).starts_with("1 /usr\n[exit status 0, "),
+        "{same}"
+    );
     let apart = other.call("bash", &json!({"command": "echo [$x]"}));
     assert!(text(&apart).starts_with("[]\n"), "{apart}");
-    let names: Vec<_> = served.host.clients().into_iter().map(|it| it.name).collect();
-    assert_eq!(names, [Some("a test".to_owned()), Some("a test".to_owned())]);
+    let names: Vec<_> = served
+        .host
+        .clients()
+        .into_iter()
+        .map(|it| it.name)
+        .collect();
+    assert_eq!(
+        names,
+        [Some("a test".to_owned()), Some("a test".to_owned())]
+    );
     let receipts = served.stop();
     assert_eq!(receipts.len(), 2);
     assert!(receipts.iter().all(|receipt| receipt.clean), "{receipts:?}");
@@ -148,10 +168,21 @@ fn a_deleted_mcp_session_ends_what_it_opened_at_once() {
     assert_eq!(client.delete().status, 204);
     served.eventually("the client is gone", |host| host.clients().is_empty());
     served.eventually("its session is gone", |host| host.sessions().is_empty());
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
-    assert_eq!(client.post(&request("bash", &json!({"command": "true"}))).status, 404);
+    assert!(
+        begin.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begin.elapsed()
+    );
+    assert_eq!(
+        client
+            .post(&request("bash", &json!({"command": "true"})))
+            .status,
+        404
+    );
     drop(running);
-    served.eventually("its descriptors are given back", |_| descriptors() <= before);
+    served.eventually("its descriptors are given back", |_| {
+        descriptors() <= before
+    });
     assert!(served.stop().is_empty());
 }
 
@@ -159,16 +190,30 @@ fn a_deleted_mcp_session_ends_what_it_opened_at_once() {
 fn a_forgotten_mcp_session_ends_and_a_busy_one_does_not() {
     let idle = Duration::from_millis(400);
     let served = Served::with(|settings| settings.mcp.idle = idle);
+    let hello = served.send_with("POST", "/mcp", &initialize(), ACCEPT);
+    let lines = hello.head.lines();
+    let stranger = lines
+        .filter_map(|line| line.strip_prefix("mcp-session-id: "))
+        .next();
+    let stranger = Client {
+        served: &served,
+        session: stranger.unwrap().to_owned(),
+    };
     let (forgotten, busy) = (Client::begin(&served), Client::begin(&served));
     let _opened = forgotten.call("bash", &json!({"command": "true"}));
     let answer = busy.begin_call("bash", &json!({"command": "sleep 2; echo done"}));
     served.eventually("the command runs", |host| {
         host.sessions().iter().any(|one| one.busy_ms.is_some())
     });
-    served.eventually("the forgotten one is gone", |host| host.clients().len() == 1);
+    served.eventually("the forgotten one is gone", |host| {
+        host.clients().len() == 1
+    });
     let done = message(&read_answer(answer));
     assert!(text(&done["result"]).starts_with("done\n"), "{done}");
     served.eventually("then the other is gone", |host| host.sessions().is_empty());
+    // Two seconds are five times what who only said hello is given.
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(stranger.post(&note).status, 404);
     assert!(served.stop().is_empty());
 }
 

@@ -9,7 +9,9 @@ use super::mcp_peer::{Peer, eventually, text};
 use super::running::is_alive;
 
 fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .count()
 }
 
 /// A shell that has a process in the background: the numbers of both.
@@ -75,7 +77,10 @@ fn fifty_calls_leave_the_descriptors_as_they_were() {
     assert_eq!(document["process"]["pid"], pid, "{seen}");
     // The look itself: two pipes and the keeper of the one who looks.
     let count = document["count"].as_u64().unwrap();
-    assert!((before as u64..=before as u64 + 4).contains(&count), "{before} {count}");
+    assert!(
+        (before as u64..=before as u64 + 4).contains(&count),
+        "{before} {count}"
+    );
     eventually("all is given back", || descriptors(pid) == before);
 }
 
@@ -91,9 +96,14 @@ fn the_end_of_input_answers_what_was_asked_and_ends_the_sessions() {
     let (status, rest, events) = peer.ended();
     assert_eq!((status, rest.as_str()), (Some(0), ""), "{events}");
     assert!(all_gone(&pids));
-    let close = events.lines().find(|line| line.contains("event=session_close"));
+    let close = events
+        .lines()
+        .find(|line| line.contains("event=session_close"));
     let close = close.unwrap_or_else(|| panic!("{events}"));
-    assert!(close.contains("reason=client_gone clean=true survivors=0"), "{close}");
+    assert!(
+        close.contains("reason=client_gone clean=true survivors=0"),
+        "{close}"
+    );
 }
 
 #[test]
@@ -102,7 +112,10 @@ fn a_client_that_vanished_leaves_no_process() {
     peer.shake_hands();
     let pids = with_background(&mut peer);
     peer.begin_call("bash", &json!({"command": "sleep 1001"}));
-    peer.begin_call("python", &json!({"code": "import time\nwhile True: time.sleep(1)"}));
+    peer.begin_call(
+        "python",
+        &json!({"code": "import time\nwhile True: time.sleep(1)"}),
+    );
     peer.begin_call("watch", &json!({"seconds": 600}));
     eventually("the command runs", || {
         let children = format!("/proc/{0}/task/{0}/children", pids[0]);
@@ -115,10 +128,15 @@ fn a_client_that_vanished_leaves_no_process() {
     assert_eq!(status, Some(0), "{events}");
     assert!(all_gone(&pids), "{events}");
     assert!(!Path::new(&format!("/proc/{host}/fd")).exists());
-    let closes = events.lines().filter(|line| line.contains("event=session_close "));
+    let closes = events
+        .lines()
+        .filter(|line| line.contains("event=session_close "));
     let closes: Vec<&str> = closes.collect();
     assert!(!closes.is_empty(), "{events}");
-    assert!(closes.iter().all(|line| line.contains("clean=true")), "{events}");
+    assert!(
+        closes.iter().all(|line| line.contains("clean=true")),
+        "{events}"
+    );
 }
 
 #[test]
@@ -162,5 +180,9 @@ fn it_does_not_listen_and_serve_one_client_at_once() {
     assert_eq!((said.code, said.text()), (2, ""), "{}", said.stderr);
     let said = super::run(["host", "--mcp", "--root", "/nonexistent"]);
     assert_eq!((said.code, said.text()), (2, ""), "{}", said.stderr);
-    assert!(said.stderr.contains("--root /nonexistent"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("--root /nonexistent"),
+        "{}",
+        said.stderr
+    );
 }

@@ -75,7 +75,11 @@ fn the_official_client_on_standard_streams() {
     let said = String::from_utf8_lossy(&ran.stdout);
     let why = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{said}\n{why}");
-    assert_eq!(said.lines().filter(|line| line.starts_with("ok ")).count(), 11, "{said}");
+    assert_eq!(
+        said.lines().filter(|line| line.starts_with("ok ")).count(),
+        11,
+        "{said}"
+    );
     assert!(why.contains("event=host_end how=done"), "{why}");
 }
 
@@ -128,19 +132,29 @@ fn the_official_client_killed_with_9_leaves_no_process() {
     BufReader::new(client.0.stdout.take().unwrap())
         .read_line(&mut line)
         .unwrap();
-    let keeper: u32 = line.trim().strip_prefix("hanging ").unwrap().parse().unwrap();
+    let keeper: u32 = line
+        .trim()
+        .strip_prefix("hanging ")
+        .unwrap()
+        .parse()
+        .unwrap();
     let family = descendants(client.0.id());
     assert!(family.contains(&keeper), "{family:?}");
     // The host, a keeper, a shell and two sleeps.
     assert!(family.len() >= 5, "{family:?}");
     client.0.kill().unwrap();
-    eventually("everything below it is gone", || family.iter().all(|pid| !is_alive(*pid)));
+    eventually("everything below it is gone", || {
+        family.iter().all(|pid| !is_alive(*pid))
+    });
 }
 
 /// Everybody below a process.
 fn descendants(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))
+        .unwrap()
+        .flatten()
+    {
         let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
         for child in children.split_whitespace().filter_map(|it| it.parse().ok()) {
             found.push(child);

@@ -72,8 +72,7 @@ impl Peer {
     pub(crate) fn ask(&mut self, method: &str, parameters: &Value) -> u64 {
         let id = self.next;
         self.next += 1;
-        let request =
-            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": parameters});
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": parameters});
         self.say(&request);
         id
     }
@@ -86,7 +85,10 @@ impl Peer {
         });
         let id = self.ask("initialize", &parameters);
         let answer = self.answer(id);
-        assert_eq!(answer["result"]["serverInfo"]["name"], "fdguard", "{answer}");
+        assert_eq!(
+            answer["result"]["serverInfo"]["name"], "fdguard",
+            "{answer}"
+        );
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 

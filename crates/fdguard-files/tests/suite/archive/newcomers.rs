@@ -63,11 +63,7 @@ fn disturbed(place: &Place, at: Step, is_in_archive: bool) {
     assert_eq!(receipt.outcome, Outcome::Archived, "{at:?}: {receipt:?}");
     let text = place.archived("a.log");
     // Whoever came so late that the name was gone wrote nothing; nobody who wrote has lost it.
-    let wanted = if came {
-        "first\nnewcomer\n"
-    } else {
-        "first\n"
-    };
+    let wanted = if came { "first\nnewcomer\n" } else { "first\n" };
     assert_eq!(text, wanted, "{at:?}");
     place.assert_tidy();
 }
