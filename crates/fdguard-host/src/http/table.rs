@@ -93,12 +93,13 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
             Err(problem) => return problem.into_response(),
         },
     };
-    if api.mcp.is_full_for(&request).await {
+    let (parts, body) = request.into_parts();
+    if api.mcp.is_full_for(&parts.method, &parts.headers).await {
         let detail = "there are as many MCP sessions as there may be";
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail);
         return problem.into_response();
     }
-    let response = api.mcp.answer(request).await;
+    let response = api.mcp.answer(Request::from_parts(parts, body)).await;
     held::until_sent(response, place)
 }
 

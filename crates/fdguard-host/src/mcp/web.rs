@@ -70,9 +70,9 @@ impl Web {
         })
     }
 
-    /// Whether a request would begin one MCP session too many.
-    pub(crate) async fn is_full_for(&self, request: &Request) -> bool {
-        let is_new = request.method() == Method::POST && session_of(request.headers()).is_none();
+    /// Whether this would begin one MCP session too many.
+    pub(crate) async fn is_full_for(&self, method: &Method, headers: &HeaderMap) -> bool {
+        let is_new = method == Method::POST && session_of(headers).is_none();
         is_new && self.sessions.sessions.read().await.len() >= MOST
     }
 
