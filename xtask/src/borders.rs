@@ -95,6 +95,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-files/src/sys.rs",
         "crates/fdguard-host/src/http/signal.rs",
         "crates/fdguard-host/src/session/watched.rs",
+        "crates/fdguard-host/src/warm/watched.rs",
         "crates/fdguard-host/tests/suite/call/wrong_closer.rs",
         "crates/fdguard-preload/src/alone.rs",
         "crates/fdguard-preload/src/errno.rs",

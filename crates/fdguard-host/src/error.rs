@@ -74,12 +74,12 @@ pub enum Error {
     /// A file could not be handled.
     #[error(transparent)]
     Files(#[from] fdguard_files::Error),
-    /// A call gave no answer.
-    #[error(transparent)]
-    Call(#[from] crate::call::Failure),
     /// The registry could not be opened or changed.
     #[error(transparent)]
     Registry(#[from] fdguard_files::registry::Error),
+    /// A call gave no answer.
+    #[error(transparent)]
+    Call(#[from] crate::call::Failure),
 }
 
 impl Error {
@@ -98,8 +98,8 @@ impl Error {
             Self::Bad(_) => "bad-request",
             Self::Io { .. } => "io",
             Self::Files(_) => "files",
-            Self::Call(failure) => failure.code(),
             Self::Registry(_) => "registry",
+            Self::Call(failure) => failure.code(),
         }
     }
 

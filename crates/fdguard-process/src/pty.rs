@@ -10,7 +10,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::ioctl::{IntegerSetter, Opcode, ioctl, opcode};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{
-    LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
+    LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcgetpgrp, tcsetattr,
+    tcsetwinsize,
 };
 
 /// `_IOW('T', 0x36, int)`; the kernel takes the number itself and not a pointer to it.
@@ -71,6 +72,12 @@ pub fn resize(master: impl AsFd, size: Size) -> io::Result<()> {
         ws_ypixel: 0,
     };
     Ok(tcsetwinsize(master, size)?)
+}
+
+/// The group in the foreground; absent where there is none, or none of our pid namespace.
+pub fn foreground(master: impl AsFd) -> Option<u32> {
+    let group = tcgetpgrp(master).ok()?;
+    u32::try_from(group.as_raw_nonzero().get()).ok()
 }
 
 /// Sends a signal to the group in the foreground, whatever modes the terminal is in. The kernel finds the group itself: no number of a process is involved that could change hands.

@@ -74,9 +74,7 @@ impl<'a> Finder<'a> {
                 })
             }
             FileType::Symlink if self.follow => {
-                let real = given
-                    .canonicalize()
-                    .map_err(|error| Problem::io("the link leads nowhere", error))?;
+                let real = given.canonicalize().map_err(|error| unreadable(&error))?;
                 self.find(&real)
             }
             kind => Err(refused(kind)),

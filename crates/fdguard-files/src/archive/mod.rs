@@ -103,7 +103,7 @@ impl Archive {
             to: text(&self.to),
             success: receipts.iter().all(is_archived),
             files: receipts,
-            took_ms: began.elapsed().as_secs_f64() * 1000.0,
+            took_ms: milliseconds(began),
         }
     }
 
@@ -113,11 +113,8 @@ impl Archive {
             kind: Trouble::Outside,
             ..Problem::io("the folder that files must be in", error)
         })?;
-        std::fs::create_dir_all(&self.to).map_err(|error| unusable(&error))?;
-        Ok((
-            Folder::open(&self.to).map_err(|error| unusable(&error))?,
-            within,
-        ))
+        let to = make(&self.to).map_err(|error| unusable(&error))?;
+        Ok((to, within))
     }
 
     fn work(
@@ -181,6 +178,26 @@ fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
         }
     }
     true
+}
+
+/// Since then, to the microsecond.
+fn milliseconds(since: Instant) -> f64 {
+    (since.elapsed().as_secs_f64() * 1e6).round() / 1000.0
+}
+
+/// Opens a folder, which is made where it is missing. What is new is brought to the disk: files in a folder that is not there are lost.
+fn make(path: &Path) -> std::io::Result<Folder> {
+    if path.is_dir() {
+        return Folder::open(path);
+    }
+    let missing = path.ancestors().take_while(|folder| !folder.is_dir());
+    let missing = missing.count();
+    std::fs::create_dir_all(path)?;
+    let made = Folder::open(path)?;
+    for folder in made.path().ancestors().skip(1).take(missing) {
+        Folder::open(folder)?.sync()?;
+    }
+    Ok(made)
 }
 
 /// The archive is no folder, or none that may be used.

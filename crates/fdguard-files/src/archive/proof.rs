@@ -116,7 +116,7 @@ impl Asking {
 }
 
 fn no_lease(answer: Answer) -> Gap {
-    let what = "writers that no table shows: a descriptor on its way through a socket, a file in an io_uring, another machine";
+    let what = "writers that no table shows: a descriptor on its way through a socket, a file in an io_uring, a process outside of this container, another machine";
     match answer {
         Answer::Denied => Gap::new(
             what,

@@ -202,7 +202,10 @@ impl Problem {
     pub(super) fn io(what: &str, error: impl Into<std::io::Error>) -> Self {
         let error = error.into();
         let (kind, remedy) = match error.kind() {
-            std::io::ErrorKind::NotFound => (Trouble::NotFound, "name a file that is there"),
+            std::io::ErrorKind::NotFound => (
+                Trouble::Io,
+                "a folder or a file went away meanwhile: try again",
+            ),
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => (
                 Trouble::Permission,
                 "run as the owner of the file and of both folders, or with sudo",

@@ -72,6 +72,10 @@ impl Transfer<'_> {
         {
             return Ok(moved);
         }
+        let is_taken = || self.to.look(self.name).is_ok_and(|entry| entry.is_some());
+        if !self.may_number && is_taken() {
+            return Err(collision());
+        }
         if self.id.0 == self.to.id().0
             && let Some(moved) = self.rename()?
         {
@@ -130,11 +134,7 @@ impl Transfer<'_> {
                 Err(error) => return Err(Problem::io("it cannot be put into the archive", error)),
             }
         }
-        Err(Problem::new(
-            Trouble::Collision,
-            "the archive has a file of this name",
-            "leave out --no-rename, or name another archive",
-        ))
+        Err(collision())
     }
 
     fn is_ours(&self, folder: &Folder, name: &OsStr) -> bool {
@@ -267,6 +267,14 @@ impl Transfer<'_> {
             ],
         }))
     }
+}
+
+fn collision() -> Problem {
+    Problem::new(
+        Trouble::Collision,
+        "the archive has a file of this name",
+        "leave out --no-rename, or name another archive",
+    )
 }
 
 fn sync(folder: &Folder) -> Result<(), Problem> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::Info;
+use super::{Info, KeptBy};
 use crate::Error;
 use crate::receipt::{Overuse, Reason, Receipt};
 use crate::session::{Limits, Program, Session};
@@ -129,6 +129,7 @@ impl Entry {
             busy_ms: self.session.busy_for().map(ms),
             idle_ms: self.idle_for().map_or(0, ms),
             started_at: self.started_at.to_string(),
+            limits_kept_by: KeptBy::of(self.limits, self.session.enforced()),
         }
     }
 }

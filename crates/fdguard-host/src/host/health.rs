@@ -42,6 +42,8 @@ pub struct Health {
     pub sessions: Sessions,
     /// Clients with a lease.
     pub clients: usize,
+    /// Messages of commands' ends that nobody waited for: late ones, and strangers'.
+    pub strays: u64,
     /// Since its start.
     pub uptime_seconds: f64,
     /// Of sessions that nobody uses.
@@ -122,6 +124,7 @@ impl Host {
             zombies: children.map(|(_, zombies)| zombies),
             sessions,
             clients,
+            strays: inner.hub.unexpected(),
             uptime_seconds: inner.started.elapsed().as_secs_f64(),
             reaper: inner.reaper.borrow().clone(),
             registry: inner.record().map(|record| record.seen()),

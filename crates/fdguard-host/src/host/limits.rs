@@ -4,6 +4,9 @@ use std::fs;
 use std::sync::Arc;
 
 use fdguard_core::log_event::Event;
+use fdguard_process::tree::{By, Enforced};
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Inner;
@@ -11,6 +14,70 @@ use super::entry::Entry;
 use crate::Error;
 use crate::receipt::{Limit, Overuse, Reason};
 use crate::session::{Done, Limits, Outcome};
+
+/// Who keeps a session to a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keeper {
+    /// The kernel, for all processes together.
+    Cgroup,
+    /// The kernel, for each process alone.
+    Rlimit,
+    /// The host: it looks once a second.
+    Host,
+    /// The kernel for each process, the host for all together.
+    RlimitAndHost,
+}
+
+/// Who keeps a session to its limits; `null` where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KeptBy {
+    /// Bytes of memory.
+    pub memory: Option<Keeper>,
+    /// Time on a core.
+    pub cpu: Option<Keeper>,
+    /// Processes at a time.
+    pub processes: Option<Keeper>,
+    /// Descriptors.
+    pub descriptors: Option<Keeper>,
+}
+
+impl KeptBy {
+    pub(super) fn of(limits: Limits, enforced: Option<Enforced>) -> Option<Self> {
+        let enforced = enforced.filter(|_| limits != Limits::default())?;
+        // A limit for all processes that the kernel keeps for each alone is half kept.
+        let all = |is_asked: bool, by| is_asked.then(|| for_all(by));
+        let each = |is_asked: bool, by| match by {
+            By::Cgroup => is_asked.then_some(Keeper::Cgroup),
+            By::Rlimit => is_asked.then_some(Keeper::Rlimit),
+            By::Nobody => None,
+        };
+        Some(Self {
+            memory: all(limits.memory_bytes.is_some(), enforced.memory),
+            cpu: each(limits.cpu_seconds.is_some(), enforced.cpu),
+            processes: all(limits.processes.is_some(), enforced.processes),
+            descriptors: each(limits.descriptors.is_some(), enforced.descriptors),
+        })
+    }
+}
+
+fn for_all(by: By) -> Keeper {
+    match by {
+        By::Cgroup => Keeper::Cgroup,
+        By::Rlimit => Keeper::RlimitAndHost,
+        By::Nobody => Keeper::Host,
+    }
+}
+
+/// What is left for the host to look at.
+fn watched(limits: Limits, enforced: Enforced) -> Limits {
+    let is_ours = |by| by != By::Cgroup;
+    Limits {
+        memory_bytes: limits.memory_bytes.filter(|_| is_ours(enforced.memory)),
+        processes: limits.processes.filter(|_| is_ours(enforced.processes)),
+        ..Limits::default()
+    }
+}
 
 /// What the processes of a session use; absent where nobody can say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,15 +133,18 @@ fn parse_share(rollup: &str) -> Option<u64> {
 }
 
 fn look(entry: &Entry) -> Option<Overuse> {
+    let limits = watched(entry.limits, entry.session.enforced()?);
+    if limits == Limits::default() {
+        return None;
+    }
     let members = entry.session.members();
     let usage = Usage {
-        memory: entry
-            .limits
+        memory: limits
             .memory_bytes
             .and_then(|allowed| memory(&members, allowed)),
         processes: u64::try_from(members.len()).unwrap_or(u64::MAX),
     };
-    judge(entry.limits, usage)
+    judge(limits, usage)
 }
 
 impl Inner {
@@ -162,6 +232,42 @@ mod tests {
         };
         assert_eq!(judge(limits, usage(None, 4)), Some(processes));
         assert_eq!(judge(Limits::default(), usage(Some(u64::MAX), 9999)), None);
+    }
+
+    #[test]
+    fn what_the_kernel_keeps_for_all_is_not_watched_and_the_rest_is() {
+        let limits = Limits {
+            memory_bytes: Some(1),
+            processes: Some(1),
+            cpu_seconds: Some(1),
+            descriptors: None,
+        };
+        let enforced = |memory, processes| Enforced {
+            memory,
+            processes,
+            cpu: By::Rlimit,
+            ..Enforced::default()
+        };
+        let ours = watched(limits, enforced(By::Rlimit, By::Nobody));
+        assert_eq!(
+            (ours.memory_bytes, ours.processes, ours.cpu_seconds),
+            (Some(1), Some(1), None)
+        );
+        let theirs = watched(limits, enforced(By::Cgroup, By::Cgroup));
+        assert_eq!(theirs, Limits::default());
+        let kept = KeptBy::of(limits, Some(enforced(By::Rlimit, By::Cgroup)));
+        let expected = KeptBy {
+            memory: Some(Keeper::RlimitAndHost),
+            cpu: Some(Keeper::Rlimit),
+            processes: Some(Keeper::Cgroup),
+            descriptors: None,
+        };
+        assert_eq!(kept, Some(expected));
+        assert_eq!(
+            KeptBy::of(Limits::default(), Some(Enforced::default())),
+            None
+        );
+        assert_eq!(KeptBy::of(limits, None), None);
     }
 
     #[test]

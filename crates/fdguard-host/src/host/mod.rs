@@ -31,6 +31,7 @@ use tokio_util::task::TaskTracker;
 pub use client::{ClientGuard, ClientInfo};
 pub use events::Events;
 pub use health::{Health, Sessions, Status};
+pub use limits::{Keeper, KeptBy};
 pub use options::Options;
 pub use reaper::ReaperHealth;
 pub use reconcile::{Finding, Reconciled};
@@ -39,6 +40,7 @@ pub use record::RegistryHealth;
 use crate::Error;
 use crate::receipt::Receipt;
 use crate::session::{Chunk, Done, Exec, Hub};
+use entry::Entry;
 use record::Record;
 use room::Room;
 use table::Table;
@@ -88,6 +90,8 @@ pub struct Info {
     pub idle_ms: u64,
     /// RFC 3339.
     pub started_at: String,
+    /// Who keeps it to its limits; `null` when it has none, or its program has ended.
+    pub limits_kept_by: Option<KeptBy>,
 }
 
 impl Host {
@@ -135,7 +139,11 @@ impl Host {
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
         let answer = entry.session.exec(command, live).await;
-        limits::answer(&entry, answer)
+        let done = limits::answer(&entry, answer)?;
+        if done.was_reset && !entry.is_ending() {
+            self.inner.was_reset(&entry, None).await;
+        }
+        Ok(done)
     }
 
     /// Interrupts what runs in it; false when nothing does.
@@ -155,12 +163,7 @@ impl Host {
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
         let receipt = entry.session.reset().await?;
-        if let Some(record) = self.inner.record() {
-            record.moved(&entry).await;
-        }
-        let event = Event::new("session_reset").with("id", id);
-        let event = event.with("survivors", receipt.survivors);
-        self.inner.tell(event.with("pid", entry.session.pid()));
+        self.inner.was_reset(&entry, Some(&receipt)).await;
         Ok(receipt)
     }
 
@@ -191,6 +194,16 @@ impl Inner {
     fn record(&self) -> Option<Arc<Record>> {
         let record = self.record.lock();
         record.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A session has a new program.
+    async fn was_reset(&self, entry: &Entry, receipt: Option<&Receipt>) {
+        if let Some(record) = self.record() {
+            record.moved(entry).await;
+        }
+        let event = Event::new("session_reset").with("id", entry.id.as_str());
+        let event = event.with("survivors", receipt.and_then(|receipt| receipt.survivors));
+        self.tell(event.with("pid", entry.session.pid()));
     }
 
     fn tell(&self, event: Event) {

@@ -21,7 +21,7 @@ pub struct Options {
     pub warm_python: bool,
     /// How often sessions with limits that the kernel does not keep are looked at.
     pub watch_every: Duration,
-    /// A close that takes longer is told as unfinished; it goes on.
+    /// A close that takes longer is told as unfinished; it goes on. The session itself kills after 200 ms, and gives a process that the kernel does not end five seconds.
     pub close_within: Duration,
     /// The soft limit of descriptors is raised to this at the start, as far as the hard one allows; absent: it is left.
     pub raise_limit: Option<u64>,
@@ -38,7 +38,7 @@ impl Default for Options {
             state: None,
             warm_python: true,
             watch_every: Duration::from_secs(1),
-            close_within: Duration::from_secs(5),
+            close_within: Duration::from_secs(8),
             raise_limit: Some(fdguard_process::own_limit::ENOUGH),
             events: Events::default(),
         }

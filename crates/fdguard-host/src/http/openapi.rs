@@ -127,7 +127,12 @@ fn responses(route: &Route, makers: &mut Makers) -> Value {
         content.insert(JSON.to_owned(), json!({"schema": schema}));
     }
     if let Some((media_type, what)) = route.answer.other {
-        let schema = json!({"type": "string", "description": what});
+        let kind = if media_type == JSON {
+            "object"
+        } else {
+            "string"
+        };
+        let schema = json!({"type": kind, "description": what});
         content.insert(media_type.to_owned(), json!({"schema": schema}));
     }
     let status = route.answer.status;

@@ -13,7 +13,13 @@ pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// A refusal, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Problem {
+#[serde(transparent)]
+pub struct Problem(Box<Words>);
+
+/// What a refusal says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Refusal")]
+struct Words {
     /// `fdguard.problem/1`.
     schema: &'static str,
     /// The code as a name for the whole world: `urn:fdguard:problem:busy`.
@@ -24,11 +30,11 @@ pub struct Problem {
     /// The status once more.
     status: u16,
     /// A stable word for programs.
-    pub code: &'static str,
+    code: &'static str,
     /// One line for people.
-    pub detail: String,
+    detail: String,
     /// Where in the body, as `limits.processes`; `null` when it is not about one place.
-    pub path: Option<String>,
+    path: Option<String>,
     #[serde(skip)]
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -37,7 +43,7 @@ impl Problem {
     /// A refusal with this status.
     #[must_use]
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Words {
             schema: "fdguard.problem/1",
             kind: format!("urn:fdguard:problem:{code}"),
             title: status.canonical_reason().unwrap_or("Refused"),
@@ -46,28 +52,40 @@ impl Problem {
             detail: one_line(&detail.into()),
             path: None,
             headers: Vec::new(),
-        }
+        }))
+    }
+
+    /// A stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.0.code
+    }
+
+    /// Where in the body.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        self.0.path.as_deref()
     }
 
     /// About this place of the body.
     #[must_use]
     pub fn at(mut self, path: String) -> Self {
         // The reader of JSON calls the whole document a point.
-        self.path = Some(path).filter(|path| path != ".");
+        self.0.path = Some(path).filter(|path| path != ".");
         self
     }
 
     /// With one more header.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.push((name, value));
+        self.0.headers.push((name, value));
         self
     }
 
     /// The status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// What was asked for makes no sense.
@@ -129,7 +147,7 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         let media_type = HeaderValue::from_static(MEDIA_TYPE);
         headers.insert(header::CONTENT_TYPE, media_type);
-        headers.extend(self.headers);
+        headers.extend(self.0.headers);
         response
     }
 }
@@ -162,10 +180,10 @@ mod tests {
             (Error::Bad("x".to_owned()), 422, "bad-request"),
         ] {
             let problem = Problem::from(error);
-            assert_eq!((problem.status, problem.code), (status, code));
+            assert_eq!((problem.0.status, problem.code()), (status, code));
         }
         let problem = Problem::from(ended);
-        assert_eq!(problem.detail, "session a has ended: it said; no");
+        assert_eq!(problem.0.detail, "session a has ended: it said; no");
         assert_eq!(problem.status(), StatusCode::GONE);
     }
 

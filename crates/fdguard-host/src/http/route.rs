@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts as _, RawPathParams, Request};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -273,7 +273,7 @@ impl Route {
     /// Answers a request that came to it.
     pub(super) async fn answer(&self, api: Arc<Api>, request: Request) -> Response {
         let answered = self.try_answer(api, request).await;
-        answered.unwrap_or_else(|problem| problem.into_response())
+        answered.unwrap_or_else(IntoResponse::into_response)
     }
 
     async fn try_answer(&self, api: Arc<Api>, request: Request) -> Result<Response, Problem> {

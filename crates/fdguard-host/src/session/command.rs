@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use fdguard_process::pty::Key;
+use fdguard_process::pty::{self, Key};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::actor::{Actor, Job};
@@ -23,6 +23,9 @@ use crate::receipt::Reason;
 
 /// A listener may hold up the last of a command's output for so long.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether an interrupt met the group that it was meant for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How the wait for a command's end went.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ struct Wait<'w> {
     /// Why it shall end, and since when.
     ending: Option<(Outcome, Instant, Escalation)>,
     timer: Pin<Box<Sleep>>,
+    /// The group that got the last interrupt.
+    interrupted: Option<u32>,
 }
 
 impl Actor {
@@ -86,6 +91,7 @@ impl Actor {
             flow: Flow::new(cap, has_stderr, job.live.take()),
             ending: None,
             timer: Box::pin(sleep_until(begin + job.command.timeout)),
+            interrupted: None,
         };
         let verdict = wait.until_end(running, expected, job, &mut self.room).await;
         let patience = Instant::now() + LAST_WORDS;
@@ -190,6 +196,11 @@ impl Actor {
     }
 }
 
+/// The group in the foreground of the session's terminal.
+fn foreground(running: &Running) -> Option<u32> {
+    running.streams.master().and_then(pty::foreground)
+}
+
 impl Wait<'_> {
     async fn until_end(
         &mut self,
@@ -259,15 +270,24 @@ impl Wait<'_> {
         let next = escalation.due().map(|due| *since + due);
         match step {
             Some(Step::Interrupt) if !is_first && self.ask_again(running, nonce).await => {}
-            Some(Step::Interrupt) => self.recipe.interrupt(running, Key::Interrupt),
+            Some(Step::Interrupt) => self.interrupt(running),
             Some(Step::Quit) => self.recipe.interrupt(running, Key::Quit),
             Some(Step::KillOthers) => running.kill_others(),
             Some(Step::Reset) => return true,
+            // A shell that is about to start a process takes the interrupt itself and then waits for that process, which got none.
+            None if foreground(running) != self.interrupted => self.interrupt(running),
             None => {}
         }
         let Some(next) = next else { return true };
-        self.timer.as_mut().reset(next);
+        self.timer
+            .as_mut()
+            .reset(next.min(Instant::now() + LOOK_AGAIN));
         false
+    }
+
+    fn interrupt(&mut self, running: &Running) {
+        self.interrupted = foreground(running);
+        self.recipe.interrupt(running, Key::Interrupt);
     }
 
     /// An interpreter that drops its whole line at an interrupt would never tell the end: it is asked to once more. False where there is nothing to ask.

@@ -113,7 +113,6 @@ impl Ended {
         // The keeper tells the end when there is no child left to wait for, zombies included.
         let zombies = survivors.filter(|survivors| *survivors == 0);
         Receipt {
-            overuse: None,
             session: session.to_owned(),
             reason,
             clean: survivors == Some(0) && self.left == 0,

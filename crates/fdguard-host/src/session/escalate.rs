@@ -15,10 +15,10 @@ pub(super) enum Step {
     Reset,
 }
 
-/// A second for those who clean up after an INT, then harder from step to step. The second INT is for those who were just about to wait when the first came.
+/// A second for those who clean up after an INT, then harder from step to step. The second INT is for those who were not listening yet when the first came.
 const STEPS: [(Duration, Step); 5] = [
     (Duration::ZERO, Step::Interrupt),
-    (Duration::from_millis(100), Step::Interrupt),
+    (Duration::from_millis(500), Step::Interrupt),
     (Duration::from_millis(1000), Step::Quit),
     (Duration::from_millis(1200), Step::KillOthers),
     (Duration::from_millis(1500), Step::Reset),
@@ -56,9 +56,9 @@ mod tests {
         let mut escalation = Escalation::default();
         let ms = Duration::from_millis;
         assert_eq!(escalation.next(ms(0)), Some(Step::Interrupt));
-        assert_eq!(escalation.next(ms(99)), None);
-        assert_eq!(escalation.due(), Some(ms(100)));
-        assert_eq!(escalation.next(ms(100)), Some(Step::Interrupt));
+        assert_eq!(escalation.next(ms(499)), None);
+        assert_eq!(escalation.due(), Some(ms(500)));
+        assert_eq!(escalation.next(ms(500)), Some(Step::Interrupt));
         assert_eq!(escalation.next(ms(5000)), Some(Step::Quit));
         assert_eq!(escalation.next(ms(5000)), Some(Step::KillOthers));
         assert_eq!(escalation.next(ms(5000)), Some(Step::Reset));

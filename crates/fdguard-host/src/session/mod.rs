@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::tree::Tree;
+use fdguard_process::tree::{Enforced, Tree};
 use tokio::sync::{mpsc, oneshot};
 
 use actor::{Actor, Job, Request};
@@ -200,6 +200,12 @@ impl Session {
             .place
             .with(|tree: &mut Tree| tree.members())
             .unwrap_or_default()
+    }
+
+    /// Who sees to its limits; absent when its program has ended.
+    #[must_use]
+    pub fn enforced(&self) -> Option<Enforced> {
+        self.shared.place.with(|tree| tree.enforced())
     }
 
     fn error_ended(&self) -> Error {

@@ -70,7 +70,7 @@ pub struct Repl {
 
 /// How a program is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Channel {
     /// A terminal: both streams are one, as people see them.
     Pty {

@@ -1,11 +1,14 @@
 //! One end, one receipt, and everything as before.
 
+use std::time::Duration;
+
+use fdguard_host::host::Host;
 use fdguard_host::receipt::Reason;
 use fdguard_host::session::{Exec, Outcome};
 use futures_util::future::join_all;
 
 use super::host_harness::{
-    Lines, assert_clean, baseline, bash, bash_on_pipes, exec, options, say, start,
+    Lines, assert_clean, baseline, bash, bash_on_pipes, eventually, exec, options, say, start,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,7 +46,7 @@ async fn a_close_goes_on_although_its_caller_went_away() {
         let (host, id) = (host.clone(), id.clone());
         tokio::spawn(async move { host.close(&id, Reason::Asked).await })
     };
-    super::host_harness::eventually("it began", || {
+    eventually("it began", || {
         host.receipts().len() == 1 || closing.is_finished() || host.sessions().len() == 1
     })
     .await;
@@ -85,7 +88,7 @@ async fn a_second_command_at_a_time_is_refused_and_the_first_goes_on() {
         let (host, id) = (host.clone(), id.clone());
         tokio::spawn(async move { host.exec(&id, Exec::new("sleep 100"), None).await })
     };
-    super::host_harness::eventually("it runs", || host.health().sessions.busy == 1).await;
+    eventually("it runs", || host.health().sessions.busy == 1).await;
     let second = host.exec(&id, Exec::new("true"), None).await.unwrap_err();
     assert_eq!(second.code(), "busy");
     assert!(host.session(&id).unwrap().busy_ms.is_some());
@@ -97,48 +100,79 @@ async fn a_second_command_at_a_time_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn r48_two_hundred_cycles_leave_descriptors_children_and_zombies_exactly_as_before() {
-    let host = start(options()).await;
-    let cycle = async |round: usize| {
-        let spec = if round % 3 == 0 {
-            bash_on_pipes()
-        } else {
-            bash()
-        };
-        let id = host.open(None, spec).await.unwrap();
-        match round % 5 {
-            0 => assert_eq!(
-                exec(&host, &id, "exit 3").await.outcome,
-                Outcome::ProgramEnded { status: Some(3) }
-            ),
-            1 => assert_eq!(
-                say(&host, &id, "(setsid sleep 100 &) ; echo away").await,
-                "away"
-            ),
-            2 => {
-                let mut command = Exec::new("sleep 100");
-                command.timeout = std::time::Duration::from_millis(5);
-                let done = host.exec(&id, command, None).await.unwrap();
-                assert_eq!(done.outcome, Outcome::TimedOut);
-            }
-            _ => assert_eq!(say(&host, &id, "echo $((6 * 7))").await, "42"),
-        }
-        assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
-    };
-    for round in 0..5 {
-        cycle(round).await;
-    }
-    let before = baseline(&host);
-    let threads = host.health().thread_count;
-    for round in 0..200 {
-        cycle(round).await;
-    }
-    assert_eq!(baseline(&host), before);
-    // Two workers, the main thread; a pool of blocking threads may breathe, but not grow with sessions.
-    let now = host.health().thread_count;
-    assert!(
-        now <= threads.map(|threads| threads + 2),
-        "{threads:?} {now:?}"
+async fn r56_a_close_that_takes_too_long_is_told_as_unfinished_and_goes_on() {
+    let lines = Lines::default();
+    let mut options = options();
+    options.max_sessions = 1;
+    options.close_within = Duration::ZERO;
+    options.events = lines.events();
+    let host = start(options).await;
+    let id = host.open(None, bash()).await.unwrap();
+    let early = host.close(&id, Reason::Asked).await.unwrap();
+    assert_eq!((early.clean, early.survivors), (false, None));
+    assert_eq!(
+        early.errors,
+        ["it did not end within 0 ms; its end goes on"]
     );
+    eventually("it ended", || host.sessions().is_empty()).await;
+    let last = host.close(&id, Reason::Asked).await.unwrap();
+    assert_clean(&last);
+    assert_eq!(host.receipts(), [last]);
+    assert_eq!(lines.of("session_close_late").len(), 1);
+    assert_eq!(lines.of("session_close").len(), 1);
+    host.open(None, bash()).await.unwrap();
     host.shut_down().await;
+}
+
+/// One life of a session, of five kinds.
+async fn cycle(host: &Host, round: usize) {
+    let spec = if round.is_multiple_of(3) {
+        bash_on_pipes()
+    } else {
+        bash()
+    };
+    let id = host.open(None, spec).await.unwrap();
+    match round % 5 {
+        0 => {
+            let done = exec(host, &id, "exit 3").await;
+            let ended = Outcome::ProgramEnded { status: Some(3) };
+            assert_eq!(done.outcome, ended);
+        }
+        1 => {
+            let said = say(host, &id, "(setsid sleep 100 &) ; echo away").await;
+            assert_eq!(said, "away");
+        }
+        2 => {
+            let mut command = Exec::new("sleep 100");
+            command.timeout = Duration::from_millis(50);
+            let done = host.exec(&id, command, None).await.unwrap();
+            assert_eq!(done.outcome, Outcome::TimedOut);
+        }
+        _ => assert_eq!(say(host, &id, "echo $((6 * 7))").await, "42"),
+    }
+    assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+}
+
+#[test]
+fn r48_two_hundred_cycles_leave_descriptors_children_and_threads_exactly_as_before() {
+    // Threads that wait for work go soon, so that what is left of them can be counted.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_keep_alive(Duration::from_millis(50))
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let host = start(options()).await;
+        let before = baseline(&host);
+        let threads = host.health().thread_count.unwrap();
+        for round in 0..200 {
+            cycle(&host, round).await;
+        }
+        assert_eq!(baseline(&host), before);
+        // Ours are this one, that of the test harness and two workers.
+        let has_back = || host.health().thread_count == Some(threads);
+        eventually("the threads are back", has_back).await;
+        host.shut_down().await;
+    });
 }

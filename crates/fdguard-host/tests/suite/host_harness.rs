@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -98,10 +99,10 @@ impl Lines {
     }
 }
 
-/// What must be the same before and after: descriptors by number, children, threads.
+/// What must be the same before and after: descriptors by what they are (those that are held back may change their numbers), children, zombies.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Baseline {
-    descriptors: BTreeSet<u32>,
+    descriptors: Vec<PathBuf>,
     children: Option<u64>,
     zombies: Option<u64>,
 }
@@ -109,7 +110,7 @@ pub(super) struct Baseline {
 pub(super) fn baseline(host: &Host) -> Baseline {
     let health: Health = host.health();
     Baseline {
-        descriptors: descriptors(),
+        descriptors: targets(),
         children: health.children,
         zombies: health.zombies,
     }
@@ -122,6 +123,14 @@ pub(super) fn descriptors() -> BTreeSet<u32> {
     let open: BTreeSet<u32> = open.collect();
     let still = |number: &u32| fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
     open.into_iter().filter(still).collect()
+}
+
+/// What the open descriptors of this process are: sockets and pipes by their inodes.
+fn targets() -> Vec<PathBuf> {
+    let link = |number: u32| fs::read_link(format!("/proc/self/fd/{number}")).ok();
+    let mut targets: Vec<_> = descriptors().into_iter().filter_map(link).collect();
+    targets.sort();
+    targets
 }
 
 /// Whether a process lives: not gone, and no zombie.

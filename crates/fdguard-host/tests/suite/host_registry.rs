@@ -88,7 +88,7 @@ async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
     let registry = Registry::open(&folder.path().join("registry.db")).unwrap();
     let mut orphan = sleeper();
     let mut stranger = sleeper();
-    let mut add = |id: &str, process: Identity, host: Identity| {
+    let add = |id: &str, process: Identity, host: Identity| {
         let mut new = New::now(id, Kind::Session);
         (new.process, new.host) = (Some(process), Some(host));
         registry.add(new).unwrap();

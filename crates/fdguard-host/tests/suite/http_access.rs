@@ -87,104 +87,110 @@ fn a_web_page_of_elsewhere_gets_nothing() {
     }
 }
 
+/// A request, further header lines, and how it is refused; a head has no word.
+const REFUSALS: &[(&str, &str, &str, &str, u16, &str)] = &[
+    ("GET", "/v1/nothing", "", "", 404, "unknown"),
+    (
+        "GET",
+        "/v1/sessions/0123456789abcdef",
+        "",
+        "",
+        404,
+        "unknown",
+    ),
+    ("DELETE", "/v1/clients/nobody", "", "", 404, "unknown"),
+    ("POST", "/v1/clients/nobody/renew", "", "", 404, "unknown"),
+    ("GET", "/v1/clients/nobody/attach", "", "", 404, "unknown"),
+    ("POST", "/v1/calls/7/abort", "", "", 404, "unknown"),
+    ("GET", "/v1/scopes/7", "", "", 404, "unknown"),
+    ("PUT", "/v1/sessions", "", "", 405, "wrong-method"),
+    ("HEAD", "/v1/clients/nobody/attach", "", "", 405, ""),
+    (
+        "GET",
+        "/v1/sessions",
+        "",
+        "accept: text/html\r\n",
+        406,
+        "not-acceptable",
+    ),
+    ("GET", "/v1/sessions/%ff", "", "", 400, "bad-path"),
+    ("POST", "/v1/sessions", "{", "", 400, "bad-json"),
+    ("POST", "/v1/sessions", DEEP, "", 422, "bad-request"),
+    ("POST", "/v1/sessions", "", "", 422, "bad-request"),
+    (
+        "POST",
+        "/v1/sessions",
+        "{\"program\":\"perl\"}",
+        "",
+        422,
+        "bad-request",
+    ),
+    (
+        "POST",
+        "/v1/sessions",
+        "{\"program\":\"bash\",\"colour\":1}",
+        "",
+        422,
+        "bad-request",
+    ),
+    (
+        "POST",
+        "/v1/sessions",
+        "{\"program\":\"bash\",\"client\":\"nobody\"}",
+        "",
+        404,
+        "unknown",
+    ),
+    (
+        "POST",
+        "/v1/sessions",
+        "{\"program\":\"bash\",\"environment\":{\"A=B\":\"\"}}",
+        "",
+        422,
+        "bad-request",
+    ),
+    (
+        "POST",
+        "/v1/clients",
+        "{\"lease_seconds\":-1}",
+        "",
+        422,
+        "bad-request",
+    ),
+    (
+        "POST",
+        "/v1/archive",
+        "{\"files\":[\"/etc/passwd\"],\"to\":\"/tmp/x\"}",
+        "",
+        403,
+        "outside-roots",
+    ),
+    (
+        "POST",
+        "/v1/scopes",
+        "{\"name\":\"a\",\"root\":\"/etc\"}",
+        "",
+        403,
+        "outside-roots",
+    ),
+];
+/// Stands for a body that is nested deeply.
+const DEEP: &str = "deep";
+
 #[test]
 fn every_refusal_has_its_status_and_its_word() {
     let served = Served::start();
     let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
-    for (method, path, body, more, status, code) in [
-        ("GET", "/v1/nothing", "", "", 404, "unknown"),
-        (
-            "GET",
-            "/v1/sessions/0123456789abcdef",
-            "",
-            "",
-            404,
-            "unknown",
-        ),
-        ("DELETE", "/v1/clients/nobody", "", "", 404, "unknown"),
-        ("POST", "/v1/clients/nobody/renew", "", "", 404, "unknown"),
-        ("GET", "/v1/clients/nobody/attach", "", "", 404, "unknown"),
-        ("POST", "/v1/calls/7/abort", "", "", 404, "unknown"),
-        ("GET", "/v1/scopes/7", "", "", 404, "unknown"),
-        ("PUT", "/v1/sessions", "", "", 405, "wrong-method"),
-        ("HEAD", "/v1/clients/nobody/attach", "", "", 405, ""),
-        (
-            "GET",
-            "/v1/sessions",
-            "",
-            "accept: text/html\r\n",
-            406,
-            "not-acceptable",
-        ),
-        ("GET", "/v1/sessions/%ff", "", "", 400, "bad-path"),
-        ("POST", "/v1/sessions", "{", "", 400, "bad-json"),
-        ("POST", "/v1/sessions", &deep, "", 422, "bad-request"),
-        ("POST", "/v1/sessions", "", "", 422, "bad-request"),
-        (
-            "POST",
-            "/v1/sessions",
-            "{\"program\":\"perl\"}",
-            "",
-            422,
-            "bad-request",
-        ),
-        (
-            "POST",
-            "/v1/sessions",
-            "{\"program\":\"bash\",\"colour\":1}",
-            "",
-            422,
-            "bad-request",
-        ),
-        (
-            "POST",
-            "/v1/sessions",
-            "{\"program\":\"bash\",\"client\":\"nobody\"}",
-            "",
-            404,
-            "unknown",
-        ),
-        (
-            "POST",
-            "/v1/sessions",
-            "{\"program\":\"bash\",\"environment\":{\"A=B\":\"\"}}",
-            "",
-            422,
-            "bad-request",
-        ),
-        (
-            "POST",
-            "/v1/clients",
-            "{\"lease_seconds\":-1}",
-            "",
-            422,
-            "bad-request",
-        ),
-        (
-            "POST",
-            "/v1/archive",
-            "{\"files\":[\"/etc/passwd\"],\"to\":\"/tmp/x\"}",
-            "",
-            403,
-            "outside-roots",
-        ),
-        (
-            "POST",
-            "/v1/scopes",
-            "{\"name\":\"a\",\"root\":\"/etc\"}",
-            "",
-            403,
-            "outside-roots",
-        ),
-    ] {
+    for (method, path, body, more, status, code) in REFUSALS {
+        let body = if *body == DEEP { &*deep } else { body };
         let answer = served.send_with(method, path, body, more);
-        assert_eq!(answer.status, status, "{method} {path} {body}: {answer:?}");
+        assert_eq!(answer.status, *status, "{method} {path} {body}: {answer:?}");
         if !code.is_empty() {
-            assert_eq!(answer.code(), code, "{answer:?}");
+            assert_eq!(answer.code(), *code, "{answer:?}");
         }
         assert_eq!(
             answer.head.contains("\r\nallow: "),
-            status == 405,
+            *status == 405,
             "{answer:?}"
         );
     }

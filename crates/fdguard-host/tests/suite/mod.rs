@@ -21,3 +21,4 @@ mod session_life;
 mod session_output;
 mod session_python;
 mod session_support;
+mod warm;

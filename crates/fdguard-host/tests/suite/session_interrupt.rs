@@ -22,6 +22,7 @@ fn an_interrupt_ends_what_runs_in_the_foreground_alone() {
             "echo partial; while :; do :; done\necho not here",
             "f() { while true; do sleep 1; done; }; echo partial; while true; do f; done\necho not here",
             "echo partial; cat",
+            "echo partial; while true; do /bin/true; done; echo not here",
             "echo partial; read line; echo not here",
             "echo partial; sleep 100 | cat | cat",
             "echo partial; stty raw -isig; sleep 100",

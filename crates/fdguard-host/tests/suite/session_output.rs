@@ -96,7 +96,7 @@ fn output_that_looks_like_an_end_is_output() {
         .await;
         assert_eq!((status, text), (5, format!("{fake}\nbash-5.2$ \n")));
         // Through the channel itself, with a nonce that nobody waits for.
-        let (status, _) = said(&session, &format!("echo '{fake}' >&10; (exit 6)")).await;
+        let (status, _) = said(&session, &format!("echo '{fake}' >&19; (exit 6)")).await;
         assert_eq!(status, 6);
         assert_eq!(hub.unexpected(), 1);
         session.close(Reason::Asked).await;
@@ -245,7 +245,7 @@ fn a_command_may_do_what_it_wants_with_its_own_streams() {
             leaked, "0\n1\n2\n3\n",
             "a command inherits nothing of ours; 3 is its own"
         );
-        let unset = said(&session, "env | grep -i fdguard; echo ${PROMPT_COMMAND:+there} | bash -c 'cat; echo ${PROMPT_COMMAND-none}'").await;
+        let unset = said(&session, "env | grep -i ^__fdguard; echo ${PROMPT_COMMAND:+there} | bash -c 'cat; echo ${PROMPT_COMMAND-none}'").await;
         assert_eq!(unset.1, "there\nnone\n");
         session.close(Reason::Asked).await;
     });

@@ -97,8 +97,8 @@ fn line(receipt: &Receipt) -> String {
     }
     let mut parts = Vec::new();
     if let (Some(lines), Some(bytes)) = (receipt.lines, receipt.bytes) {
-        let plural = if lines == 1 { "line" } else { "lines" };
-        parts.push(format!("{lines} {plural}, {bytes} bytes"));
+        parts.push(count(lines, "line"));
+        parts.push(count(bytes, "byte"));
     }
     parts.extend(tail(receipt));
     match receipt.method {
@@ -106,10 +106,9 @@ fn line(receipt: &Receipt) -> String {
         Some(Method::Rename) => parts.push("by a new name".to_owned()),
         Some(Method::Found) | None => {}
     }
-    match receipt.writers.len() {
-        0 => {}
-        1 => parts.push("1 writer waited for".to_owned()),
-        many => parts.push(format!("{many} writers waited for")),
+    if !receipt.writers.is_empty() {
+        let writers = count(receipt.writers.len() as u64, "writer");
+        parts.push(format!("{writers} waited for"));
     }
     if receipt.proof == Some(Proof::Scan) {
         parts.push("no writer found in the tables (no lease)".to_owned());
@@ -123,10 +122,17 @@ fn line(receipt: &Receipt) -> String {
     text
 }
 
+/// `1 line`, `2 lines`.
+fn count(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
 fn tail(receipt: &Receipt) -> Option<String> {
     let tail = receipt.tail?;
     if tail.torn_bytes > 0 {
-        return Some(format!("the last line is torn ({} bytes)", tail.torn_bytes));
+        let torn = count(tail.torn_bytes, "byte");
+        return Some(format!("the last line is torn ({torn})"));
     }
     (tail.last_line_is_json == Some(false)).then(|| "the last line is no JSON".to_owned())
 }

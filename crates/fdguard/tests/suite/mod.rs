@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{NOBODY, run_as};
 
+mod archive;
 mod canary;
 mod ceilings;
 mod check;
@@ -25,6 +26,7 @@ mod drill;
 mod explain;
 mod failure;
 mod help;
+mod host;
 mod host_mcp;
 mod host_mcp_official;
 mod human;

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 mod crash;
 mod edges;
+mod leaseless;
 mod newcomers;
 mod plain;
 mod together;

@@ -214,18 +214,26 @@ fn r50_who_opens_it_late_begins_a_new_file() {
     }
 }
 
+/// Takes the name as soon as it is free.
+#[derive(Debug)]
+struct Taker;
+
+impl Observer for Taker {
+    fn passed(&self, step: Step, source: &Path) {
+        if step == Step::Closing {
+            fs::write(source, "new\n").unwrap();
+        }
+    }
+}
+
 #[test]
 fn r50_at_the_deadline_a_taken_name_stays_taken_and_the_next_archive_takes_both() {
     for place in Place::both() {
         let path = place.file("a.log", "old\n");
         let writer = OpenOptions::new().append(true).open(&path).unwrap();
-        let archive = place.archive(Duration::from_millis(200));
-        let receipt = std::thread::scope(|scope| {
-            let running = scope.spawn(|| one(archive.run(std::slice::from_ref(&path))));
-            until("it is closing", || closing(&path).exists());
-            fs::write(&path, "new\n").unwrap();
-            running.join().unwrap()
-        });
+        let mut archive = place.archive(Duration::ZERO);
+        archive.observer = Some(Arc::new(Taker));
+        let receipt = one(archive.run(std::slice::from_ref(&path)));
         assert_eq!(receipt.outcome, Outcome::Kept);
         let kept = receipt.kept_at.unwrap().to_lossy().into_owned();
         assert!(kept.ends_with("a.log.closing"), "{kept}");

@@ -129,3 +129,18 @@ fn two_handles_of_a_process_are_one_and_the_last_leaves_nothing() {
     assert_eq!(descriptors(), before);
     assert!(!place.beside("-wal").exists());
 }
+
+#[test]
+fn r44_a_log_that_another_put_in_its_place_is_not_removed_at_the_close() {
+    let place = Place::new();
+    let registry = place.open();
+    registry.add(session("s")).unwrap();
+    let log = place.beside("-wal");
+    fs::rename(&log, place.beside(".aside")).unwrap();
+    fs::write(&log, "another's").unwrap();
+    drop(registry);
+    assert_eq!(fs::read(&log).unwrap(), b"another's");
+    // Put back, it has what was written.
+    fs::rename(place.beside(".aside"), &log).unwrap();
+    assert!(place.open().get("s").unwrap().is_some());
+}

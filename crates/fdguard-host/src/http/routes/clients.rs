@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use super::sessions::whole;
 use crate::host::{ClientGuard, Host};
 use crate::http::accept::EVENTS;
 use crate::http::problem::Problem;
@@ -117,8 +118,11 @@ async fn renew(asked: Asked) -> Result<Reply<Renewed>, Problem> {
 }
 
 async fn end(asked: Asked) -> Result<Reply<Receipts>, Problem> {
-    let host = &asked.api.host;
-    let receipts = host.end_client(asked.id(), Reason::ClientGone).await?;
+    let receipts = whole(async move {
+        let host = &asked.api.host;
+        host.end_client(asked.id(), Reason::ClientGone).await
+    });
+    let receipts = receipts.await?;
     Ok(Reply::new(Receipts { receipts }))
 }
 

@@ -21,6 +21,9 @@ pub(super) struct State {
     pub(super) abandoned: u64,
 }
 
+/// A name, what it is, and its value where that is known.
+type Gauge = (&'static str, &'static str, Option<f64>);
+
 impl State {
     /// As it is now.
     pub(super) fn read(api: &Api) -> Self {
@@ -39,11 +42,10 @@ impl State {
         }
     }
 
-    fn gauges(&self) -> Vec<(&'static str, &'static str, Option<f64>)> {
+    /// What others have names for.
+    fn gauges(&self) -> Vec<Gauge> {
         let health = &self.health;
-        let sessions = &health.sessions;
         let known = |value: Option<u64>| value.map(number);
-        let whole = |count: usize| u64::try_from(count).ok().map(number);
         vec![
             (
                 "process_open_fds",
@@ -80,6 +82,16 @@ impl State {
                 "File descriptor statistics: maximum.",
                 known(self.machine.1),
             ),
+        ]
+    }
+
+    /// What is ours alone.
+    fn own_gauges(&self) -> Vec<Gauge> {
+        let health = &self.health;
+        let sessions = &health.sessions;
+        let known = |value: Option<u64>| value.map(number);
+        let whole = |count: usize| u64::try_from(count).ok().map(number);
+        vec![
             (
                 "fdguard_fd_ratio",
                 "Open descriptors by soft limit.",
@@ -162,7 +174,7 @@ impl State {
 /// The whole page.
 pub(super) fn write(state: &State) -> String {
     let mut text = Text::default();
-    for (name, help, value) in state.gauges() {
+    for (name, help, value) in state.gauges().into_iter().chain(state.own_gauges()) {
         let sample = value.map(|value| Sample::new(&[], value));
         text.family(name, Type::Gauge, help, sample);
     }

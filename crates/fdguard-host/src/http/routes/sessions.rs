@@ -8,8 +8,10 @@ use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::oneshot;
 
-use crate::host::Info;
+use crate::Error;
+use crate::host::{Host, Info};
 use crate::http::problem::Problem;
 use crate::http::route::{Asked, Reply, Route};
 use crate::receipt::{Reason, Receipt};
@@ -155,10 +157,32 @@ pub(in crate::http) fn routes() -> Vec<Route> {
 
 async fn open(asked: Asked, mut body: NewSession) -> Result<Reply<Info>, Problem> {
     let client = body.client.take();
-    let host = &asked.api.host;
-    let id = host.open(client.as_deref(), body.spec()?).await?;
+    let host = asked.api.host.clone();
+    let id = open_for(host.clone(), client, body.spec()?).await?;
     let info = host.session(&id)?;
     Ok(Reply::new(info).at(&format!("/v1/sessions/{id}")))
+}
+
+/// Opens it in a task of its own: when its caller goes away meanwhile, nobody knows its id, and it is closed.
+async fn open_for(host: Host, client: Option<String>, spec: Spec) -> Result<String, Error> {
+    let (sender, opened) = oneshot::channel();
+    // Its end comes by the channel.
+    drop(tokio::spawn(async move {
+        let outcome = host.open(client.as_deref(), spec).await;
+        if let Err(Ok(id)) = sender.send(outcome) {
+            // It may have been closed already.
+            let _closed = host.close(&id, Reason::ClientGone).await;
+        }
+    }));
+    // The task ends without a word only when the runtime does.
+    opened.await.unwrap_or(Err(Error::Closing))
+}
+
+/// Runs what must not stop half way when its caller goes away.
+pub(super) async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(work).await.unwrap_or(Err(Error::Closing))
 }
 
 async fn list(asked: Asked) -> Result<Reply<Sessions>, Problem> {
@@ -171,16 +195,18 @@ async fn get(asked: Asked) -> Result<Reply<Info>, Problem> {
 }
 
 async fn close(asked: Asked) -> Result<Reply<Receipt>, Problem> {
-    let receipt = asked.api.host.close(asked.id(), Reason::Asked).await?;
-    Ok(Reply::new(receipt))
+    let receipt = whole(async move { asked.api.host.close(asked.id(), Reason::Asked).await });
+    Ok(Reply::new(receipt.await?))
 }
 
 async fn interrupt(asked: Asked) -> Result<Reply<Interrupted>, Problem> {
-    let was_running = asked.api.host.interrupt(asked.id()).await?;
     let id = asked.id().to_owned();
+    let was_running = whole(async move { asked.api.host.interrupt(asked.id()).await });
+    let was_running = was_running.await?;
     Ok(Reply::new(Interrupted { id, was_running }))
 }
 
 async fn reset(asked: Asked) -> Result<Reply<Receipt>, Problem> {
-    Ok(Reply::new(asked.api.host.reset(asked.id()).await?))
+    let receipt = whole(async move { asked.api.host.reset(asked.id()).await });
+    Ok(Reply::new(receipt.await?))
 }

@@ -1,6 +1,9 @@
-# What an interactive bash is told once, before its first command. The loop itself is LOOP below: bash runs it in the place of a prompt, so that it
+# What an interactive bash is told once, before its first command. The loop itself is bash_loop.sh: bash runs it in the place of a prompt, so that it
 # is entered anew whenever bash drops what it was doing (an interrupt, an unset variable under `set -u`).
-# Descriptor 3 is the side channel. The loop runs with 3 closed, so bash keeps its own copy at 10, which its children do not inherit.
+# Descriptor 3 is the side channel. While it is closed for a moment, bash keeps a copy at 10 that its children do not inherit, and a copy of that
+# copy is not inherited either: 19 is ours from here on.
+{ \exec 19<&10; } 3<&-
+\exec 3<&-
 __fdguard_nonce=@READY@
 __fdguard_status=$((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1]))
 __fdguard_loop=$PROMPT_COMMAND
@@ -15,24 +18,27 @@ __fdguard_return() { \builtin return "$1"; }
 
 # Tells the end of the last command and waits for the next.
 __fdguard_next() {
+  # Whatever options the commands have set: not here. What was set before is set again when this returns.
+  \builtin local -
+  \builtin set +eux
   PROMPT_COMMAND=$__fdguard_loop
   # Ended jobs are forgotten, as they are before a prompt.
-  \builtin jobs -n
+  \builtin jobs -n >/dev/null
   if [[ -n $__fdguard_nonce ]]; then
     if [[ $PWD == *$'\n'* ]]; then __fdguard_text=; else __fdguard_text=$PWD; fi
-    \builtin printf '%s %s %s\n' "$__fdguard_nonce" "$__fdguard_status" "$__fdguard_text" >&10
+    \builtin printf '%s %s %s\n' "$__fdguard_nonce" "$__fdguard_status" "$__fdguard_text" >&19
     __fdguard_nonce=
   fi
   # `-N` makes bash read whole datagrams; without it each byte is a read, which throws away the rest. TMOUT may end the wait.
-  until IFS= \builtin read -r -N 40 -u 10 __fdguard_text; do
+  until IFS= \builtin read -r -N 40 -u 19 __fdguard_text; do
     (($? > 128)) || \builtin exit 1
   done
   __fdguard_nonce=${__fdguard_text:0:32}
   case ${__fdguard_text:32:1} in
-    t) IFS= \builtin read -r -N "${__fdguard_text:33}" -u 10 __fdguard_text ;;
-    u) IFS= LC_ALL=C \builtin read -r -N "${__fdguard_text:33}" -u 10 __fdguard_text ;;
+    t) IFS= \builtin read -r -N "${__fdguard_text:33}" -u 19 __fdguard_text ;;
+    u) IFS= LC_ALL=C \builtin read -r -N "${__fdguard_text:33}" -u 19 __fdguard_text ;;
     *)
-      IFS= LC_ALL=C \builtin read -r -N "${__fdguard_text:33}" -u 10 __fdguard_text
+      IFS= LC_ALL=C \builtin read -r -N "${__fdguard_text:33}" -u 19 __fdguard_text
       \builtin mapfile -d '' -t __fdguard_file <"$__fdguard_text"
       __fdguard_text=${__fdguard_file[0]}
       __fdguard_file=()

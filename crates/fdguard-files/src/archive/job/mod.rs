@@ -1,6 +1,6 @@
 //! One file, from its first look to its receipt: what can be done now is done, and what must be waited for is said.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -11,17 +11,21 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::argument::{Named, refused, text, unreadable};
-use super::digest::{self, Contents};
 use super::folder::Folder;
 use super::holders::Sight;
 use super::proof::{Asked, Asking, Free, Question, is_locked};
-use super::receipt::{Holder, Method, Outcome, Problem, Receipt, Trouble};
+use super::receipt::{Holder, Problem, Receipt, Trouble};
 use super::step::Step;
-use super::transfer::{Moved, Placed, Transfer};
+use super::transfer::{Moved, Transfer};
 use super::waker::Waker;
-use super::{Archive, holders, names};
+use super::{Archive, milliseconds, names};
+use crate::Lock;
 use crate::lease::{self, Answer};
-use crate::{Lock, lock};
+
+mod ending;
+
+/// How often a file that others replace is looked at anew at once.
+const REPLACED: usize = 3;
 
 /// What all files of an archive share.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub(super) enum Wait {
     Written,
     /// For their names: before anything is changed.
     Names,
+    /// For nothing: another file was put in its place between two calls, and is looked at anew.
+    Replaced,
 }
 
 #[derive(Debug)]
@@ -95,7 +101,13 @@ impl<'a> Job<'a> {
 
     /// Goes on as far as possible; whether it is at its end. The last time it always is.
     pub(super) fn advance(&mut self, is_last: bool) -> bool {
-        match self.go_on(is_last) {
+        let mut outcome = self.go_on(is_last);
+        for _ in 0..REPLACED {
+            if matches!(outcome, Ok(Progress::Waits(Wait::Replaced))) {
+                outcome = self.go_on(is_last);
+            }
+        }
+        match outcome {
             Ok(Progress::Done) => {}
             // Names are asked for in any case.
             Ok(Progress::Waits(wait)) if !is_last || matches!(wait, Wait::Names) => return false,
@@ -236,7 +248,7 @@ impl<'a> Job<'a> {
             Err(Errno::NOENT) => {
                 // Whoever took it has not asked for our lock. What is there now, if anything, is looked at anew.
                 self.held = None;
-                return Ok(Some(Wait::Written));
+                return Ok(Some(Wait::Replaced));
             }
             Err(error) => return Err(Problem::io("it cannot be renamed in its folder", error)),
         }
@@ -245,7 +257,7 @@ impl<'a> Job<'a> {
             // Somebody has put another file there between our look and our rename.
             let _ = folder.rename(closing, folder, name);
             self.held = None;
-            return Ok(Some(Wait::Written));
+            return Ok(Some(Wait::Replaced));
         }
         held.is_closing = true;
         self.watch_if(self.is_named);
@@ -334,114 +346,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn placed(&mut self, placed: Placed) {
-        let receipt = &mut self.receipt;
-        receipt.outcome = Outcome::Archived;
-        receipt.archived_to = Some(text(&self.common.to.path().join(&placed.name)));
-        receipt.method = Some(placed.method);
-        receipt.notes.extend(placed.notes);
-        contained(receipt, placed.contents);
-        if self.receipt.recovered {
-            sweep(self.common.to, &self.named.name);
-        }
-    }
-
-    /// It is not there. Who was here first has brought it to the archive, or it is a mistake.
-    fn gone(&mut self) -> Result<Progress, Problem> {
-        let to = self.common.to;
-        let name = &self.named.name;
-        let there = to.read(name).ok();
-        if there.is_none() && !self.was_busy {
-            let message = if self.named.was_there {
-                "it vanished before it could be archived"
-            } else {
-                "there is no such file"
-            };
-            return Err(Problem::new(
-                Trouble::NotFound,
-                message,
-                "name a file that is there",
-            ));
-        }
-        if self.lock.is_none() {
-            sweep(&self.named.folder, name);
-        }
-        sweep(to, name);
-        let receipt = &mut self.receipt;
-        receipt.outcome = Outcome::AlreadyArchived;
-        if let Some(file) = there {
-            receipt.archived_to = Some(text(&to.path().join(name)));
-            receipt.method = Some(Method::Found);
-            if let Ok(contents) = digest::of(&file, names::has_json_lines(name)) {
-                contained(receipt, contents);
-            }
-        } else {
-            receipt.note("another archive took it to a folder that is not this one");
-        }
-        Ok(Progress::Done)
-    }
-
-    /// Why it is not archived at the deadline.
-    fn too_late(&mut self, wait: &Wait) -> Problem {
-        if let Wait::Busy(path) = wait {
-            return Problem::new(
-                Trouble::BeingArchived,
-                format!("it is being archived by {}", lock::holder(path)),
-                "wait for it, or try again",
-            );
-        }
-        let path = self.named.folder.path().join(&self.closing);
-        let found = self
-            .held
-            .as_ref()
-            .map(|held| holders::find(&path, &held.file))
-            .unwrap_or_default();
-        self.receipt.gaps.extend(found.gaps);
-        if matches!(wait, Wait::Locked) {
-            let who = match &found.lockers[..] {
-                [] => "a process that may not be seen".to_owned(),
-                lockers => holders::names(lockers),
-            };
-            holders::at_deadline(&mut self.receipt.locks, found.lockers);
-            return Problem::new(
-                Trouble::Locked,
-                format!("it is locked by {who}"),
-                "end that process, or let it give the lock back",
-            );
-        }
-        let who = match &found.writers[..] {
-            [] => "somebody that no table shows (a descriptor on its way through a socket, an io_uring, a thread with a table of its own)".to_owned(),
-            writers => holders::names(writers),
-        };
-        holders::at_deadline(&mut self.receipt.writers, found.writers);
-        Problem::new(
-            Trouble::StillWritten,
-            format!("it can still be written by {who}"),
-            "end the writers (TERM lets them flush), or wait longer with --wait",
-        )
-    }
-
-    /// Gives the file its own name back and says why.
-    fn fail(&mut self, problem: Problem) {
-        let folder = &self.named.folder;
-        let mut name = &self.named.name;
-        let is_closing = self.held.as_ref().is_some_and(|held| held.is_closing);
-        if is_closing && let Err(error) = folder.rename(&self.closing, folder, name) {
-            name = &self.closing;
-            self.receipt.note(match error {
-                Errno::EXIST => "its name was taken meanwhile: it waits under this one, and the next archive takes both".to_owned(),
-                other => format!("it could not be given its name back: {other}"),
-            });
-        }
-        self.receipt.outcome = problem.outcome();
-        if folder.look(name).is_ok_and(|entry| entry.is_some()) {
-            self.receipt.kept_at = Some(text(&folder.path().join(name)));
-        }
-        self.receipt.error = Some(problem);
-    }
-
     fn passed(&mut self, step: Step) {
-        let ms = self.since.elapsed().as_secs_f64() * 1000.0;
+        let ms = milliseconds(self.since);
         self.since = Instant::now();
         self.receipt.steps_ms.0.retain(|(other, _)| *other != step);
         self.receipt.steps_ms.0.push((step, ms));
@@ -449,21 +355,6 @@ impl<'a> Job<'a> {
             observer.passed(step, &self.named.path());
         }
     }
-}
-
-/// Removes the lock file that an archive which was killed has left. One that is held stays.
-fn sweep(folder: &Folder, name: &OsStr) {
-    let lock = names::lock(name);
-    if folder.look(&lock).is_ok_and(|entry| entry.is_some()) {
-        drop(Lock::attempt(&folder.path().join(lock)));
-    }
-}
-
-fn contained(receipt: &mut Receipt, contents: Contents) {
-    receipt.lines = Some(contents.lines);
-    receipt.bytes = Some(contents.bytes);
-    receipt.sha256 = Some(contents.sha256);
-    receipt.tail = Some(contents.tail);
 }
 
 fn unproven() -> Problem {

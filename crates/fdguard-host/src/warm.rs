@@ -1,1 +1,0 @@
-//! Interpreters that are forked from a warm one.

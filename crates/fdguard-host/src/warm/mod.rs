@@ -1,0 +1,236 @@
+//! Python sessions that are forked from one warm interpreter: it has started and imported what sessions often use, and runs nothing itself.
+//!
+//! Each session gets a keeper of its own, which comes by an exec (`fdguard __keeper`), and is a tree like any other. The interpreter is a tree too;
+//! when it dies, sessions that were forked from it live on, and the next request starts a new one.
+
+mod request;
+mod watched;
+mod zygote;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fdguard_process::plan::Plan;
+use fdguard_process::tree::{Attach, Offer, Tree};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::Error;
+use request::Request;
+use watched::readable;
+use zygote::{Told, Zygote};
+
+/// From the host's end to the first KILL in a session.
+const ORPHAN_GRACE: Duration = Duration::from_secs(2);
+/// A session that is not there after this never comes.
+const LONGEST_FORK: Duration = Duration::from_secs(10);
+/// After an interpreter that could not be started; doubled with each that follows.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The warm interpreter and what it needs to be started again. It holds two descriptors.
+#[derive(Debug)]
+pub struct Pool {
+    python: PathBuf,
+    keeper: PathBuf,
+    driver: String,
+    state: Mutex<State>,
+    /// Why sessions are started cold at the moment.
+    trouble: std::sync::Mutex<Option<String>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    zygote: Option<Zygote>,
+    /// Trees of interpreters that died. Their keepers are above those of sessions that live on.
+    retired: Vec<Tree>,
+    failures: u32,
+    failed_at: Option<Instant>,
+    is_closed: bool,
+}
+
+impl Pool {
+    /// Starts the interpreter and waits until it is warm. `keeper` is our own program, `driver` the text that defines `_fdguard_drive(channel, ready)`.
+    pub async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
+        let pool = Self {
+            python: python.to_owned(),
+            keeper: keeper.to_owned(),
+            driver: driver.to_owned(),
+            state: Mutex::default(),
+            trouble: std::sync::Mutex::default(),
+        };
+        pool.warm(&mut *pool.state.lock().await).await?;
+        Ok(pool)
+    }
+
+    /// Forks a session as the plan says, its command aside; `ready` is what the driver says first. The end of the side channel is the plan's only handed
+    /// descriptor. When this fails, nothing is left, and a cold start may do.
+    pub async fn fork(&self, plan: &Plan, ready: &str) -> Result<Tree, Error> {
+        self.serves(plan)?;
+        let mut offer = Offer::new(plan.limits, plan.cgroup, ORPHAN_GRACE)?;
+        let request = Request::new(plan, ready, &self.keeper, &offer)?;
+        {
+            let mut state = self.state.lock().await;
+            self.warm(&mut state).await?;
+            let Some(zygote) = &state.zygote else {
+                return Err(Error::Closing);
+            };
+            if let Err(error) = zygote.send(&request, plan, &offer).await {
+                // Too long a request says nothing about the interpreter.
+                if error.kind() == std::io::ErrorKind::BrokenPipe {
+                    self.retire(&mut state, "it ended".to_owned());
+                }
+                return Err(Error::io("asking the warm interpreter")(error));
+            }
+        }
+        offer.sent();
+        let forked = timeout(LONGEST_FORK, attached(offer)).await;
+        forked.unwrap_or_else(|_late| {
+            Err(Error::NotReady {
+                after: LONGEST_FORK,
+                said: String::new(),
+            })
+        })
+    }
+
+    /// Whether a session that this plan asks for would be the same if it were forked: another interpreter, another language or
+    /// other settings of Python are read by an interpreter only when it starts.
+    pub fn serves(&self, plan: &Plan) -> Result<(), Error> {
+        let ours = |name: &str| std::env::var_os(name);
+        let theirs = |name: &str| {
+            let mut variables = plan.environment.iter();
+            variables
+                .rfind(|(known, _)| known == name)
+                .map(|(_, value)| value.clone())
+        };
+        let names = plan.environment.iter().map(|(name, _)| name.clone());
+        let of_python = |name: &OsStr| name.as_encoded_bytes().starts_with(b"PYTHON");
+        let mut asked: Vec<_> = names
+            .chain(std::env::vars_os().map(|(name, _)| name))
+            .collect();
+        asked.retain(|name| of_python(name));
+        asked.extend(["LANG", "LC_ALL", "LC_CTYPE"].map(Into::into));
+        let other = asked
+            .iter()
+            .filter_map(|name| name.to_str())
+            .find(|name| ours(name) != theirs(name));
+        if let Some(name) = other {
+            return Err(Error::Bad(format!(
+                "{name} is another than the warm interpreter's"
+            )));
+        }
+        let path = theirs("PATH").unwrap_or_default();
+        if find("python3", &path).as_deref() != Some(&*self.python) {
+            return Err(Error::Bad("another python3 is asked for".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Why sessions are started cold, if they are: what the interpreter said when it could not start, or why it ended.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock();
+        trouble
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The processes of the pool itself: the interpreter and its keeper; absent while there is none.
+    pub async fn processes(&self) -> Option<[u32; 2]> {
+        let state = self.state.lock().await;
+        let zygote = state.zygote.as_ref();
+        zygote.map(|zygote| [zygote.tree.main(), zygote.tree.keeper()])
+    }
+
+    /// Ends the interpreter, and every session that was forked from it and lives yet.
+    pub async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.is_closed = true;
+        let zygote = state.zygote.take().map(|zygote| zygote.tree);
+        let trees: Vec<_> = state.retired.drain(..).chain(zygote).collect();
+        for tree in trees {
+            zygote::end(tree).await;
+        }
+    }
+
+    /// Sees to it that there is an interpreter.
+    async fn warm(&self, state: &mut State) -> Result<(), Error> {
+        if state.is_closed {
+            return Err(Error::Closing);
+        }
+        state.retired.retain_mut(|tree| !zygote::is_over(tree));
+        if let Some(zygote) = &mut state.zygote
+            && let Told::Ended(how) = zygote.told()
+        {
+            self.retire(state, how);
+        }
+        if state.zygote.is_some() {
+            return Ok(());
+        }
+        if state
+            .failed_at
+            .is_some_and(|at| at.elapsed() < pause(state.failures))
+        {
+            let why = self.trouble().unwrap_or_default();
+            return Err(Error::Bad(format!("no warm interpreter: {why}")));
+        }
+        match Zygote::start(&self.python, &self.driver).await {
+            Ok(zygote) => {
+                state.zygote = Some(zygote);
+                (state.failures, state.failed_at) = (0, None);
+                self.note(None);
+                Ok(())
+            }
+            Err(error) => {
+                state.failures = state.failures.saturating_add(1);
+                state.failed_at = Some(Instant::now());
+                self.note(Some(error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    fn retire(&self, state: &mut State, why: String) {
+        if let Some(zygote) = state.zygote.take() {
+            state.retired.push(zygote.tree);
+        }
+        self.note(Some(format!("the warm interpreter is gone: {why}")));
+    }
+
+    fn note(&self, trouble: Option<String>) {
+        let mut noted = self
+            .trouble
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        *noted = trouble;
+    }
+}
+
+/// Which program this name means with this `PATH`, links followed not at all: a virtual environment is a link.
+#[must_use]
+pub fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
+    let mut places = std::env::split_paths(path).map(|folder| folder.join(program));
+    places.find(|place| {
+        rustix::fs::access(place, rustix::fs::Access::EXEC_OK).is_ok() && place.is_file()
+    })
+}
+
+fn pause(failures: u32) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(8));
+    doubled.min(LONGEST_PAUSE)
+}
+
+/// Waits for the keeper's first word.
+async fn attached(mut offer: Offer) -> Result<Tree, Error> {
+    loop {
+        readable(offer.fd())
+            .await
+            .map_err(Error::io("hearing from a keeper"))?;
+        match offer.attach() {
+            Ok(Attach::Done(tree)) => return Ok(tree),
+            Ok(Attach::NotYet(again)) => offer = again,
+            Err(error) => return Err(Error::Start(error)),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! `fdguard host`: the real command, its sockets, its token and its end.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{fdguard, run};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A host at work. Dropped, it is killed, and its sessions end with it.
+struct Hosted {
+    child: Child,
+    /// What its ready line says: `http://…` or `unix:…`.
+    at: String,
+    token: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Hosted {
+    fn start(args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token");
+        let mut command = fdguard();
+        command
+            .args(["host", "--no-warm", "--log-format", "json"])
+            .args(args);
+        if !args.contains(&"--no-token") {
+            command.arg("--token-file").arg(&token);
+        }
+        Self::of(command, folder, token)
+    }
+
+    fn of(mut command: Command, folder: tempfile::TempDir, token: PathBuf) -> Self {
+        command
+            .env_remove("FDGUARD_HOST_TOKEN")
+            .env_remove("NOTIFY_SOCKET_X");
+        let events = fs::File::create(folder.path().join("events")).unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(events)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        let at = line.trim().strip_prefix("fdguard host listens at ");
+        let at = at.unwrap_or_else(|| {
+            panic!(
+                "{line:?}: {}",
+                fs::read_to_string(folder.path().join("events")).unwrap()
+            )
+        });
+        Self {
+            at: at.to_owned(),
+            child,
+            token,
+            folder,
+        }
+    }
+
+    fn events(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.folder.path().join("events")).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let token = fs::read_to_string(&self.token).unwrap_or_default();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            token.trim(),
+            body.len()
+        );
+        let mut answer = String::new();
+        match self.at.strip_prefix("unix:") {
+            Some(path) => {
+                let mut stream = UnixStream::connect(path).unwrap();
+                stream.write_all(request.as_bytes()).unwrap();
+                stream.read_to_string(&mut answer).unwrap();
+            }
+            None => {
+                let mut stream =
+                    TcpStream::connect(self.at.strip_prefix("http://").unwrap()).unwrap();
+                stream.write_all(request.as_bytes()).unwrap();
+                stream.read_to_string(&mut answer).unwrap();
+            }
+        }
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for its end.
+    fn end(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + LONG;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(
+                Instant::now() < deadline,
+                "it does not end: {:?}",
+                self.events()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+fn is_gone(pid: u64) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn term_ends_every_session_with_a_receipt_and_nothing_is_left() {
+    let mut hosted = Hosted::start(&["--listen", "127.0.0.1:0"]);
+    let mut pids = Vec::new();
+    for _ in 0..3 {
+        let (status, session) = hosted.ask(
+            "POST",
+            "/v1/sessions",
+            r#"{"program":"bash","ready_within_ms":20000}"#,
+        );
+        assert_eq!(status, 201, "{session}");
+        pids.push(session["pid"].as_u64().unwrap());
+        let path = format!("/v1/sessions/{}/exec", session["id"].as_str().unwrap());
+        let (status, done) = hosted.ask(
+            "POST",
+            &path,
+            r#"{"code":"sleep 1000 & echo $!","timeout_ms":20000}"#,
+        );
+        assert_eq!(status, 200, "{done}");
+        let sleeper = done["stdout"]["text"].as_str().unwrap();
+        let sleeper = sleeper.lines().find_map(|line| line.trim().parse().ok());
+        pids.push(sleeper.unwrap_or_else(|| panic!("{done}")));
+    }
+    hosted.signal(Signal::TERM);
+    assert_eq!(hosted.end(), Some(0), "{:?}", hosted.events());
+    let events = hosted.events();
+    let closed: Vec<_> = events
+        .iter()
+        .filter(|event| event["event"] == "session_close")
+        .collect();
+    assert_eq!(closed.len(), 3, "{events:?}");
+    for event in closed {
+        assert_eq!(
+            (&event["reason"], &event["survivors"], &event["clean"]),
+            (&json!("shutdown"), &json!(0), &json!(true)),
+            "{event}"
+        );
+    }
+    assert_eq!(events.last().unwrap()["event"], "host_end", "{events:?}");
+    let left: Vec<_> = pids.into_iter().filter(|pid| !is_gone(*pid)).collect();
+    assert_eq!(left, Vec::<u64>::new());
+}
+
+#[test]
+fn a_unix_socket_is_for_its_owner_alone_and_a_second_host_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("host.sock");
+    // What a killed host left behind is replaced.
+    drop(UnixListener::bind(&path).unwrap());
+    let listen = format!("unix:{}", path.display());
+    let mut hosted = Hosted::start(&["--listen", &listen, "--no-token"]);
+    assert_eq!(hosted.at, listen);
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(hosted.ask("GET", "/v1/sessions", "").0, 200);
+    let said = run(["host", "--listen", &listen, "--no-token"]);
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    let pid = hosted.child.id();
+    assert!(
+        said.stderr.contains(&format!("{pid}")),
+        "the holder is not named: {}",
+        said.stderr
+    );
+    assert_eq!(
+        hosted.ask("GET", "/v1/sessions", "").0,
+        200,
+        "the first was disturbed"
+    );
+    hosted.signal(Signal::INT);
+    assert_eq!(hosted.end(), Some(0));
+    assert!(!path.exists(), "the socket's file is left");
+    fs::write(&path, "precious").unwrap();
+    let said = run(["host", "--listen", &listen, "--no-token"]);
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn the_token_is_in_a_file_of_the_owner_and_nowhere_else() {
+    let hosted = Hosted::start(&["--listen", "127.0.0.1:0"]);
+    let mode = fs::metadata(&hosted.token).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let token = fs::read_to_string(&hosted.token).unwrap();
+    assert_eq!(token.trim().len(), 64);
+    let events = hosted.events();
+    assert!(!format!("{events:?}").contains(token.trim()), "{events:?}");
+    let ready = events
+        .iter()
+        .find(|event| event["event"] == "host_ready")
+        .unwrap();
+    assert_eq!(ready["token"], hosted.token.display().to_string());
+    assert_eq!(hosted.ask("GET", "/v1/sessions", "").0, 200);
+    fs::write(&hosted.token, "0".repeat(64)).unwrap();
+    assert_eq!(hosted.ask("GET", "/v1/sessions", "").0, 401);
+}
+
+#[test]
+fn nonsense_is_one_line_and_exit_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = folder.path().join("open");
+    fs::write(&open, "0".repeat(64)).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+    let open = open.display().to_string();
+    for (args, part) in [
+        (
+            &["--listen", "0.0.0.0:0", "--no-token"][..],
+            "can be reached by other machines",
+        ),
+        (
+            &["--listen", "0.0.0.0:0", "--allow-remote", "--no-token"],
+            "--no-token is only for local",
+        ),
+        (&["--listen", "nowhere"], "--listen"),
+        (&["--listen", "127.0.0.1:99999"], "a port is 0 to 65535"),
+        (&["--listen", "unix:"], "a path is missing"),
+        (
+            &["--root", "/no/such/folder", "--no-token"],
+            "--root /no/such/folder",
+        ),
+        (&["--token-file", &open], "others may open it (mode 0644)"),
+        (&["--max-sessions", "0"], "--max-sessions"),
+        (&["--idle", "0s"], "--idle"),
+        (&["--max-body", "8MB"], "--max-body"),
+        (&["--token-file", "/tmp/x", "--no-token"], "--no-token"),
+    ] {
+        let args: Vec<&str> = ["host"].iter().chain(args).copied().collect();
+        let said = run(args.clone());
+        assert_eq!(said.code, 2, "{args:?}: {}", said.stderr);
+        let first = said.stderr.lines().next().unwrap();
+        assert!(first.contains(part), "{args:?}: {first}");
+    }
+}
+
+#[test]
+fn the_description_is_printed_without_a_host() {
+    let said = run(["host", "--openapi"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let document: Value = serde_json::from_str(said.text()).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+}
+
+#[test]
+fn the_parent_hears_that_it_is_ready_and_that_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let parent = UnixDatagram::bind(&path).unwrap();
+    parent.set_read_timeout(Some(LONG)).unwrap();
+    let mut command = fdguard();
+    command.args([
+        "host",
+        "--no-warm",
+        "--log-format",
+        "json",
+        "--listen",
+        "127.0.0.1:0",
+        "--no-token",
+    ]);
+    command.env("NOTIFY_SOCKET", &path);
+    let token = folder.path().join("token");
+    let mut hosted = Hosted::of(command, tempfile::tempdir().unwrap(), token);
+    let hear = || {
+        let mut buffer = [0; 256];
+        let count = parent.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..count]).into_owned()
+    };
+    assert!(hear().contains("READY=1"));
+    hosted.signal(Signal::TERM);
+    assert!(hear().contains("STOPPING=1"));
+    assert_eq!(hosted.end(), Some(0));
+}
+
+#[test]
+fn the_client_of_the_guide_runs_as_it_is_printed() {
+    let page = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/replace-pexpect.md"),
+    )
+    .unwrap();
+    let blocks: Vec<&str> = page
+        .split("```python\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert_eq!(blocks.len(), 2);
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: no python3");
+        return;
+    }
+    let hosted = Hosted::start(&["--listen", "127.0.0.1:0"]);
+    let token = fs::read_to_string(&hosted.token).unwrap();
+    let output = Command::new("python3")
+        .args(["-c", &blocks.concat()])
+        .env("FDGUARD_HOST_URL", &hosted.at)
+        .env("FDGUARD_HOST_TOKEN", token.trim())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(said, "hello\n 1 /tmp\ntimed-out begun\n\nTrue 0\n");
+    let (_, sessions) = hosted.ask("GET", "/v1/sessions", "");
+    assert_eq!(sessions["sessions"], json!([]));
+}
