@@ -13,5 +13,6 @@ pub mod receipt;
 pub mod scope;
 pub mod session;
 pub mod warm;
+mod watched;
 
 pub use error::Error;

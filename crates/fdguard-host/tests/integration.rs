@@ -1,8 +1,6 @@
 //! Tests on real programs.
 
 #![expect(
-    clippy::expect_used,
-    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a broken precondition must stop the test at that line"
 )]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::entry::Entry;
 use super::reaper::ReaperHealth;
 use super::record::RegistryHealth;
+use super::warm::WarmHealth;
 use super::{Host, own};
 
 /// From here on the host is in danger.
@@ -48,6 +49,8 @@ pub struct Health {
     pub uptime_seconds: f64,
     /// Of sessions that nobody uses.
     pub reaper: ReaperHealth,
+    /// Of its warm interpreter; `null` when none is wanted.
+    pub warm: Option<WarmHealth>,
     /// Of its registry; `null` when it has none.
     pub registry: Option<RegistryHealth>,
     /// It shuts down.
@@ -127,6 +130,7 @@ impl Host {
             strays: inner.hub.unexpected(),
             uptime_seconds: inner.started.elapsed().as_secs_f64(),
             reaper: inner.reaper.borrow().clone(),
+            warm: inner.warm_health(),
             registry: inner.record().map(|record| record.seen()),
             closing,
         }

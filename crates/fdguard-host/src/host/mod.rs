@@ -16,6 +16,7 @@ mod record;
 mod room;
 mod shut_down;
 mod table;
+mod warm;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -36,6 +37,7 @@ pub use options::Options;
 pub use reaper::ReaperHealth;
 pub use reconcile::{Finding, Reconciled};
 pub use record::RegistryHealth;
+pub use warm::WarmHealth;
 
 use crate::Error;
 use crate::receipt::Receipt;
@@ -44,6 +46,7 @@ use entry::Entry;
 use record::Record;
 use room::Room;
 use table::Table;
+use warm::Warm;
 
 /// The host. A clone is another handle to the same one.
 #[derive(Clone, Debug)]
@@ -65,6 +68,7 @@ struct Inner {
     /// Absent without a folder for the state, and after the end.
     record: Mutex<Option<Arc<Record>>>,
     reaper: watch::Sender<ReaperHealth>,
+    warm: Warm,
     /// What the end of the host waits for.
     tasks: TaskTracker,
     stopped: CancellationToken,
@@ -110,6 +114,7 @@ impl Host {
             room,
             record: Mutex::new(record),
             reaper: watch::Sender::default(),
+            warm: Warm::new(),
             tasks: TaskTracker::new(),
             stopped: CancellationToken::new(),
             shut: watch::Sender::default(),
@@ -120,6 +125,7 @@ impl Host {
         inner.tasks.spawn(Arc::clone(&inner).watch_leases());
         inner.tasks.spawn(Arc::clone(&inner).reap_idle());
         inner.tasks.spawn(Arc::clone(&inner).watch_limits());
+        inner.tasks.spawn(Arc::clone(&inner).warm_up());
         let event = Event::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
         if let Some(reconciled) = reconciled {

@@ -65,7 +65,7 @@ impl Inner {
         let call = self.call_for(client.as_deref())?;
         let place = self.take_place(client.clone()).await?;
         let about = (name(&spec.program), spec.limits);
-        let session = match Session::start(&place.id, spec, &self.hub).await {
+        let session = match Session::start_warm(&place.id, spec, &self.hub, self.pool()).await {
             Ok(session) => session,
             Err(error) => {
                 let event = Event::new("session_start_failed")

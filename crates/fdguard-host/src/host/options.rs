@@ -17,8 +17,10 @@ pub struct Options {
     pub reap_every: Duration,
     /// Where the registry and the logs are; absent: no registry.
     pub state: Option<PathBuf>,
-    /// Warm interpreters for Python.
+    /// Warm interpreters for Python, where there is a program for their keepers.
     pub warm_python: bool,
+    /// The `fdguard` command, which sessions from a warm interpreter are kept by (`fdguard __keeper`); absent: Python starts cold.
+    pub keeper_program: Option<PathBuf>,
     /// How often sessions with limits that the kernel does not keep are looked at.
     pub watch_every: Duration,
     /// A close that takes longer is told as unfinished; it goes on. The session itself kills after 200 ms, and gives a process that the kernel does not end five seconds.
@@ -37,6 +39,7 @@ impl Default for Options {
             reap_every: Duration::from_secs(60),
             state: None,
             warm_python: true,
+            keeper_program: None,
             watch_every: Duration::from_secs(1),
             close_within: Duration::from_secs(8),
             raise_limit: Some(fdguard_process::own_limit::ENOUGH),

@@ -54,6 +54,7 @@ impl Inner {
         self.stopped.cancel();
         self.tasks.close();
         let _or_late = tokio::time::timeout(within, self.tasks.wait()).await;
+        let _or_late = tokio::time::timeout(within, self.cool_down()).await;
         let record = self
             .record
             .lock()

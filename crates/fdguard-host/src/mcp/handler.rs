@@ -213,7 +213,7 @@ impl Handler {
             wait_ms: asked.wait_ms,
         };
         let report = archive(&self.options.roots, asked).await;
-        let report = report.map_err(|problem| Error::Bad(problem.detail))?;
+        let report = report.map_err(|problem| Error::Bad(problem.detail().to_owned()))?;
         let document = serde_json::to_value(&report).unwrap_or_default();
         let text = say::brief(&document);
         Ok(say::result(text, &document, !report.success))

@@ -8,11 +8,16 @@ use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use rustix::net::{Shutdown, shutdown};
 use tokio::task::JoinError;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::clean_up::{CleanUp, Did, Kind, Look, Outcome, SCHEMA, SUCCESS_RULE, Why};
-use super::end::{Around, End, delete_directory, end_file, end_process, end_program, end_session};
+use super::end::{
+    Around, End, delete_directory, end_file, end_process, end_program, end_session, too_long,
+};
 use super::leftover;
 use super::means::Event;
+use super::record::Record;
 use super::resource::{Entry, Ownership, Resource};
 
 /// Files that are handled at a time: each takes a thread that may block.
@@ -27,8 +32,51 @@ pub(super) struct Subject {
     pub(super) mark: Option<String>,
 }
 
-/// Ends everything. Never fails: what went wrong is in the result.
-pub(super) async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> CleanUp {
+/// Ends everything, with the entry in the registry around it. Never fails: what went wrong is in the result.
+pub(super) async fn close(
+    subject: Subject,
+    entries: Vec<Entry>,
+    around: Around,
+    record: Option<Record>,
+) -> CleanUp {
+    let limit = around.how.limit;
+    let mut errors = Vec::new();
+    let mut note = |result: Result<Result<_, String>, Elapsed>| match result {
+        Ok(Ok(done)) => Some(done),
+        Ok(Err(error)) => {
+            errors.push(format!("the registry: {error}"));
+            None
+        }
+        Err(_elapsed) => {
+            errors.push(format!("the registry: {}", too_long(limit)));
+            None
+        }
+    };
+    let claimed = match record {
+        Some(record) => note(timeout(limit, record.claim(files(&entries))).await),
+        None => None,
+    };
+    let broken = Broken::new(&subject, around.why);
+    // In a task of its own: should it panic, whoever waits gets an answer.
+    let work = tokio::spawn(clean_up(subject, entries, around));
+    let mut clean_up = work.await.unwrap_or_else(|error| broken.told(&error));
+    clean_up.errors.extend(errors);
+    if let Some(claimed) = claimed {
+        let finished = timeout(limit, claimed.finish(&clean_up)).await;
+        let finished = finished.unwrap_or_else(|_elapsed| Err(too_long(limit)));
+        let failed = finished.err().map(|error| format!("the registry: {error}"));
+        clean_up.errors.extend(failed);
+    }
+    clean_up
+}
+
+fn files(entries: &[Entry]) -> Vec<String> {
+    let is_file = |entry: &&Entry| entry.resource.kind() == Kind::File;
+    let files = entries.iter().filter(is_file);
+    files.map(|entry| entry.resource.name()).collect()
+}
+
+async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> CleanUp {
     let subject = &subject;
     let begin = Instant::now();
     let started_at = Timestamp::now().to_string();
@@ -52,7 +100,7 @@ pub(super) async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Arou
         scope: subject.scope.clone(),
         name: subject.name.clone(),
         reason: around.why,
-        success: CleanUp::is_success(&outcomes, look.as_ref(), &errors),
+        success: CleanUp::is_success(&outcomes, look.as_ref()),
         success_rule: SUCCESS_RULE,
         started_at,
         ended_at: Timestamp::now().to_string(),
@@ -65,10 +113,10 @@ pub(super) async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Arou
 
 /// What is told when the clean-up itself broke.
 #[derive(Debug)]
-pub(super) struct Broken(CleanUp);
+struct Broken(CleanUp);
 
 impl Broken {
-    pub(super) fn new(subject: &Subject, why: Why) -> Self {
+    fn new(subject: &Subject, why: Why) -> Self {
         let now = Timestamp::now().to_string();
         Self(CleanUp {
             schema: SCHEMA,
@@ -86,7 +134,7 @@ impl Broken {
         })
     }
 
-    pub(super) fn told(mut self, error: &JoinError) -> CleanUp {
+    fn told(mut self, error: &JoinError) -> CleanUp {
         let text = format!("the clean-up broke, what it held was dropped: {error}");
         self.0.errors.push(text);
         self.0

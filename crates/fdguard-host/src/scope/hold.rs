@@ -33,14 +33,14 @@ pub struct Taken {
 impl Scope {
     /// Opens a session for the scope, whose processes carry its mark. Gives the session's id.
     pub async fn open_session(&self, mut spec: Spec, role: Role) -> Result<String, Error> {
-        let sessions = self.means.sessions.as_ref();
-        let sessions = sessions.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
+        let host = self.means.host.as_ref();
+        let host = host.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
         self.is_open()?;
         spec.environment.extend(self.environment());
-        let id = sessions.open(self.client(), spec).await?;
+        let id = host.open(self.client(), spec).await?;
         let resource = Resource::Session { id: id.clone() };
-        if let Err((error, _)) = self.take(resource, Ownership::Owned, role) {
-            drop(sessions.close(&id, Reason::Asked).await);
+        if let Err(error) = self.hold(resource, Ownership::Owned, role) {
+            drop(host.close(&id, Reason::Asked).await);
             return Err(error);
         }
         Ok(id)
@@ -165,22 +165,13 @@ impl Scope {
         }
     }
 
-    fn hold(&self, resource: Resource, whose: Ownership, role: Role) -> Result<u64, Error> {
-        // What is given back is dropped, and with it ended.
-        self.take(resource, whose, role).map_err(|(error, _)| error)
-    }
-
-    fn take(
-        &self,
-        resource: Resource,
-        ownership: Ownership,
-        role: Role,
-    ) -> Result<u64, (Error, Resource)> {
+    /// What cannot be taken is dropped, and with it ended; after the lock is given back.
+    fn hold(&self, resource: Resource, ownership: Ownership, role: Role) -> Result<u64, Error> {
         let mut state = self.state();
         let number = state.next_number;
         let Some(entries) = &mut state.entries else {
             drop(state);
-            return Err((self.ended(), resource));
+            return Err(self.ended());
         };
         if entries.len() >= MOST {
             // Helpers that are over say nothing any more.
@@ -188,7 +179,7 @@ impl Scope {
         }
         if entries.len() >= MOST {
             let (what, count) = ("resources of the scope", entries.len());
-            return Err((Error::Full { what, count }, resource));
+            return Err(Error::Full { what, count });
         }
         entries.push(Entry {
             number,

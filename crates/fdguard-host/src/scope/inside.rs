@@ -43,9 +43,10 @@ impl Scope {
                 _ => {}
             }
         }
-        if let Some(host) = &self.means.sessions {
-            let pids = sessions.iter().filter_map(|id| host.look(id)?.pid);
-            heads.extend(pids);
+        if let Some(host) = &self.means.host {
+            // Those that lost their parent are among its members, too.
+            let members = sessions.iter().filter_map(|id| host.members(id).ok());
+            heads.extend(members.flatten());
         }
         heads
     }

@@ -2,6 +2,7 @@
 //! their descendants, unless they wipe it.
 
 use std::fs;
+use std::time::Duration;
 
 use fdguard_process::identity::Identity;
 use fdguard_process::run_id::RunId;
@@ -10,6 +11,9 @@ use super::clean_up::{Leftover, Look};
 
 /// The variable. It is not the one of `fdguard run`, which says to whom the whole host belongs.
 pub const VARIABLE: &str = "FDGUARD_SCOPE";
+
+/// While a process becomes another program its environment is empty for a moment: so often it is read again.
+const TRIES: u32 = 5;
 
 /// The variable's value for a scope: this host, and the scope's id.
 pub(super) fn mark(scope: &str) -> Option<String> {
@@ -57,7 +61,18 @@ pub(super) fn look(mark: &str) -> std::io::Result<Found> {
 
 /// Whether a process has the mark in its environment. One that has ended has no environment.
 pub(super) fn carries(pid: u32, mark: &str) -> std::io::Result<bool> {
-    fs::read(format!("/proc/{pid}/environ")).map(|environment| is_marked(&environment, mark))
+    for _ in 0..TRIES {
+        let environment = fs::read(format!("/proc/{pid}/environ"))?;
+        if !environment.is_empty() {
+            return Ok(is_marked(&environment, mark));
+        }
+        // Threads of the kernel and what has ended have no program either.
+        if fs::read_link(format!("/proc/{pid}/exe")).is_err() {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(false)
 }
 
 fn is_marked(environment: &[u8], mark: &str) -> bool {

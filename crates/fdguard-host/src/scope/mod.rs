@@ -19,12 +19,12 @@ mod inside;
 mod leftover;
 mod means;
 mod program;
+mod record;
 mod resource;
 pub mod root;
 mod scopes;
 mod start;
 mod ticket;
-mod watched;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ pub use clean_up::{
 pub use end::How;
 pub use inside::{tcp_callers, unix_caller};
 pub use leftover::VARIABLE;
-pub use means::{Archiver, Event, Means, NotArchived, Observer, SessionLook, Sessions};
+pub use means::{Event, Means, Observer};
 pub(crate) use program::Program;
 pub use resource::{FileEnd, Ownership, ResourceView, Role};
 pub use scopes::{Closing, Guard, Scopes};
@@ -53,6 +53,7 @@ use crate::Error;
 use closing::Subject;
 use daemon::Status;
 use end::Around;
+use record::Record;
 use resource::Entry;
 use root::Root;
 
@@ -94,6 +95,8 @@ struct State {
     reasons: Vec<daemon::ReasonCode>,
     touched: Instant,
     ticket: Option<Accepted>,
+    /// Its entry in the registry, until it is closed.
+    record: Option<Record>,
 }
 
 /// What a list shows of a scope.
@@ -141,6 +144,8 @@ impl Scope {
         let root = Root::new(&spec.root).map_err(|error| Error::Bad(error.to_string()))?;
         let runtime = Handle::try_current().map_err(|error| Error::Bad(error.to_string()))?;
         let id = random_id()?;
+        let registry = means.registry.as_ref();
+        let record = registry.map(|it| Record::begin(it, &id, spec.client.as_deref()));
         Ok(Self {
             mark: leftover::mark(&id),
             id,
@@ -157,6 +162,7 @@ impl Scope {
                 reasons: Vec::new(),
                 touched: Instant::now(),
                 ticket: None,
+                record,
             }),
             result: watch::Sender::new(None),
         })
@@ -228,8 +234,12 @@ impl Scope {
 
     /// Begins to close it, if nobody has. False when somebody has.
     pub fn begin_close(&self, why: Why, how: How) -> bool {
-        let Some(entries) = self.state().entries.take() else {
-            return false;
+        let (entries, record) = {
+            let mut state = self.state();
+            let Some(entries) = state.entries.take() else {
+                return false;
+            };
+            (entries, state.record.take())
         };
         let subject = Subject {
             scope: self.id.clone(),
@@ -247,11 +257,8 @@ impl Scope {
         let (result, means) = (self.result.clone(), Arc::clone(&self.means));
         // Not awaited: it must end whoever waits for it. On a runtime that has ended it is dropped, and everything in it with it.
         drop(self.runtime.spawn(async move {
-            let broken = closing::Broken::new(&subject, why);
-            // In a task of its own: should it panic, whoever waits gets an answer.
-            let work = tokio::spawn(closing::clean_up(subject, entries, around));
-            let clean_up = work.await.unwrap_or_else(|error| broken.told(&error));
-            let clean_up = Arc::new(clean_up);
+            let work = closing::close(subject, entries, around, record);
+            let clean_up = Arc::new(work.await);
             result.send_replace(Some(Arc::clone(&clean_up)));
             means.observer.tell(&Event::Closed(clean_up));
         }));

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, Options, StartError, Stop, Told, Tree};
 use tokio::sync::{mpsc, watch};
 
-use super::watched::WatchedTree;
 use crate::Error;
+use crate::watched::WatchedTree;
 
 /// KILL, at once.
 const AT_ONCE: Stop = Stop {
@@ -46,7 +46,7 @@ pub(crate) enum Over {
 impl Program {
     /// Starts it. Nothing is left when it fails, or when nobody waits for it any more.
     pub(crate) async fn start(plan: Plan) -> Result<Self, Error> {
-        let started = tokio::task::spawn_blocking(move || Tree::start(&plan)).await;
+        let started = tokio::task::spawn_blocking(move || start(&plan)).await;
         let tree = started.map_err(|error| Error::Bad(error.to_string()))??;
         let (pid, keeper) = (tree.main(), tree.keeper());
         let tree = WatchedTree::new(tree).map_err(Error::io("waiting for a program"))?;
@@ -96,6 +96,15 @@ impl Program {
             _ => (None, Over::Lost),
         }
     }
+}
+
+/// With one descriptor: the end of the program is told by its keeper.
+fn start(plan: &Plan) -> Result<Tree, StartError> {
+    let options = Options {
+        keep_pidfd: false,
+        ..Options::default()
+    };
+    Tree::start_with(plan, options)
 }
 
 async fn keep(

@@ -17,7 +17,8 @@ use super::keeper::status;
 use super::message::End;
 use super::program;
 use super::running::{Recipe, Running};
-use super::types::{Channel, Done, Outcome, Program};
+use super::text_file::TextFile;
+use super::types::{Channel, Done, Outcome, Output, Program};
 use crate::Error;
 use crate::receipt::Reason;
 
@@ -72,15 +73,7 @@ impl Actor {
         let mut was_reset = self.replace_dirty().await?;
         self.number += 1;
         let earlier = self.take_earlier();
-        let (expected, _file) = match self.give(job).await {
-            Err(Error::Io { .. }) if !was_reset && !self.shared.has_ended() => {
-                // It does not listen any more: the last command replaced the interpreter.
-                was_reset = true;
-                self.restart(Reason::Reset, end::AT_ONCE).await?;
-                self.give(job).await?
-            }
-            result => result?,
-        };
+        let (expected, _file) = self.give_or_replace(job, &mut was_reset).await?;
         let Some(running) = &mut self.running else {
             return Err(self.ended());
         };
@@ -160,7 +153,7 @@ impl Actor {
     }
 
     /// All that was said before the command begins.
-    fn take_earlier(&mut self) -> Option<super::types::Output> {
+    fn take_earlier(&mut self) -> Option<Output> {
         if let Some(running) = &self.running {
             while let Some((_, length)) = running.streams.read_now(&mut self.room) {
                 let bytes = self.room.get(..length).unwrap_or_default();
@@ -174,10 +167,23 @@ impl Actor {
         Some(std::mem::replace(&mut self.earlier, empty).finish())
     }
 
-    async fn give(
+    /// Gives the command to a program that listens: one that does not any more, because the last command replaced the interpreter, is replaced itself.
+    async fn give_or_replace(
         &mut self,
         job: &Job,
-    ) -> Result<(Expected, Option<super::text_file::TextFile>), Error> {
+        was_reset: &mut bool,
+    ) -> Result<(Expected, Option<TextFile>), Error> {
+        match self.give(job).await {
+            Err(Error::Io { .. }) if !*was_reset && !self.shared.has_ended() => {
+                *was_reset = true;
+                self.restart(Reason::Reset, end::AT_ONCE).await?;
+                self.give(job).await
+            }
+            result => result,
+        }
+    }
+
+    async fn give(&mut self, job: &Job) -> Result<(Expected, Option<TextFile>), Error> {
         let Some(running) = &self.running else {
             return Err(self.ended());
         };
@@ -199,6 +205,11 @@ impl Actor {
 /// The group in the foreground of the session's terminal.
 fn foreground(running: &Running) -> Option<u32> {
     running.streams.master().and_then(pty::foreground)
+}
+
+/// Whether another group than the one that was interrupted runs now, and not the program itself: that has heard it, or has just told the end.
+fn missed(now: Option<u32>, interrupted: Option<u32>, program: Option<u32>) -> bool {
+    now.is_some() && now != interrupted && now != program
 }
 
 impl Wait<'_> {
@@ -275,7 +286,9 @@ impl Wait<'_> {
             Some(Step::KillOthers) => running.kill_others(),
             Some(Step::Reset) => return true,
             // A shell that is about to start a process takes the interrupt itself and then waits for that process, which got none.
-            None if foreground(running) != self.interrupted => self.interrupt(running),
+            None if missed(foreground(running), self.interrupted, running.keeper.main()) => {
+                self.interrupt(running);
+            }
             None => {}
         }
         let Some(next) = next else { return true };

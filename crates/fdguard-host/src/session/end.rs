@@ -126,6 +126,7 @@ impl Ended {
             dropped_bytes: self.dropped + unheard,
             total_ms: self.steps.iter().map(|step| step.ms).sum(),
             steps: self.steps,
+            overuse: None,
             errors,
         }
     }

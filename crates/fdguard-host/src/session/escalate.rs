@@ -21,7 +21,7 @@ const STEPS: [(Duration, Step); 5] = [
     (Duration::from_millis(500), Step::Interrupt),
     (Duration::from_millis(1000), Step::Quit),
     (Duration::from_millis(1200), Step::KillOthers),
-    (Duration::from_millis(1500), Step::Reset),
+    (Duration::from_millis(2500), Step::Reset),
 ];
 
 /// How far it has come.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fdguard_process::tree::{Exit, Stop, Told, Tree};
 
 use super::held::{Held, Token};
-use super::watched::Control;
 use crate::Error;
+use crate::watched::Control;
 
 /// Where a session's tree is while it lives, for everybody who asks about it.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +74,11 @@ impl Keeper {
             _ => self.over = Some(told),
         }
         told
+    }
+
+    /// The program's process.
+    pub(super) fn main(&self) -> Option<u32> {
+        self.place.with(|tree| tree.main())
     }
 
     /// How many of its processes live.

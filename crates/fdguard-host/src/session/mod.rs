@@ -19,7 +19,6 @@ mod shared;
 mod streams;
 mod text_file;
 mod types;
-mod watched;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +39,7 @@ pub use types::{
 
 use crate::Error;
 use crate::receipt::{Reason, Receipt};
+use crate::warm::Pool;
 
 /// A session. All methods take `&self`; one command runs at a time. Dropped without a close, it is closed in the background.
 #[derive(Debug)]
@@ -52,11 +52,22 @@ pub struct Session {
 impl Session {
     /// Starts the program and waits until it is ready for a command. When it fails, nothing is left.
     pub async fn start(id: &str, spec: Spec, hub: &Arc<Hub>) -> Result<Self, Error> {
+        Self::start_warm(id, spec, hub, None).await
+    }
+
+    /// The same; a Python comes from this pool where it can.
+    pub async fn start_warm(
+        id: &str,
+        spec: Spec,
+        hub: &Arc<Hub>,
+        pool: Option<Arc<Pool>>,
+    ) -> Result<Self, Error> {
         let place = Place::default();
         let recipe = Recipe {
             id: id.to_owned(),
             spec,
             hub: Arc::clone(hub),
+            pool,
             place: place.clone(),
         };
         let (running, ready) = recipe.start(recipe.spec.folder.clone()).await?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fdguard_process::plan::Plan;
 use fdguard_process::tree::{Options, Stop, Tree};
 use rustix::net::SocketAddrUnix;
 use tokio::time::{Instant, timeout_at};
@@ -19,6 +20,7 @@ use super::streams::Streams;
 use super::text_file::TextFile;
 use super::types::{Program, Spec};
 use crate::Error;
+use crate::warm::Pool;
 
 /// Bytes that one read may bring.
 pub(super) const ROOM: usize = 1 << 16;
@@ -46,6 +48,7 @@ pub(super) struct Recipe {
     pub(super) id: String,
     pub(super) spec: Spec,
     pub(super) hub: Arc<Hub>,
+    pub(super) pool: Option<Arc<Pool>>,
     pub(super) place: Place,
 }
 
@@ -53,6 +56,23 @@ impl Recipe {
     /// Starts the program and waits until it takes commands. When it fails, nothing is left.
     pub(super) async fn start(&self, folder: Option<PathBuf>) -> Result<(Running, End), Error> {
         program::check(&self.spec)?;
+        let pool = self.pool.as_ref();
+        if let Some(pool) = pool.filter(|_| self.spec.program == Program::Python)
+            && let Some(started) = self.attempt(folder.clone(), Some(pool)).await?
+        {
+            return Ok(started);
+        }
+        // All ends are new: one that a fork failed with may have made the terminal its own.
+        let started = self.attempt(folder, None).await?;
+        started.ok_or(Error::Closing)
+    }
+
+    /// From the pool, or without one. Absent when the pool could not, which keeps what is wrong: a cold start may do.
+    async fn attempt(
+        &self,
+        folder: Option<PathBuf>,
+        pool: Option<&Arc<Pool>>,
+    ) -> Result<Option<(Running, End)>, Error> {
         let deadline = Instant::now() + self.spec.ready_within;
         let held = Held::default();
         let side = self.hub.side()?;
@@ -63,16 +83,13 @@ impl Recipe {
         let streams = ends.ours;
         // Their ends are in the plan alone, which goes with the start.
         drop(ends.theirs);
-        let start = move || {
-            let options = Options {
-                orphan_grace: ORPHAN_GRACE,
-                keep_pidfd: false,
-                ..Options::default()
-            };
-            Tree::start_with(&plan, options)
+        let tree = match pool {
+            None => start_cold(plan).await?,
+            Some(pool) => match pool.fork(&plan, &expected.nonce).await {
+                Ok(tree) => tree,
+                Err(_kept_by_the_pool) => return Ok(None),
+            },
         };
-        let tree = tokio::task::spawn_blocking(start).await;
-        let tree = tree.map_err(|_ending| Error::Closing)??;
         let keeper = Keeper::watch(tree, &self.place, &held)?;
         let mut running = Running {
             streams,
@@ -86,7 +103,7 @@ impl Recipe {
         match self.ready(&mut running, expected, deadline).await {
             Ok(end) => {
                 running.inline = program::inline_limit(&self.spec.program, end.status);
-                Ok((running, end))
+                Ok(Some((running, end)))
             }
             Err(error) => {
                 end::end(running, end::AT_ONCE).await;
@@ -198,6 +215,20 @@ impl Recipe {
         let except_main = matches!(self.spec.program, Program::Repl(_));
         running.keeper.signal_all(signal, except_main);
     }
+}
+
+/// Starts the program as its plan says.
+async fn start_cold(plan: Plan) -> Result<Tree, Error> {
+    let start = move || {
+        let options = Options {
+            orphan_grace: ORPHAN_GRACE,
+            keep_pidfd: false,
+            ..Options::default()
+        };
+        Tree::start_with(&plan, options)
+    };
+    let tree = tokio::task::spawn_blocking(start).await;
+    Ok(tree.map_err(|_ending| Error::Closing)??)
 }
 
 impl Running {

@@ -4,7 +4,6 @@
 //! when it dies, sessions that were forked from it live on, and the next request starts a new one.
 
 mod request;
-mod watched;
 mod zygote;
 
 use std::ffi::OsStr;
@@ -17,12 +16,12 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::Error;
+use crate::watched::readable;
 use request::Request;
-use watched::readable;
 use zygote::{Told, Zygote};
 
 /// From the host's end to the first KILL in a session.
-const ORPHAN_GRACE: Duration = Duration::from_secs(2);
+const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 /// A session that is not there after this never comes.
 const LONGEST_FORK: Duration = Duration::from_secs(10);
 /// After an interpreter that could not be started; doubled with each that follows.

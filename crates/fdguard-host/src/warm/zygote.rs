@@ -20,8 +20,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::request::Request;
-use super::watched::{readable, writable};
 use crate::Error;
+use crate::watched::{readable, writable};
 
 const PROGRAM: &str = include_str!("zygote.py");
 /// Cold machines and slow disks; usually 100 ms.

@@ -92,3 +92,34 @@ async fn a_session_is_used_reset_and_closed_although_the_table_is_full() {
     assert_eq!(baseline(&host), start_of_all);
     host.shut_down().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r59_health_has_the_fields_that_people_watch_and_counts_only() {
+    let host = start(options()).await;
+    let client = host.client(None, None).unwrap();
+    let id = host.open(Some(&client), bash()).await.unwrap();
+    let health = serde_json::to_value(host.health()).unwrap();
+    assert_eq!(health["schema"], "fdguard.health/1");
+    assert_eq!(health["status"], "ok");
+    for name in [
+        "fd_count",
+        "fd_soft_limit",
+        "fd_usage_percent",
+        "thread_count",
+    ] {
+        assert!(health[name].is_number(), "{name}: {health}");
+    }
+    assert!(health["fd_highest"].as_u64() > Some(2));
+    // The session's keeper.
+    assert_eq!(
+        (&health["children"], &health["zombies"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(health["sessions"]["open"], 1);
+    assert_eq!(
+        (&health["sessions"]["cap"], &health["clients"]),
+        (&32.into(), &1.into())
+    );
+    assert!(!health.to_string().contains(&id), "no names");
+    host.shut_down().await;
+}

@@ -19,7 +19,7 @@ async fn a_shutdown_with_running_commands_ends_all_with_receipts_and_nothing_is_
     let commands = [
         "echo said; sleep 100",
         "trap '' INT TERM; echo said; while :; do sleep 0.01; done",
-        "echo said; setsid sleep 100 & wait",
+        "echo said; (setsid sleep 100 &); sleep 100",
     ];
     for code in commands {
         let id = host.open(None, bash()).await.unwrap();

@@ -194,7 +194,7 @@ fn a_client_that_goes_away_interrupts_its_command_and_leaves_the_session_usable(
 fn a_reset_keeps_id_and_folder_and_ends_everything_else() {
     on_host_runtime(async {
         let (session, _hub) = open(Program::Bash).await;
-        let (_, text) = said(&session, "cd /usr; x=1; setsid sleep 300 & echo $!").await;
+        let (_, text) = said(&session, "cd /usr; x=1; (setsid sleep 300 & echo $!)").await;
         let away: u32 = text.trim().parse().unwrap();
         assert!(lives(away));
         let exec = run_for(&session, "sleep 100", Duration::from_secs(60));

@@ -201,84 +201,53 @@ mod tests {
         Option<(Status, &'a [ReasonCode])>,
     );
 
+    /// What is seen, what the log says last, and the verdict.
+    const CASES: &[Case<'static>] = &[
+        (&[ALIVE, OPEN], Some(0), Last::Other, None),
+        (&[], None, Last::Other, None),
+        (&[ALIVE], Some(899), Last::Other, None),
+        (&[ALIVE], Some(900), Last::Other, failed(&[AgentStuck])),
+        (&[ALIVE], None, Last::Other, None),
+        (&[ALIVE], Some(900), RESULT, completed(&[ResultFound])),
+        (&[ALIVE], Some(900), Last::Unreadable, None),
+        (&[CRASHED], Some(0), Last::Other, failed(&[ProcessDead])),
+        (&[CRASHED], Some(0), RESULT, completed(&[ResultFound])),
+        (
+            &[DONE],
+            Some(0),
+            BAD_RESULT,
+            failed(&[ProcessDead, ResultIsError]),
+        ),
+        (&[DONE], None, Last::Other, completed(&[ExitedWithSuccess])),
+        (&[DONE, CRASHED], None, Last::Other, failed(&[ProcessDead])),
+        (&[STRANGER_GONE], None, Last::Other, failed(&[ProcessDead])),
+        (&[SHUT], Some(0), Last::Other, failed(&[SessionDead])),
+        (&[SHUT], Some(0), RESULT, completed(&[ResultFound])),
+        (
+            &[SHUT, CRASHED],
+            Some(900),
+            Last::Other,
+            failed(&[SessionDead, ProcessDead, AgentStuck]),
+        ),
+        (
+            &[DONE],
+            Some(900),
+            Last::Other,
+            failed(&[ProcessDead, AgentStuck]),
+        ),
+    ];
+
+    const fn failed(reasons: &[ReasonCode]) -> Option<(Status, &[ReasonCode])> {
+        Some((Status::Failed, reasons))
+    }
+
+    const fn completed(reasons: &[ReasonCode]) -> Option<(Status, &[ReasonCode])> {
+        Some((Status::Completed, reasons))
+    }
+
     #[test]
     fn r53_reasons_and_what_they_come_to() {
-        use Status::{Completed, Failed};
-        let cases: &[Case<'_>] = &[
-            (&[ALIVE, OPEN], Some(0), Last::Other, None),
-            (&[], None, Last::Other, None),
-            (&[ALIVE], Some(899), Last::Other, None),
-            (
-                &[ALIVE],
-                Some(900),
-                Last::Other,
-                Some((Failed, &[AgentStuck])),
-            ),
-            (&[ALIVE], None, Last::Other, None),
-            (
-                &[ALIVE],
-                Some(900),
-                RESULT,
-                Some((Completed, &[ResultFound])),
-            ),
-            (&[ALIVE], Some(900), Last::Unreadable, None),
-            (
-                &[CRASHED],
-                Some(0),
-                Last::Other,
-                Some((Failed, &[ProcessDead])),
-            ),
-            (
-                &[CRASHED],
-                Some(0),
-                RESULT,
-                Some((Completed, &[ResultFound])),
-            ),
-            (
-                &[DONE],
-                Some(0),
-                BAD_RESULT,
-                Some((Failed, &[ProcessDead, ResultIsError])),
-            ),
-            (
-                &[DONE],
-                None,
-                Last::Other,
-                Some((Completed, &[ExitedWithSuccess])),
-            ),
-            (
-                &[DONE, CRASHED],
-                None,
-                Last::Other,
-                Some((Failed, &[ProcessDead])),
-            ),
-            (
-                &[STRANGER_GONE],
-                None,
-                Last::Other,
-                Some((Failed, &[ProcessDead])),
-            ),
-            (
-                &[SHUT],
-                Some(0),
-                Last::Other,
-                Some((Failed, &[SessionDead])),
-            ),
-            (&[SHUT], Some(0), RESULT, Some((Completed, &[ResultFound]))),
-            (
-                &[SHUT, CRASHED],
-                Some(900),
-                Last::Other,
-                Some((Failed, &[SessionDead, ProcessDead, AgentStuck])),
-            ),
-            (
-                &[DONE],
-                Some(900),
-                Last::Other,
-                Some((Failed, &[ProcessDead, AgentStuck])),
-            ),
-        ];
-        for (mains, unchanged, last, expected) in cases {
+        for (mains, unchanged, last, expected) in CASES {
             let seen = seen(Status::Running, mains, *unchanged, 0);
             let is = verdict(&seen, &unhealthy(&seen, RULES), *last);
             let expected = expected.map(|(status, reasons)| (status, reasons.to_vec()));

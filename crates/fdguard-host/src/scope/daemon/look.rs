@@ -40,9 +40,12 @@ pub(super) fn processes(scope: &Arc<Scope>) -> Option<Looked> {
     };
     let mut idle = touched.elapsed();
     for (id, role) in sessions {
-        let seen = scope.means.sessions.as_ref().and_then(|it| it.look(&id));
-        if let Some(seen) = seen {
-            idle = idle.min(if seen.busy { Duration::ZERO } else { seen.idle });
+        let host = scope.means.host.as_ref();
+        let seen = host.and_then(|host| host.session(&id).ok());
+        if let Some(seen) = &seen {
+            let is_busy = seen.busy_ms.is_some();
+            let since = if is_busy { 0 } else { seen.idle_ms };
+            idle = idle.min(Duration::from_millis(since));
         }
         if role == Role::Main {
             let is_alive = seen.is_some_and(|seen| seen.pid.is_some());

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fdguard_files::archive::{Archive, Outcome, Receipt, Trouble};
 use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 use tokio::task::{JoinError, spawn_blocking};
@@ -17,7 +18,7 @@ use super::{Around, End, too_long};
 
 /// Why a try failed, and whether another one could help.
 struct Failure {
-    end: End,
+    end: Box<End>,
     is_final: bool,
 }
 
@@ -25,7 +26,7 @@ impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
         let is_final = !matches!(refused, Refused::Io { .. });
         Self {
-            end: End::failed(refused.to_string()),
+            end: Box::new(End::failed(refused.to_string())),
             is_final,
         }
     }
@@ -34,14 +35,14 @@ impl From<Refused> for Failure {
 impl Failure {
     fn again(path: &Path, error: &io::Error) -> Self {
         Self {
-            end: End::failed(format!("{}: {error}", path.display())),
+            end: Box::new(End::failed(format!("{}: {error}", path.display()))),
             is_final: false,
         }
     }
 
     fn never(error: impl Into<String>) -> Self {
         Self {
-            end: End::failed(error),
+            end: Box::new(End::failed(error)),
             is_final: true,
         }
     }
@@ -83,30 +84,62 @@ fn delete(path: &Path, around: &Around) -> Result<End, Failure> {
 }
 
 fn archive(path: &Path, around: &Around) -> Result<End, Failure> {
-    let Some(place) = around.root.find(path)? else {
+    let place = around.root.find(path)?;
+    if place.is_none() && around.root.find(&half_archived(path))?.is_none() {
         return Ok(End::fine(Did::Absent));
-    };
-    if place.kind != FileType::RegularFile {
+    }
+    if place.is_some_and(|place| place.kind != FileType::RegularFile) {
         let text = format!("{}: it is no regular file", path.display());
         return Err(Failure::never(text));
     }
-    let Some(archiver) = &around.means.archiver else {
-        return Err(Failure::never("there is no archive"));
+    let mut archive = Archive::new(&around.archive_to);
+    archive.wait = around.how.archive_wait;
+    archive.within = Some(around.root.path().to_owned());
+    let report = archive.run(&[around.root.path().join(path)]);
+    let Some(receipt) = report.files.into_iter().next() else {
+        return Err(Failure::never("the archive gave no receipt"));
     };
-    let whole = around.root.path().join(path);
-    let within = around.root.path();
-    let done = archiver.archive(&whole, &around.archive_to, within, around.how.archive_wait);
-    match done {
-        Ok(receipt) => Ok(End::fine(Did::Archived).with(Details {
-            archive: Some(receipt),
-            ..Details::default()
-        })),
-        Err(failed) => {
-            let mut failure = Failure::again(path, &io::Error::other(failed.why));
-            failure.end.details.archive = failed.receipt;
-            Err(failure)
+    judge(path, &receipt)
+}
+
+/// The name of a file that an archive which was ended in the middle of it has left.
+fn half_archived(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".closing");
+    PathBuf::from(name)
+}
+
+fn judge(path: &Path, receipt: &Receipt) -> Result<End, Failure> {
+    let details = Details {
+        archive: serde_json::to_value(receipt).ok(),
+        ..Details::default()
+    };
+    let problem = receipt.error.as_ref();
+    match receipt.outcome {
+        Outcome::Archived | Outcome::AlreadyArchived => Ok(End::fine(Did::Archived).with(details)),
+        // It went between our look and the archive's.
+        _ if problem.is_some_and(|it| it.kind == Trouble::NotFound) => Ok(End::fine(Did::Absent)),
+        _ => {
+            let why = problem.map_or("it is not in the archive", |it| it.message.as_str());
+            let mut end = End::failed(format!("{}: {why}", path.display()));
+            end.details = details;
+            let is_final = problem.is_some_and(|it| !may_pass(it.kind));
+            let end = Box::new(end);
+            Err(Failure { end, is_final })
         }
     }
+}
+
+/// Whether another try could find it otherwise.
+fn may_pass(trouble: Trouble) -> bool {
+    matches!(
+        trouble,
+        Trouble::StillWritten
+            | Trouble::Locked
+            | Trouble::BeingArchived
+            | Trouble::NoRoom
+            | Trouble::Io
+    )
 }
 
 fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<End, Failure> {
@@ -137,7 +170,7 @@ async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'stati
     let first = match timeout(limit, &mut running).await {
         Ok(done) => match settle(done) {
             Ok(end) => return end,
-            Err(failure) if failure.is_final => return failure.end,
+            Err(failure) if failure.is_final => return *failure.end,
             Err(failure) => {
                 running = spawn_blocking(work);
                 failure.end.errors
@@ -147,7 +180,7 @@ async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'stati
     };
     match timeout(limit, &mut running).await {
         Ok(done) => settle(done)
-            .unwrap_or_else(|failure| failure.end)
+            .unwrap_or_else(|failure| *failure.end)
             .after(first),
         Err(_elapsed) => End::failed("it still runs").after(first),
     }

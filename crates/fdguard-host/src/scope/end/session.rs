@@ -25,10 +25,10 @@ impl End {
 }
 
 async fn once(id: &str, around: &Around) -> Result<End, String> {
-    let sessions = around.means.sessions.as_ref();
-    let sessions = sessions.ok_or("there is no host of sessions")?;
+    let host = around.means.host.as_ref();
+    let host = host.ok_or("there is no host of sessions")?;
     let limit = around.how.limit;
-    match timeout(limit, sessions.close(id, reason(around.why))).await {
+    match timeout(limit, host.close(id, reason(around.why))).await {
         Err(_elapsed) => Err(too_long(limit)),
         Ok(Ok(receipt)) => Ok(ended(receipt)),
         Ok(Err(Error::Unknown { .. } | Error::Ended { .. })) => Ok(End::fine(Did::Absent)),
@@ -39,7 +39,9 @@ async fn once(id: &str, around: &Around) -> Result<End, String> {
 /// A receipt that does not say how many live on proves nothing.
 fn ended(receipt: Receipt) -> End {
     let is_gone = receipt.survivors == Some(0);
-    let mut end = End::fine(Did::Ended);
+    // The host keeps the receipt of a session that ended before.
+    let was_gone = receipt.reason == Reason::ProgramEnded;
+    let mut end = End::fine(if was_gone { Did::Absent } else { Did::Ended });
     end.ok = is_gone;
     if !is_gone {
         let why = receipt.survivors.map_or_else(

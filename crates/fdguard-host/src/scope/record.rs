@@ -1,0 +1,94 @@
+//! The scope's entry in the host's registry: it outlives the host, says who closes it, and keeps what the close came to.
+//!
+//! Within a host the scope's own lock decides who closes it. The entry is for other hosts and for whoever looks later: what goes wrong
+//! with it is told, and stops nothing.
+
+use fdguard_core::Text;
+use fdguard_files::Registry;
+use fdguard_files::registry::{Change, Claim, End, Identity, Kind, New, Owner};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::CleanUp;
+
+/// An entry that is being made, or is there.
+#[derive(Debug)]
+pub(super) struct Record {
+    registry: Registry,
+    id: String,
+    added: JoinHandle<Result<(), String>>,
+}
+
+impl Record {
+    /// Begins to make it.
+    pub(super) fn begin(registry: &Registry, id: &str, client: Option<&str>) -> Self {
+        let mut new = New::now(id, Kind::Scope);
+        new.client = client.map(str::to_owned);
+        new.host = Identity::own().ok();
+        let adding = registry.clone();
+        let add = move || adding.add(new).map(drop).map_err(|error| error.to_string());
+        Self {
+            registry: registry.clone(),
+            id: id.to_owned(),
+            added: spawn_blocking(add),
+        }
+    }
+
+    /// Says who closes the scope, and which files it had. The claim is needed to say how that ended.
+    pub(super) async fn claim(self, files: Vec<String>) -> Result<Claimed, String> {
+        self.added.await.map_err(|error| error.to_string())??;
+        let (registry, id) = (self.registry.clone(), self.id);
+        let claim = spawn_blocking(move || claim(&registry, &id, files)).await;
+        let claim = claim.map_err(|error| error.to_string())??;
+        Ok(Claimed {
+            registry: self.registry,
+            claim,
+        })
+    }
+}
+
+fn claim(registry: &Registry, id: &str, files: Vec<String>) -> Result<Claim, String> {
+    let words = |error: fdguard_files::registry::Error| error.to_string();
+    if let Some(row) = registry.get(id).map_err(words)?
+        && !files.is_empty()
+    {
+        let change = Change {
+            files: Some(files.into_iter().map(Text::from).collect()),
+            ..Change::default()
+        };
+        registry.update(id, row.version, change).map_err(words)?;
+    }
+    let process = Identity::own().map_err(|error| error.to_string())?;
+    let owner = Owner {
+        name: "scope".to_owned(),
+        process,
+    };
+    registry.begin_closing(id, &owner).map_err(words)
+}
+
+/// The right to say how the close ended.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    registry: Registry,
+    claim: Claim,
+}
+
+impl Claimed {
+    /// Says it.
+    pub(super) async fn finish(self, clean_up: &CleanUp) -> Result<(), String> {
+        let end = if clean_up.success {
+            End::Closed
+        } else {
+            End::Failed
+        };
+        let reason = serde_json::to_value(clean_up.reason).ok();
+        let reason = reason.and_then(|it| it.as_str().map(str::to_owned));
+        let receipt = serde_json::to_value(clean_up).ok();
+        let finish = move || {
+            let reason = reason.unwrap_or_default();
+            let finished = self.registry.finish(&self.claim, end, &reason, receipt);
+            finished.map(drop).map_err(|error| error.to_string())
+        };
+        let finished = spawn_blocking(finish).await;
+        finished.map_err(|error| error.to_string())?
+    }
+}

@@ -1,0 +1,208 @@
+//! Scopes for tests, with real processes, files and sessions.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fdguard_host::host::Host;
+use fdguard_host::scope::{CleanUp, Event, Kind, Means, Observer, Outcome, Scope, ScopeSpec};
+use fdguard_host::session::Exec;
+use fdguard_process::plan::{Group, Limits, Plan};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// Nothing that a test waits for takes this long, on the busiest machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// A folder, and the means of scopes in it.
+pub(crate) struct Ground {
+    pub(crate) folder: tempfile::TempDir,
+    host: Mutex<Option<Host>>,
+    pub(crate) events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            host: Mutex::default(),
+            events: Arc::default(),
+        }
+    }
+
+    /// With a host that may have so many sessions.
+    pub(crate) async fn with_host(max_sessions: usize) -> (Self, Host) {
+        let ground = Self::new();
+        let mut options = super::host_harness::options();
+        options.max_sessions = max_sessions;
+        let host = Host::start(options).await.expect("a host");
+        *ground.host.lock().unwrap() = Some(host.clone());
+        (ground, host)
+    }
+
+    pub(crate) fn means(&self) -> Means {
+        let events = Arc::clone(&self.events);
+        Means {
+            host: self.host.lock().unwrap().clone(),
+            registry: None,
+            observer: Observer::new(move |event| events.lock().unwrap().push(event.clone())),
+        }
+    }
+
+    pub(crate) fn spec(&self) -> ScopeSpec {
+        ScopeSpec {
+            name: "agent".to_owned(),
+            root: self.folder.path().to_owned(),
+            client: None,
+            archive_to: None,
+        }
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::new(self.spec(), Arc::new(self.means())).expect("a scope")
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    pub(crate) fn closed_events(&self) -> Vec<Arc<CleanUp>> {
+        let events = self.events.lock().unwrap();
+        let closed = events.iter().filter_map(|event| match event {
+            Event::Closed(clean_up) => Some(Arc::clone(clean_up)),
+            _ => None,
+        });
+        closed.collect()
+    }
+}
+
+/// A plan for this command with a small environment.
+pub(crate) fn plan(command: &[&str]) -> Plan {
+    let path: OsString = std::env::var_os("PATH").unwrap_or_default();
+    Plan {
+        command: command.iter().map(OsString::from).collect(),
+        environment: vec![("PATH".into(), path)],
+        folder: None,
+        stdio: [None, None, None],
+        handed: Vec::new(),
+        soft_limit: None,
+        group: Group::Session,
+        cgroup: false,
+        terminal: false,
+        limits: Limits::default(),
+    }
+}
+
+/// Lets a session's program end by itself, and waits until the host has seen it.
+pub(crate) async fn leave(host: &Host, id: &str) {
+    // It has no answer: the program is gone.
+    drop(host.exec(id, Exec::new("exit 0"), None).await);
+    until("the session is gone", || host.session(id).is_err()).await;
+}
+
+/// A plan for a line of shell.
+pub(crate) fn shell(script: &str) -> Plan {
+    plan(&["bash", "-c", script])
+}
+
+/// The plan with its standard output in a pipe.
+pub(crate) fn heard(mut plan: Plan) -> (Plan, fs::File) {
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    plan.stdio[1] = Some(Arc::new(theirs));
+    (plan, fs::File::from(ours))
+}
+
+/// The next line, read without blocking the runtime.
+pub(crate) async fn line(out: &fs::File) -> String {
+    use std::io::Read as _;
+    let mut out = out.try_clone().expect("a copy");
+    let read = move || {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while out.read(&mut byte).expect("a byte") == 1 && byte != *b"\n" {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).expect("text")
+    };
+    let line = tokio::task::spawn_blocking(read);
+    tokio::time::timeout(LONG, line)
+        .await
+        .expect("a line in time")
+        .expect("a line")
+}
+
+/// A stranger's process that lives until it is ended.
+pub(crate) fn stranger(environment: &[(String, String)]) -> Child {
+    let own = environment.iter().map(|(name, value)| (name, value));
+    Command::new("sleep")
+        .arg("1000")
+        .envs(own)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("a process")
+}
+
+/// Waits for a condition.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Whether a process lives and is no zombie.
+pub(crate) fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.trim().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The outcome of the only resource of this kind.
+pub(crate) fn only(clean_up: &CleanUp, kind: Kind) -> &Outcome {
+    let mut all = clean_up.resources.iter().filter(|it| it.kind == kind);
+    let first = all
+        .next()
+        .unwrap_or_else(|| panic!("no {kind:?} in {clean_up:#?}"));
+    assert!(all.next().is_none(), "more than one {kind:?}");
+    first
+}
+
+/// The outcome of a file.
+pub(crate) fn of_file<'a>(clean_up: &'a CleanUp, name: &str) -> &'a Outcome {
+    let found = clean_up.resources.iter().find(|it| it.name == name);
+    found.unwrap_or_else(|| panic!("no {name} in {clean_up:#?}"))
+}
+
+/// Descriptors of this process.
+pub(crate) fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("/proc").count()
+}
+
+/// Children of this process, zombies too.
+pub(crate) fn children() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").expect("/proc").flatten();
+    tasks
+        .map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default())
+        .map(|text| text.split_ascii_whitespace().count())
+        .sum()
+}
+
+/// Threads of this process.
+pub(crate) fn threads() -> usize {
+    fs::read_dir("/proc/self/task").expect("/proc").count()
+}
+
+/// A connected pair of sockets.
+pub(crate) fn pair() -> (OwnedFd, std::os::unix::net::UnixStream) {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    (ours.into(), theirs)
+}
