@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
+use testkit::skip;
 
 use super::fdguard;
 use super::mcp_peer::eventually;
@@ -42,11 +43,11 @@ fn python() -> Option<PathBuf> {
             Ok(output) if output.status.success() => true,
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr);
-                eprintln!("SKIPPED: {} {}: {why}", program.display(), words.join(" "));
+                skip(&format!("{} {}: {why}", program.display(), words.join(" ")));
                 false
             }
             Err(error) => {
-                eprintln!("SKIPPED: {}: {error}", program.display());
+                skip(&format!("{}: {error}", program.display()));
                 false
             }
         }
@@ -59,7 +60,7 @@ fn python() -> Option<PathBuf> {
     }
     let is_there = works(&python);
     if !is_there {
-        eprintln!("SKIPPED: {PACKAGE} was installed and cannot be imported");
+        skip(&format!("{PACKAGE} was installed and cannot be imported"));
     }
     is_there.then_some(python)
 }
