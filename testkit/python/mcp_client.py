@@ -179,9 +179,9 @@ async def the_host_is_seen_and_stays_small(client):
     for number in range(25):
         await call(client, "python", {"code": f"print({number})"})
         await call(client, "bash", {"command": "ls / | wc -l"})
-    # A connection of ours may come or go.
+    # A look itself holds up to eight for a moment, and a connection of ours may come or go; fifty calls that leak would be more.
     after = await descriptors(client)
-    assert after <= before + 1, (before, after)
+    assert after <= before + 9, (before, after)
     judged = await call(client, "watch", {"seconds": 1})
     assert judged.structured_content["schema"] == "fdguard.diagnosis/1", judged.structured_content["schema"]
     examined = await call(client, "doctor", {"seconds": 1})
