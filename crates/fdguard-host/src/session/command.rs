@@ -207,6 +207,11 @@ fn foreground(running: &Running) -> Option<u32> {
     running.streams.master().and_then(pty::foreground)
 }
 
+/// Whether another group than the one that was interrupted runs now, and not the program itself: that has heard it, or has just told the end.
+fn missed(now: Option<u32>, interrupted: Option<u32>, program: Option<u32>) -> bool {
+    now.is_some() && now != interrupted && now != program
+}
+
 impl Wait<'_> {
     async fn until_end(
         &mut self,
@@ -281,7 +286,9 @@ impl Wait<'_> {
             Some(Step::KillOthers) => running.kill_others(),
             Some(Step::Reset) => return true,
             // A shell that is about to start a process takes the interrupt itself and then waits for that process, which got none.
-            None if foreground(running) != self.interrupted => self.interrupt(running),
+            None if missed(foreground(running), self.interrupted, running.keeper.main()) => {
+                self.interrupt(running);
+            }
             None => {}
         }
         let Some(next) = next else { return true };

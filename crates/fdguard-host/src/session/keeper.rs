@@ -76,6 +76,11 @@ impl Keeper {
         told
     }
 
+    /// The program's process.
+    pub(super) fn main(&self) -> Option<u32> {
+        self.place.with(|tree| tree.main())
+    }
+
     /// How many of its processes live.
     pub(super) fn members(&self) -> Option<u32> {
         let members = self.place.with(|tree| tree.members().len());

@@ -88,7 +88,7 @@ fn an_interrupt_ends_the_command_and_keeps_what_it_said() {
             let done = done.unwrap();
             assert_eq!(done.outcome, Outcome::Interrupted, "{code}");
             assert!(!done.was_reset, "{code}");
-            assert!(done.stdout.text.starts_with("partial\n"), "{done:?}");
+            assert!(done.stdout.text.starts_with("partial"), "{done:?}");
             assert!(
                 done.stdout.text.ends_with("KeyboardInterrupt\n"),
                 "{done:?}"

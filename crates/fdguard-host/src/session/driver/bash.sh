@@ -18,6 +18,8 @@ __fdguard_return() { \builtin return "$1"; }
 
 # Tells the end of the last command and waits for the next.
 __fdguard_next() {
+  # An interrupt that comes late would end a read in the middle of a command. A trap of the user's for INT lasts for one command only because of this.
+  \builtin trap '' INT
   # Whatever options the commands have set: not here. What was set before is set again when this returns.
   \builtin local -
   \builtin set +eux
@@ -44,4 +46,5 @@ __fdguard_next() {
       __fdguard_file=()
       ;;
   esac
+  \builtin trap - INT
 }
