@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
 use super::problem::Problem;
-use super::routes::archive::Files;
 use crate::Error;
 use crate::call::{Caller, Calls, Failure, Options, Reason};
 use crate::host::Host;
@@ -80,8 +79,7 @@ pub(super) struct Api {
 impl Api {
     pub(super) fn new(host: Host, settings: Settings, closing: CancellationToken) -> Arc<Self> {
         let means = Means {
-            sessions: Some(Arc::new(host.clone())),
-            archiver: Some(Arc::new(Files)),
+            host: Some(host.clone()),
             ..Means::default()
         };
         Arc::new(Self {

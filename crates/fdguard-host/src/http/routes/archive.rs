@@ -15,7 +15,6 @@ use crate::Error;
 use crate::http::body;
 use crate::http::problem::Problem;
 use crate::http::route::{self, Asked, Route};
-use crate::scope::{Archiver, NotArchived};
 
 const SCHEMA: &str = "fdguard.archive/1";
 /// Who waits longer asks again.
@@ -128,36 +127,6 @@ fn below(root: &Path, file: &Path) -> Result<(), Problem> {
     }
     let why = format!("{} is not below {}", file.display(), root.display());
     Err(Problem::new(StatusCode::FORBIDDEN, "outside-roots", why))
-}
-
-/// The archive, as scopes use it.
-#[derive(Debug)]
-pub(in crate::http) struct Files;
-
-impl Archiver for Files {
-    fn archive(
-        &self,
-        file: &Path,
-        to: &Path,
-        within: &Path,
-        wait: Duration,
-    ) -> Result<Value, NotArchived> {
-        let mut archive = Archive::new(to);
-        archive.within = Some(within.to_owned());
-        archive.wait = wait;
-        let report = archive.run(&[file.to_owned()]);
-        let receipt = report.files.first();
-        let told = receipt.and_then(|receipt| serde_json::to_value(receipt).ok());
-        if report.success {
-            return Ok(told.unwrap_or(Value::Null));
-        }
-        let error = receipt.and_then(|receipt| receipt.error.as_ref());
-        let why = error.map_or("the file was not archived", |error| error.message.as_str());
-        Err(NotArchived {
-            why: why.to_owned(),
-            receipt: told,
-        })
-    }
 }
 
 #[cfg(test)]
