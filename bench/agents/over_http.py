@@ -62,7 +62,7 @@ class Host:
 
     def close(self, name):
         receipt = self.ask("DELETE", f"/v1/sessions/{name}")
-        if not receipt["success"]:
+        if not receipt["clean"]:
             raise SystemExit(f"bench/agents: a close is not proven: {receipt}")
 
     def descriptors(self):

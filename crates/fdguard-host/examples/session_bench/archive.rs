@@ -37,7 +37,11 @@ fn rounds(folder: &Path) -> Fails {
         let closed = Instant::now();
         drop(writer);
         let report = archiver.join().map_err(|_panic| "the archive panicked")?;
-        if report.files.iter().any(|file| file.outcome != Outcome::Archived) {
+        if report
+            .files
+            .iter()
+            .any(|file| file.outcome != Outcome::Archived)
+        {
             return Err(format!("not archived: {report:?}").into());
         }
         let steps: Vec<_> = steps.iter().collect();

@@ -28,7 +28,7 @@ pub(crate) async fn lives(hub: &Arc<Hub>) -> Result<(), Error> {
         let start = Instant::now();
         let receipt = session.close(Reason::Asked).await;
         close.push(start.elapsed());
-        if !receipt.success {
+        if !receipt.clean {
             return Err(Error::Bad(format!("a close is not proven: {receipt:?}")));
         }
     }
