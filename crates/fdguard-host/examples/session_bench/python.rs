@@ -47,6 +47,10 @@ async fn lives(
         let start = Instant::now();
         let session = Session::start_warm("bench", spec, hub, pool.cloned()).await?;
         ready.push(start.elapsed());
+        let is_forked = pool.is_some();
+        if was_started(&session)? == is_forked {
+            return Err(Error::Bad(format!("{name}: it came the other way")));
+        }
         for _ in 0..if round < 10 { COMMANDS } else { 1 } {
             let start = Instant::now();
             session.exec(Exec::new("print(1)"), None).await?;
@@ -60,4 +64,11 @@ async fn lives(
     figures::times(&format!("{name}_exec_ms"), &trips);
     figures::times(&format!("{name}_close_ms"), &close);
     Ok(())
+}
+
+/// A cold one has its driver in its command line; a warm one has that of the interpreter that it was forked from.
+fn was_started(session: &Session) -> Result<bool, Error> {
+    let pid = session.pid().unwrap_or_default();
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).map_err(Error::io("its words"))?;
+    Ok(String::from_utf8_lossy(&words).contains("_fdguard_drive(3, b'"))
 }
