@@ -93,9 +93,8 @@ const RULES: Rules = Rules {
     ],
     may_be_unsafe: &[
         "crates/fdguard-files/src/sys.rs",
+        "crates/fdguard-host/src/watched.rs",
         "crates/fdguard-host/src/http/signal.rs",
-        "crates/fdguard-host/src/session/watched.rs",
-        "crates/fdguard-host/src/warm/watched.rs",
         "crates/fdguard-host/tests/suite/call/wrong_closer.rs",
         "crates/fdguard-preload/src/alone.rs",
         "crates/fdguard-preload/src/errno.rs",
@@ -144,7 +143,6 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/python/tests.rs",
         "crates/fdguard-probe/src/linux/kernel/call.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
-        "crates/fdguard-host/src/scope/watched.rs",
         "crates/fdguard-process/src/signals.rs",
         "crates/fdguard-process/src/listen/inherited.rs",
         "crates/fdguard-process/src/notify/same.rs",

@@ -5,6 +5,7 @@
 //! holds. A [`Call`](call::Call) is a request that any thread can abort. [`http`] and [`mcp`] are thin: they translate.
 
 pub mod call;
+pub mod environment;
 mod error;
 pub mod host;
 pub mod http;
@@ -13,5 +14,6 @@ pub mod receipt;
 pub mod scope;
 pub mod session;
 pub mod warm;
+mod watched;
 
 pub use error::Error;

@@ -18,10 +18,12 @@ mod shut_down;
 mod table;
 mod warm;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use fdguard_core::log_event::Event;
+use fdguard_files::Registry;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Handle;
@@ -132,6 +134,24 @@ impl Host {
             inner.tell_reconciled(&reconciled);
         }
         Ok(Self { inner })
+    }
+
+    /// Whom it tells what happens.
+    #[must_use]
+    pub fn events(&self) -> &Events {
+        &self.inner.options.events
+    }
+
+    /// Where its registry and its logs are.
+    #[must_use]
+    pub fn state(&self) -> Option<&Path> {
+        self.inner.options.state.as_deref()
+    }
+
+    /// Its registry, for what it holds besides sessions.
+    #[must_use]
+    pub fn registry(&self) -> Option<Registry> {
+        Some(self.inner.record()?.registry())
     }
 
     /// Runs a command in a session.

@@ -46,6 +46,11 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// The same registry, for what the host holds besides sessions.
+    pub(super) fn registry(&self) -> Registry {
+        self.registry.clone()
+    }
+
     /// Opens it, compares what is in it with the processes that are there, and adds us.
     pub(super) async fn open(
         folder: &Path,

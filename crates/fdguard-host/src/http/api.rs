@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
 use super::problem::Problem;
+use super::scope_events;
 use crate::Error;
 use crate::call::{Caller, Calls, Failure, Options, Reason};
 use crate::host::Host;
@@ -79,8 +80,9 @@ pub(super) struct Api {
 impl Api {
     pub(super) fn new(host: Host, settings: Settings, closing: CancellationToken) -> Arc<Self> {
         let means = Means {
+            registry: host.registry(),
+            observer: scope_events::observer(host.events()),
             host: Some(host.clone()),
-            ..Means::default()
         };
         Arc::new(Self {
             host,

@@ -15,6 +15,7 @@ use super::serve::Server;
 use super::signal::Awaited;
 use crate::Error;
 use crate::host::{Events, Host, Options};
+use crate::scope::daemon::{self, Daemon};
 
 /// Threads of the runtime; sessions need none of their own.
 const WORKERS: usize = 2;
@@ -67,6 +68,7 @@ async fn live(
     let events = launch.host.events.clone();
     let host = Host::start(launch.host).await?;
     let server = Server::start(host.clone(), listening, launch.settings);
+    let cleaner = cleaner(&host, &server).await?;
     let mut parent = Parent::find(&events);
     parent.tell(&Message {
         ready: true,
@@ -82,6 +84,9 @@ async fn live(
     });
     server.close();
     let end = async {
+        if let Some(cleaner) = cleaner {
+            cleaner.stop().await;
+        }
         server.release().await;
         // Each has been told as an event.
         let _receipts = host.shut_down().await;
@@ -94,6 +99,15 @@ async fn live(
     };
     events.tell(&Event::new("host_end").with("how", how));
     Ok(())
+}
+
+/// The daemon that cleans up after agents. It works by the state folder: a second host there is told who has it.
+async fn cleaner(host: &Host, server: &Server) -> Result<Option<Daemon>, Error> {
+    let Some(state) = host.state() else {
+        return Ok(None);
+    };
+    let options = daemon::Options::new(state.to_owned());
+    Daemon::start(server.scopes(), options).await.map(Some)
 }
 
 /// The one who started us, if it wants to hear of us.

@@ -17,6 +17,7 @@ mod problem;
 mod refuse;
 mod route;
 mod routes;
+mod scope_events;
 mod serve;
 mod signal;
 mod table;

@@ -27,6 +27,7 @@ use super::pace::{Answering, Pace, Paced};
 use super::problem::Problem;
 use super::{held, refuse, table};
 use crate::host::Host;
+use crate::scope::Scopes;
 
 /// The largest head of a request.
 const HEAD: usize = 32 << 10;
@@ -73,6 +74,12 @@ impl Server {
     pub fn close(&self) {
         self.closing.cancel();
         self.tasks.close();
+    }
+
+    /// What agents hold.
+    #[must_use]
+    pub fn scopes(&self) -> Scopes {
+        self.api.scopes.clone()
     }
 
     /// Ends calls and scopes.

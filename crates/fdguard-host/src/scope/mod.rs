@@ -25,7 +25,6 @@ pub mod root;
 mod scopes;
 mod start;
 mod ticket;
-mod watched;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -7,8 +7,8 @@ use fdguard_process::plan::Plan;
 use fdguard_process::tree::{Exit, Options, StartError, Stop, Told, Tree};
 use tokio::sync::{mpsc, watch};
 
-use super::watched::WatchedTree;
 use crate::Error;
+use crate::watched::WatchedTree;
 
 /// KILL, at once.
 const AT_ONCE: Stop = Stop {

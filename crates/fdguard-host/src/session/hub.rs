@@ -21,8 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::message::{self, End};
-use super::watched;
-use crate::Error;
+use crate::{Error, watched};
 
 /// What all sessions of a host share: the one socket on which ends of commands arrive.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fdguard_process::tree::{Exit, Stop, Told, Tree};
 
 use super::held::{Held, Token};
-use super::watched::Control;
 use crate::Error;
+use crate::watched::Control;
 
 /// Where a session's tree is while it lives, for everybody who asks about it.
 #[derive(Clone, Debug, Default)]

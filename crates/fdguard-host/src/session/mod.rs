@@ -19,7 +19,6 @@ mod shared;
 mod streams;
 mod text_file;
 mod types;
-mod watched;
 
 use std::path::PathBuf;
 use std::sync::Arc;

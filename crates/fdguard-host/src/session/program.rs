@@ -16,6 +16,7 @@ use super::held::Held;
 use super::streams::Streams;
 use super::types::{Channel, Limits, Program, Repl, Spec};
 use crate::Error;
+use crate::environment::inherited;
 
 const BASH_START: &str = include_str!("driver/bash.sh");
 const BASH_LOOP: &str = include_str!("driver/bash_loop.sh");
@@ -114,7 +115,7 @@ fn command(program: &Program, ready: &str) -> Vec<OsString> {
 
 /// The host's environment, what suits a terminal without a person, and what was asked for, in this order.
 fn environment(spec: &Spec, is_terminal: bool, ready: &str) -> Vec<(OsString, OsString)> {
-    let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    let mut variables: BTreeMap<OsString, OsString> = inherited().into_iter().collect();
     let mut set = |name: &str, value: &str| variables.insert(name.into(), value.into());
     if is_terminal {
         // Nobody is there to turn pages.

@@ -9,8 +9,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::held::{Held, Token};
 use super::types::Stream;
-use super::watched;
-use crate::Error;
+use crate::{Error, watched};
 
 /// Our ends of a program's streams.
 #[derive(Debug)]

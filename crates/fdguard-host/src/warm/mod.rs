@@ -4,7 +4,6 @@
 //! when it dies, sessions that were forked from it live on, and the next request starts a new one.
 
 mod request;
-mod watched;
 mod zygote;
 
 use std::ffi::OsStr;
@@ -17,8 +16,8 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::Error;
+use crate::watched::readable;
 use request::Request;
-use watched::readable;
 use zygote::{Told, Zygote};
 
 /// From the host's end to the first KILL in a session.

@@ -20,8 +20,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::request::Request;
-use super::watched::{readable, writable};
 use crate::Error;
+use crate::environment::inherited;
+use crate::watched::{readable, writable};
 
 const PROGRAM: &str = include_str!("zygote.py");
 /// Cold machines and slow disks; usually 100 ms.
@@ -113,7 +114,7 @@ fn plan(python: &Path, driver: &str, null: OwnedFd, words: OwnedFd, requests: Ow
     let fd = Arc::new(requests);
     Plan {
         command: vec![python.into(), "-c".into(), PROGRAM.into(), driver.into()],
-        environment: std::env::vars_os().collect(),
+        environment: inherited(),
         folder: Some("/".into()),
         stdio: [Some(Arc::clone(&null)), Some(null), Some(Arc::new(words))],
         handed: vec![Handed { fd, name: None }],

@@ -88,10 +88,21 @@ impl Served {
 
     /// Sends these bytes and reads all that comes.
     pub(super) fn raw(&self, bytes: &[u8]) -> String {
+        self.raw_then(bytes, |_| {})
+    }
+
+    /// The same, and nothing more will come: who ends its side has gone away, for the server.
+    pub(super) fn raw_and_gone(&self, bytes: &[u8]) -> String {
+        self.raw_then(bytes, |stream| {
+            let _enough = stream.shutdown(Shutdown::Write);
+        })
+    }
+
+    fn raw_then(&self, bytes: &[u8], then: impl FnOnce(&TcpStream)) -> String {
         let mut stream = self.connect();
         // A server that has heard enough closes: what is left is not sent.
         let _enough = stream.write_all(bytes);
-        let _enough = stream.shutdown(Shutdown::Write);
+        then(&stream);
         let mut all = Vec::new();
         let _reset = stream.read_to_end(&mut all);
         String::from_utf8_lossy(&all).into_owned()

@@ -22,7 +22,7 @@ fn garbage_is_400_and_the_next_caller_is_served() {
         b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 7\r\n\r\n",
         b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     ] {
-        let answer = served.raw(garbage);
+        let answer = served.raw_and_gone(garbage);
         let refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");
         assert!(refused, "{garbage:?}: {answer}");
         is_alive(&served);

@@ -21,6 +21,20 @@ async fn pool() -> Arc<Pool> {
     Arc::new(Pool::start(&python, &keeper, PYTHON_DRIVER).await.unwrap())
 }
 
+async fn is_interrupted(session: &Session) {
+    let (live, mut chunks) = tokio::sync::mpsc::channel(16);
+    let exec = session.exec(Exec::new("print('on')\nwhile True: pass"), Some(live));
+    let interrupt = async {
+        chunks.recv().await.unwrap();
+        assert!(session.interrupt().await.unwrap());
+        while chunks.recv().await.is_some() {}
+    };
+    let (done, ()) = tokio::join!(exec, interrupt);
+    let done = done.unwrap();
+    let how = (done.outcome, done.was_reset);
+    assert_eq!(how, (Outcome::Interrupted, false), "{done:?}");
+}
+
 #[test]
 fn a_warm_session_is_like_a_cold_one() {
     on_host_runtime(async {
@@ -60,21 +74,7 @@ fn a_warm_session_is_like_a_cold_one() {
                 "{text}"
             );
 
-            let (live, mut chunks) = tokio::sync::mpsc::channel(16);
-            let exec = session.exec(Exec::new("print('on')\nwhile True: pass"), Some(live));
-            let interrupt = async {
-                chunks.recv().await.unwrap();
-                assert!(session.interrupt().await.unwrap());
-                while chunks.recv().await.is_some() {}
-            };
-            let (done, ()) = tokio::join!(exec, interrupt);
-            let done = done.unwrap();
-            assert_eq!(
-                (done.outcome, done.was_reset),
-                (Outcome::Interrupted, false),
-                "{done:?}"
-            );
-
+            is_interrupted(&session).await;
             session.reset().await.unwrap();
             assert_eq!(
                 said(&session, "import os; 'x' in globals(), os.getcwd()")

@@ -5,17 +5,19 @@ use std::os::fd::OwnedFd;
 use fdguard_process::identity::Identity;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
 use super::super::clean_up::{Details, Did};
-use super::super::watched::WatchedFd;
 use super::{Around, End, too_long};
+use crate::watched;
 
 pub(in crate::scope) async fn end_process(identity: &Identity, around: &Around) -> End {
     let Some(pidfd) = open(identity) else {
         return End::fine(Did::Absent).with(gone(0));
     };
-    let pidfd = match WatchedFd::new(pidfd) {
+    let pidfd = match watched::owned(pidfd, Interest::READABLE) {
         Ok(pidfd) => pidfd,
         Err(error) => return End::failed(format!("waiting for it: {error}")),
     };
@@ -62,8 +64,8 @@ fn open(identity: &Identity) -> Option<OwnedFd> {
 }
 
 /// False when it is gone.
-fn send(pidfd: &WatchedFd, signal: Signal) -> Result<bool, Errno> {
-    match pidfd_send_signal(pidfd.fd(), signal) {
+fn send(pidfd: &AsyncFd<OwnedFd>, signal: Signal) -> Result<bool, Errno> {
+    match pidfd_send_signal(pidfd.get_ref(), signal) {
         Ok(()) => Ok(true),
         Err(Errno::SRCH) => Ok(false),
         Err(errno) => Err(errno),

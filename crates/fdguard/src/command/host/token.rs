@@ -12,7 +12,7 @@ use crate::cli::HostArgs;
 use crate::exit::Hinted;
 
 /// Goes before the file.
-const VARIABLE: &str = "FDGUARD_HOST_TOKEN";
+const VARIABLE: &str = fdguard_host::environment::TOKEN;
 /// Nobody guesses 256 bits.
 const BYTES: usize = 32;
 

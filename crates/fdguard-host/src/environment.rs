@@ -1,0 +1,31 @@
+//! What programs inherit of the host's environment.
+
+use std::ffi::OsString;
+
+use fdguard_process::environment::for_program;
+
+/// The variable that the host's token may be in.
+pub const TOKEN: &str = "FDGUARD_HOST_TOKEN";
+
+/// The variables that sessions begin with: not what is meant for the host alone. Who has the token could ask for everything.
+pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
+    handed_on(std::env::vars_os())
+}
+
+fn handed_on(ours: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    for_program(ours.filter(|(name, _)| name != TOKEN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::handed_on;
+
+    #[test]
+    fn what_is_meant_for_the_host_is_not_handed_on() {
+        let names = ["PATH", "FDGUARD_HOST_TOKEN", "NOTIFY_SOCKET", "HOME"];
+        let variables = names.map(|name| (name.into(), "x".into()));
+        let left = handed_on(variables.into_iter());
+        let left: Vec<_> = left.iter().map(|(name, _)| name).collect();
+        assert_eq!(left, ["PATH", "HOME"]);
+    }
+}

@@ -1,0 +1,60 @@
+//! What happens to scopes, as the host's lines of events.
+
+use fdguard_core::log_event::Event;
+
+use crate::host::Events;
+use crate::scope::daemon::Scan;
+use crate::scope::{self, CleanUp, Observer};
+
+/// Tells it to these.
+pub(super) fn observer(events: &Events) -> Observer {
+    let events = events.clone();
+    Observer::new(move |what| {
+        if let Some(event) = told(what) {
+            events.tell(&event);
+        }
+    })
+}
+
+/// A scan that found nothing is not told: there is one every 30 seconds.
+fn told(what: &scope::Event) -> Option<Event> {
+    match what {
+        scope::Event::Closed(clean_up) => Some(closed(clean_up)),
+        scope::Event::Failed {
+            scope,
+            number,
+            error,
+        } => {
+            let event = Event::new("scope_resource_failed").with("scope", scope.as_str());
+            Some(
+                event
+                    .with("resource", *number)
+                    .with("error", error.as_str()),
+            )
+        }
+        scope::Event::Scanned(scan) => scanned(scan),
+    }
+}
+
+fn closed(clean_up: &CleanUp) -> Event {
+    let failed = clean_up.resources.iter().filter(|one| !one.ok).count();
+    Event::new("scope_close")
+        .with("scope", clean_up.scope.as_str())
+        .with("success", clean_up.success)
+        .with("resources", clean_up.resources.len())
+        .with("failed", failed)
+        .with("ms", format!("{:.1}", clean_up.total_ms))
+}
+
+fn scanned(scan: &Scan) -> Option<Event> {
+    let unwell = scan.verdicts.iter().filter(|one| !one.reasons.is_empty());
+    let unwell: Vec<&str> = unwell.map(|one| one.scope.as_str()).collect();
+    if unwell.is_empty() && scan.cleaned.is_empty() && scan.errors.is_empty() {
+        return None;
+    }
+    let event = Event::new("scope_scan")
+        .with("scopes", scan.scopes)
+        .with("unhealthy", unwell.join(","));
+    let event = event.with("cleaned", scan.cleaned.len());
+    Some(event.with("errors", scan.errors.join("; ")))
+}
