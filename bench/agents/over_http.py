@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 
-from agents.figures import row
+from figures import row
 
 LIVES = 200
 COMMANDS = 1000

@@ -82,7 +82,10 @@ def tmux():
 def spread(text, label):
     """`LABEL: median 1.00 min 1.00 max 1.00 n 5`, as the crates' program prints it."""
     found = re.search(re.escape(label) + r": median (\S+) min (\S+) max (\S+) n (\d+)", text)
-    return found and dict(zip(("median", "min", "max", "n"), map(float, found.groups())))
+    if not found:
+        return None
+    *figures, count = found.groups()
+    return {**dict(zip(("median", "min", "max"), map(float, figures))), "n": int(count)}
 
 
 def crates():

@@ -15,11 +15,10 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
+import over_http
+import peers
 
-from agents import over_http, peers  # noqa: E402
-
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FDGUARD = ROOT / "target/release/fdguard"
 EXAMPLE = ROOT / "target/release/examples/session_bench"
 OURS, HTTP = "fdguard", "fdguard host, HTTP"
