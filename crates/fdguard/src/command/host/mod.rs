@@ -96,8 +96,9 @@ fn options(args: &HostArgs, events: Events) -> Options {
     options.reap_every = args.sessions.reap_every;
     options.state.clone_from(&args.state);
     options.warm_python = !args.sessions.no_warm;
-    // A binary that was replaced meanwhile is not there any more: then Python starts cold.
-    options.keeper_program = std::env::current_exe().ok();
+    // The file that runs, whatever has its name later; `/proc/self` would be the interpreter's, which starts it.
+    let own = format!("/proc/{}/exe", std::process::id());
+    options.keeper_program = Some(own.into());
     options.events = events;
     options
 }
