@@ -219,7 +219,8 @@ impl Inspection {
         let mut image = read::image(&self.real, file)?;
         let mut found = self.judged(&image);
         let mut looks = 1;
-        while self.writers.may_exist() && looks < LOOKS && found.iter().any(matters) {
+        // Also where there was no writer: one may have come since that was asked.
+        while looks < LOOKS && found.iter().any(matters) {
             std::thread::sleep(APART);
             image = read::image(&self.real, &read::open(&self.real)?)?;
             self.holders = Holding::look(probe, &self.real, true)?;

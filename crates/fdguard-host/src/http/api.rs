@@ -15,6 +15,7 @@ use super::scope_events;
 use crate::Error;
 use crate::call::{Caller, Calls, Failure, Options, Reason};
 use crate::host::Host;
+use crate::mcp;
 use crate::scope::{How, Means, Phase, Scopes};
 
 /// Who may ask, for what, and how much at a time.
@@ -43,6 +44,8 @@ pub struct Settings {
     pub lease: Duration,
     /// Between two signs of life on an attached connection.
     pub heartbeat: Duration,
+    /// What MCP clients may at `/mcp`; their roots are those above.
+    pub mcp: mcp::Options,
 }
 
 impl Default for Settings {
@@ -59,6 +62,7 @@ impl Default for Settings {
             roots: Vec::new(),
             lease: Duration::from_secs(60),
             heartbeat: Duration::from_secs(5),
+            mcp: mcp::Options::default(),
         }
     }
 }
@@ -70,6 +74,7 @@ pub(super) struct Api {
     pub(super) settings: Settings,
     pub(super) counts: Counts,
     pub(super) scopes: Scopes,
+    pub(super) mcp: Arc<mcp::Web>,
     /// Why there are none, where they could not be set up.
     calls: Result<Calls, Failure>,
     /// Cancelled when the server closes: streams end then.
@@ -84,8 +89,12 @@ impl Api {
             observer: scope_events::observer(host.events()),
             host: Some(host.clone()),
         };
+        let mut options = settings.mcp.clone();
+        options.roots.clone_from(&settings.roots);
+        let mcp = mcp::Web::new(host.clone(), options, settings.max_body, closing.clone());
         Arc::new(Self {
             host,
+            mcp,
             scopes: Scopes::new(means),
             calls: Caller::new(Options::default()).map(Calls::new),
             requests: Arc::new(Semaphore::new(settings.max_requests)),

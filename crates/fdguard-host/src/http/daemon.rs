@@ -39,6 +39,14 @@ pub struct Launch {
 
 /// Runs until TERM or INT, and says when requests are answered, and at which addresses (none for sockets with a path). A second INT does not wait for sessions: their keepers end them.
 pub fn run(launch: Launch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Error> {
+    with_runtime(|signals| live(launch, signals, ready))
+}
+
+/// Runs a program of ours on its runtime, with the signals that end it.
+pub(crate) fn with_runtime<F>(live: impl FnOnce(Awaited) -> F) -> Result<(), Error>
+where
+    F: Future<Output = Result<(), Error>>,
+{
     // Before any thread starts: a signal must find none that does not block it.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
     let signals = Signals::take(ends).map_err(Error::io("signals"))?;
@@ -52,7 +60,10 @@ pub fn run(launch: Launch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Erro
         .enable_all()
         .build()
         .map_err(Error::io("the runtime"))?;
-    let ended = runtime.block_on(live(launch, signals, ready));
+    let ended = runtime.block_on(async {
+        let signals = Awaited::new(signals).map_err(Error::io("signals"))?;
+        live(signals).await
+    });
     // Whoever still blocks in it is not waited for.
     runtime.shutdown_background();
     ended
@@ -60,10 +71,9 @@ pub fn run(launch: Launch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Erro
 
 async fn live(
     launch: Launch,
-    signals: Signals,
+    signals: Awaited,
     ready: impl FnOnce(&[SocketAddr]),
 ) -> Result<(), Error> {
-    let signals = Awaited::new(signals).map_err(Error::io("signals"))?;
     let listening: Result<Vec<Listening>, _> =
         launch.sockets.into_iter().map(Listening::from_fd).collect();
     let listening = listening.map_err(Error::io("a socket"))?;

@@ -23,8 +23,11 @@ mod signal;
 mod table;
 
 pub use api::Settings;
+pub(crate) use daemon::with_runtime;
 pub use daemon::{Launch, run};
 pub use listen::Listening;
 pub use openapi::document as openapi;
 pub use problem::Problem;
+pub(crate) use routes::archive::{NewArchive, run as archive};
 pub use serve::Server;
+pub(crate) use signal::Awaited;

@@ -63,6 +63,12 @@ impl Problem {
         self.0.code
     }
 
+    /// One line for people.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// Where in the body.
     #[must_use]
     pub fn path(&self) -> Option<&str> {

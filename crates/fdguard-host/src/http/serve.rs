@@ -59,6 +59,7 @@ impl Server {
             tasks: tasks.clone(),
         });
         drop(tasks.spawn(Arc::clone(&api).follow_clients()));
+        drop(tasks.spawn(Arc::clone(&api.mcp).reap(closing.clone())));
         for listening in listening {
             // Its end is the tracker's business.
             drop(tasks.spawn(Arc::clone(&door).keep(listening)));

@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 
 /// Signals that can be awaited.
 #[derive(Debug)]
-pub(super) struct Awaited(AsyncFd<Signals>);
+pub(crate) struct Awaited(AsyncFd<Signals>);
 
 impl Awaited {
     /// On the runtime that calls.
@@ -24,7 +24,7 @@ impl Awaited {
     }
 
     /// The next signal.
-    pub(super) async fn next(&self) -> i32 {
+    pub(crate) async fn next(&self) -> i32 {
         loop {
             let Ok(mut ready) = self.0.readable().await else {
                 // The reactor is gone, and with it everything else.
@@ -38,7 +38,7 @@ impl Awaited {
     }
 
     /// The next INT.
-    pub(super) async fn interrupt(&self) {
+    pub(crate) async fn interrupt(&self) {
         while self.next().await != Signal::INT.as_raw() {}
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{MethodFilter, MethodRouter};
+use axum::routing::{MethodFilter, MethodRouter, any};
 use http::{Method, StatusCode};
 
 use super::api::Api;
 use super::guard;
+use super::held;
 use super::problem::Problem;
 use super::route::{Route, not_allowed};
 use super::routes;
@@ -39,6 +40,11 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
     for (path, routes) in by_path {
         router = router.route(path, methods(api, routes));
     }
+    let mcp = Arc::clone(api);
+    router = router.route(
+        "/mcp",
+        any(move |request| answer_mcp(Arc::clone(&mcp), request)),
+    );
     let api = Arc::clone(api);
     router.fallback(move |request: Request| {
         let api = Arc::clone(&api);
@@ -71,6 +77,30 @@ fn methods(api: &Arc<Api>, routes: Vec<Route>) -> MethodRouter {
 fn filter(method: &Method) -> MethodFilter {
     // The table has no other methods.
     MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET)
+}
+
+/// Not a route of the table: what is said there is another protocol's business. Who may come in is ours.
+async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
+    let known = guard::check_token(&api.settings, request.headers());
+    if let Err(problem) = known {
+        return problem.into_response();
+    }
+    // A stream that waits for news is bounded as a connection, not as a request.
+    let place = match *request.method() {
+        Method::GET => None,
+        _ => match api.place() {
+            Ok(place) => Some(place),
+            Err(problem) => return problem.into_response(),
+        },
+    };
+    let (parts, body) = request.into_parts();
+    if api.mcp.is_full_for(&parts.method, &parts.headers).await {
+        let detail = "there are as many MCP sessions as there may be";
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail);
+        return problem.into_response();
+    }
+    let response = api.mcp.answer(Request::from_parts(parts, body)).await;
+    held::until_sent(response, place)
 }
 
 /// Who has no token is not told what there is.

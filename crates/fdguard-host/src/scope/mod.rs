@@ -43,6 +43,7 @@ pub use end::How;
 pub use inside::{tcp_callers, unix_caller};
 pub use leftover::VARIABLE;
 pub use means::{Event, Means, Observer};
+pub(crate) use program::Program;
 pub use resource::{FileEnd, Ownership, ResourceView, Role};
 pub use scopes::{Closing, Guard, Scopes};
 pub use start::{StartFailed, Want};

@@ -18,7 +18,7 @@ const AT_ONCE: Stop = Stop {
 
 /// A program with everything below it. Dropped, all of it is killed.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     pid: u32,
     keeper: u32,
     asks: mpsc::UnboundedSender<Stop>,
@@ -36,7 +36,7 @@ pub(super) struct State {
 
 /// The end of a tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Over {
+pub(crate) enum Over {
     /// Proven: the keeper reaped the last one.
     Empty { killed: u32, reaped: u32 },
     /// Nobody can say.
@@ -45,7 +45,7 @@ pub(super) enum Over {
 
 impl Program {
     /// Starts it. Nothing is left when it fails, or when nobody waits for it any more.
-    pub(super) async fn start(plan: Plan) -> Result<Self, Error> {
+    pub(crate) async fn start(plan: Plan) -> Result<Self, Error> {
         let started = tokio::task::spawn_blocking(move || start(&plan)).await;
         let tree = started.map_err(|error| Error::Bad(error.to_string()))??;
         let (pid, keeper) = (tree.main(), tree.keeper());
@@ -84,7 +84,7 @@ impl Program {
     }
 
     /// Waits until it is over.
-    pub(super) async fn over(&self) -> (Option<Exit>, Over) {
+    pub(crate) async fn over(&self) -> (Option<Exit>, Over) {
         let mut told = self.told.clone();
         let state = told.wait_for(|state| state.over.is_some()).await;
         match state.as_deref() {

@@ -16,6 +16,8 @@ for _name in _USED:
 sys.path = _path
 
 import array
+import atexit
+import builtins
 import fcntl
 import gc
 import io
@@ -24,7 +26,9 @@ import os
 import signal
 import socket
 import termios
+import threading
 import time
+import weakref
 
 # Never a file of the session's folder: what the driver and the interpreter themselves stand on.
 _NEEDED = {"builtins", "codecs", "io", "os", "sys", "_ast", "__future__", "signal", "fcntl", "linecache", "types"}
@@ -147,6 +151,35 @@ def _serve(listener):
             os.close(fd)
 
 
+def _take_apart(shared):
+    """Ends the modules that the session made or imported: what their variables hold is finished, files are written."""
+    own = [(name, weakref.ref(module)) for name, module in list(sys.modules.items()) if isinstance(module, type(sys)) and id(module) not in shared]
+    for name, _ in own:
+        del sys.modules[name]
+    vars(builtins).pop("_", None)
+    gc.collect()
+    # Those that somebody refers to still: a package that is shared, or a function that is kept.
+    for _, module in own:
+        if module() is not None:
+            vars(module()).clear()
+    gc.collect()
+
+
+def _leave(code, shared):
+    """Ends as an interpreter does, but takes only apart what the session made: for what it shares with us all that memory would be copied first."""
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        _take_apart(shared)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit((code or 0) & 0xFF)
+
+
 _driver = {"__name__": "__fdguard__"}
 exec(compile(sys.argv[1], "<session>", "exec"), _driver)
 gc.disable()
@@ -154,4 +187,10 @@ gc.collect()
 # What is here now is never looked at again by a session's collector, and so stays one memory for all.
 gc.freeze()
 _ready = _serve(socket.socket(fileno=_CONTROL))
-_driver["_fdguard_drive"](_CONTROL, _ready)
+_shared = {id(module) for module in sys.modules.values()}
+try:
+    _driver["_fdguard_drive"](_CONTROL, _ready)
+except SystemExit as _end:
+    _code = _end.code
+    del _end
+    _leave(_code, _shared)

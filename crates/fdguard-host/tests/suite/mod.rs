@@ -14,6 +14,7 @@ mod host_warm;
 mod http_access;
 mod http_harness;
 mod http_hostile;
+mod http_mcp;
 mod http_sessions;
 mod scope_close;
 mod scope_daemon;

@@ -97,3 +97,47 @@ fn a_warm_session_is_like_a_cold_one() {
         pool.close().await;
     });
 }
+
+/// Files that nobody closed are in variables and in a module's variables; a callback and a finalizer write too.
+const UNFINISHED: &str = r#"
+import atexit, os, sys
+one = open('variable', 'w'); _ = one.write('kept')
+open('own.py', 'w').write("held = open('module', 'w')\nheld.write('kept')\n")
+sys.path.insert(0, '')
+import own
+class Final:
+    def __del__(self, os=os):
+        os.write(os.open('final', os.O_CREAT | os.O_WRONLY), b'kept')
+final = Final()
+def at_exit():
+    with open('callback', 'w') as file: file.write('kept')
+_ = atexit.register(at_exit)
+"#;
+
+#[test]
+fn a_warm_session_writes_at_its_end_what_a_cold_one_does() {
+    on_host_runtime(async {
+        let hub = Hub::open().unwrap();
+        let pool = pool().await;
+        for source in [None, Some(Arc::clone(&pool))] {
+            let is_warm = source.is_some();
+            let folder = tempfile::tempdir().unwrap();
+            let mut spec = Spec::new(Program::Python);
+            spec.folder = Some(folder.path().to_owned());
+            let session = Session::start_warm("end", spec, &hub, source)
+                .await
+                .unwrap();
+            let done = run(&session, UNFINISHED).await;
+            assert_eq!(done.outcome, Outcome::Exited { status: 0 }, "{done:?}");
+            let receipt = session.close(Reason::Asked).await;
+            assert!(receipt.clean, "{receipt:?}");
+            assert_eq!(receipt.exit.as_deref(), Some("exit 129"), "{receipt:?}");
+            for name in ["variable", "module", "final", "callback"] {
+                let text = std::fs::read_to_string(folder.path().join(name));
+                let text = text.unwrap_or_default();
+                assert_eq!(text, "kept", "{name}, warm: {is_warm}");
+            }
+        }
+        pool.close().await;
+    });
+}

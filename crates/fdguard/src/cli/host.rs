@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::duration;
 
-/// Agent sessions, clean-up and interruptible calls that cannot leak, over HTTP.
+/// Agent sessions, clean-up and interruptible calls that cannot leak, over HTTP and MCP.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -15,6 +15,7 @@ Examples:
   fdguard host --listen unix:/run/user/1000/agents.sock --no-token
   fdguard host --listen 127.0.0.1:0 --token-file ./token --max-sessions 8
   fdguard host --openapi > openapi.json            the interface, for generated clients
+  fdguard host --mcp                               for one MCP client, on standard streams
 Signals: TERM and INT end every session with a receipt, then the host (a second INT does not wait).
 Exit codes: 0 ended as asked; 2 wrong usage, or its address is somebody else's; 3 could not start.")]
 pub struct HostArgs {
@@ -27,6 +28,9 @@ pub struct HostArgs {
     /// Print the OpenAPI document and start nothing.
     #[arg(long)]
     pub openapi: bool,
+    /// Serve one MCP client on standard streams instead of listening; it ends with its input.
+    #[arg(long, conflicts_with_all = ["listen", "openapi", "token_file", "no_token", "allow_remote", "allow_host", "allow_origin"])]
+    pub mcp: bool,
     /// What sessions may.
     #[command(flatten)]
     pub sessions: SessionArgs,

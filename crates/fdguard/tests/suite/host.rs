@@ -17,6 +17,38 @@ fn is_gone(pid: u64) -> bool {
 }
 
 #[test]
+fn python_comes_from_an_interpreter_that_the_host_keeps_warm() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let mut command = fdguard();
+    command
+        .args(["host", "--log-format", "json", "--listen", "127.0.0.1:0"])
+        .arg("--token-file")
+        .arg(&token);
+    let mut hosted = Hosted::of(command, folder, token);
+    let deadline = Instant::now() + LONG;
+    let warm = loop {
+        let (status, health) = hosted.ask("GET", "/v1/health", "");
+        assert_eq!(status, 200, "{health}");
+        if health["warm"]["ready"] == true || Instant::now() > deadline {
+            break health["warm"].clone();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(warm, json!({"ready": true, "trouble": null}));
+    let (status, session) = hosted.ask("POST", "/v1/sessions", r#"{"program": "python"}"#);
+    assert_eq!(status, 201, "{session}");
+    // Forked and not started: a cold one has the driver in its command line.
+    let pid = session["pid"].as_u64().unwrap();
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+    let words = String::from_utf8_lossy(&words);
+    assert!(!words.contains("_fdguard_drive(3, b'"), "{words}");
+    hosted.signal(Signal::TERM);
+    assert_eq!(hosted.end(), Some(0));
+    assert!(is_gone(pid));
+}
+
+#[test]
 fn term_ends_every_session_with_a_receipt_and_nothing_is_left() {
     let mut hosted = Hosted::start(&["--listen", "127.0.0.1:0"]);
     let mut pids = Vec::new();

@@ -25,15 +25,15 @@ const MOST_FILES: usize = 10_000;
 /// Files that are to be archived.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewArchive {
+pub(crate) struct NewArchive {
     /// Whole paths, below one of the host's roots.
     #[schemars(length(min = 1, max = 10_000))]
-    files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// The folder that they go to, below the same root; made where it is missing.
-    to: PathBuf,
+    pub(crate) to: PathBuf,
     /// How long to wait for writers and locks, for all files together; 10000 when absent.
     #[schemars(range(max = 600_000))]
-    wait_ms: Option<u64>,
+    pub(crate) wait_ms: Option<u64>,
 }
 
 /// What an archive did, file by file; `fdguard archive --json` gives the same.
@@ -63,20 +63,25 @@ pub(in crate::http) fn routes() -> Vec<Route> {
 
 async fn archive(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let body: NewArchive = body::decode(&asked.headers, &bytes)?;
-    within(body.files.len(), 1, MOST_FILES, "files")?;
-    let root = root_of(&asked.api.settings.roots, &body.to)?;
-    let mut archive = Archive::new(body.to);
+    let report = run(&asked.api.settings.roots, body).await?;
+    route::json(StatusCode::OK, &report)
+}
+
+/// Archives files below these roots.
+pub(crate) async fn run(roots: &[PathBuf], asked: NewArchive) -> Result<Report, Problem> {
+    within(asked.files.len(), 1, MOST_FILES, "files")?;
+    let root = root_of(roots, &asked.to)?;
+    let mut archive = Archive::new(asked.to);
     archive.within = Some(root.clone());
-    if let Some(ms) = body.wait_ms {
+    if let Some(ms) = asked.wait_ms {
         archive.wait = Duration::from_millis(within(ms, 0, LONGEST_WAIT, "wait_ms")?);
     }
-    let files = body.files;
+    let files = asked.files;
     for file in &files {
         below(&root, file)?;
     }
     let report = tokio::task::spawn_blocking(move || archive.run(&files)).await;
-    let report: Report = report.map_err(|_ended| Error::Closing)?;
-    route::json(StatusCode::OK, &report)
+    Ok(report.map_err(|_ended| Error::Closing)?)
 }
 
 /// The root that a folder is below. What of it exists is looked at as it really is: a link must not lead out.

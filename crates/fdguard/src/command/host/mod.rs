@@ -1,4 +1,4 @@
-//! `fdguard host`: sessions of agents over HTTP.
+//! `fdguard host`: sessions of agents over HTTP and MCP.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context as _;
 use fdguard_host::host::{Events, Options};
 use fdguard_host::http::{self, Launch, Settings};
+use fdguard_host::mcp;
 use fdguard_process::listen::inherited;
 use fdguard_process::reserve;
 use fdguard_supervise::event::{Event, Sink};
@@ -30,6 +31,9 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
         return Ok(exit::CLEAN);
     }
     let roots = roots(&args.sessions.root)?;
+    if args.mcp {
+        return serve_one(args, roots);
+    }
     let sockets = Sockets::plan(args, &inherited)?;
     let token = token::find(args)?;
     let bound = sockets.bind(inherited)?;
@@ -41,6 +45,7 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     settings.max_body = args.bounds.max_body;
     settings.max_connections = args.bounds.max_connections;
     settings.max_requests = args.bounds.max_requests;
+    settings.mcp = tools(args, roots.clone());
     settings.roots = roots;
     settings.lease = args.sessions.lease;
     let launch = Launch {
@@ -61,6 +66,29 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     Ok(exit::CLEAN)
 }
 
+/// For one MCP client. Nothing but the protocol goes to stdout.
+fn serve_one(args: &HostArgs, roots: Vec<PathBuf>) -> anyhow::Result<u8> {
+    let sink = sink(args)?;
+    let launch = mcp::Launch {
+        host: options(args, events(&sink)),
+        mcp: tools(args, roots),
+    };
+    let ended = mcp::run(launch);
+    lock(&sink).finish();
+    ended.map_err(anyhow::Error::new).context("host")?;
+    Ok(exit::CLEAN)
+}
+
+/// What MCP clients may.
+fn tools(args: &HostArgs, roots: Vec<PathBuf>) -> mcp::Options {
+    let mut options = mcp::Options::default();
+    // Also when the file was replaced by a newer one meanwhile.
+    options.program = Some(PathBuf::from("/proc/self/exe"));
+    options.roots = roots;
+    options.idle = args.sessions.idle;
+    options
+}
+
 fn options(args: &HostArgs, events: Events) -> Options {
     let mut options = Options::default();
     options.max_sessions = args.sessions.max_sessions;
@@ -68,8 +96,9 @@ fn options(args: &HostArgs, events: Events) -> Options {
     options.reap_every = args.sessions.reap_every;
     options.state.clone_from(&args.state);
     options.warm_python = !args.sessions.no_warm;
-    // A binary that was replaced meanwhile is not there any more: then Python starts cold.
-    options.keeper_program = std::env::current_exe().ok();
+    // The file that runs, whatever has its name later; `/proc/self` would be the interpreter's, which starts it.
+    let own = format!("/proc/{}/exe", std::process::id());
+    options.keeper_program = Some(own.into());
     options.events = events;
     options
 }

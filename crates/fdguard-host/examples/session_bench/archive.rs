@@ -1,0 +1,71 @@
+//! How long an archive takes from the moment when the last writer closes, without the time in which the disk is waited for.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use fdguard_files::archive::{Archive, Observer, Outcome, Step};
+
+use crate::{Fails, figures};
+
+const ROUNDS: usize = 25;
+/// So long the archive has been waiting for the writer when it closes.
+const HELD: Duration = Duration::from_millis(30);
+/// What these steps take is the disk's.
+const OF_THE_DISK: [Step; 3] = [Step::Synced, Step::Recorded, Step::Settled];
+
+/// A file with a writer, whom the archive waits for.
+pub(crate) async fn after_the_last_writer() -> Fails {
+    let folder = tempfile::tempdir()?;
+    let place = folder.path().to_owned();
+    tokio::task::spawn_blocking(move || rounds(&place)).await?
+}
+
+fn rounds(folder: &Path) -> Fails {
+    let (mut whole, mut without_disk) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let path = folder.join(format!("{round}.jsonl"));
+        let mut writer = File::create(&path)?;
+        writer.write_all(&b"{\"line\": 1}\n".repeat(100))?;
+        let (told, steps) = mpsc::channel();
+        let mut archive = Archive::new(folder.join("archive"));
+        archive.observer = Some(Arc::new(Steps(told)));
+        let archiver = std::thread::spawn(move || archive.run(&[path]));
+        std::thread::sleep(HELD);
+        let closed = Instant::now();
+        drop(writer);
+        let report = archiver.join().map_err(|_panic| "the archive panicked")?;
+        if report
+            .files
+            .iter()
+            .any(|file| file.outcome != Outcome::Archived)
+        {
+            return Err(format!("not archived: {report:?}").into());
+        }
+        let steps: Vec<_> = steps.iter().collect();
+        let end = steps.last().map_or(closed, |(_, at)| *at);
+        let pairs = steps.windows(2).filter_map(|pair| match pair {
+            [(_, from), (step, to)] if OF_THE_DISK.contains(step) => Some(*to - *from),
+            _ => None,
+        });
+        let disk: Duration = pairs.sum();
+        whole.push(end - closed);
+        without_disk.push((end - closed).saturating_sub(disk));
+    }
+    figures::times("archive_ms", &without_disk);
+    figures::times("archive_with_disk_ms", &whole);
+    Ok(())
+}
+
+/// Writes down when each step was done.
+#[derive(Debug)]
+struct Steps(mpsc::Sender<(Step, Instant)>);
+
+impl Observer for Steps {
+    fn passed(&self, step: Step, _source: &Path) {
+        // Nobody listens any more: the round has failed.
+        let _told = self.0.send((step, Instant::now()));
+    }
+}

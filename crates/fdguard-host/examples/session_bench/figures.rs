@@ -1,0 +1,48 @@
+//! Figures, and how they are said.
+
+use std::time::Duration;
+
+/// Says a row of times in milliseconds.
+pub(crate) fn times(name: &str, times: &[Duration]) {
+    let ms: Vec<f64> = times
+        .iter()
+        .map(|time| time.as_secs_f64() * 1000.0)
+        .collect();
+    row(name, ms);
+}
+
+/// Says the median of a row, its ends, and how long it is.
+pub(crate) fn row(name: &str, mut figures: Vec<f64>) {
+    figures.sort_by(f64::total_cmp);
+    let at = |place: usize| figures.get(place).copied().unwrap_or(f64::NAN);
+    let (count, middle) = (figures.len(), at(figures.len() / 2));
+    let (least, most) = (at(0), at(count.saturating_sub(1)));
+    say(&format!(
+        "{{\"name\": \"{name}\", \"median\": {middle:.4}, \"min\": {least:.4}, \"max\": {most:.4}, \"n\": {count}}}"
+    ));
+}
+
+/// Says one number.
+pub(crate) fn one(name: &str, figure: f64) {
+    row(name, vec![figure]);
+}
+
+/// The open descriptors of this process, without the one that lists them.
+pub(crate) fn descriptors() -> std::io::Result<i32> {
+    let count = std::fs::read_dir("/proc/self/fd")?.count();
+    Ok(i32::try_from(count).unwrap_or(i32::MAX) - 1)
+}
+
+/// Resident memory in KiB: now (`VmRSS`) or at its most (`VmHWM`).
+pub(crate) fn memory(field: &str) -> std::io::Result<i32> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let number = line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
+    let number = number.and_then(|number| number.parse().ok());
+    number.ok_or_else(|| std::io::Error::other(format!("no {field} in /proc/self/status")))
+}
+
+#[expect(clippy::print_stdout, reason = "a program that prints figures")]
+fn say(line: &str) {
+    println!("{line}");
+}

@@ -1,0 +1,295 @@
+//! Answers a client: which tools there are, and what each does.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
+    Tool,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::arguments::{self, Archive, Bash, Kind, Python, Snap, Watch, Which};
+use super::client::{Client, Place};
+use super::say::{self, Document, Ran};
+use super::web::Known;
+use super::{Options, look, progress, tools};
+use crate::Error;
+use crate::http::{NewArchive, archive};
+use crate::session::{Done, Exec};
+
+/// Pieces of output that wait to be told before the program has to wait.
+const WAITING: usize = 64;
+/// How long to watch when nobody says it.
+const SECONDS: u64 = 10;
+
+/// Answers one client.
+#[derive(Debug)]
+pub(super) struct Handler {
+    client: Arc<Client>,
+    options: Arc<Options>,
+    /// Where the MCP sessions of the HTTP server are known; none on standard streams.
+    known: Option<Arc<Known>>,
+}
+
+impl Handler {
+    pub(super) fn new(client: Arc<Client>, options: Arc<Options>) -> Self {
+        Self {
+            client,
+            options,
+            known: None,
+        }
+    }
+
+    /// For a client of the HTTP server.
+    pub(super) fn known_by(mut self, known: Arc<Known>) -> Self {
+        self.known = Some(known);
+        self
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let can_archive = !self.options.roots.is_empty();
+        tools::all(self.options.program.is_some(), can_archive)
+    }
+
+    async fn call(
+        &self,
+        name: &str,
+        given: Option<JsonObject>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Error> {
+        match name {
+            "python" => {
+                let Python { code, timeout_ms } = arguments::read(given)?;
+                self.run(Kind::Python, code, timeout_ms, context).await
+            }
+            "bash" => {
+                let Bash {
+                    command,
+                    timeout_ms,
+                } = arguments::read(given)?;
+                self.run(Kind::Bash, command, timeout_ms, context).await
+            }
+            "interrupt" => self.interrupt(arguments::read(given)?).await,
+            "reset" => self.reset(arguments::read(given)?).await,
+            "archive" => self.archive(arguments::read(given)?).await,
+            "snap" => {
+                let Snap { pid } = arguments::read(given)?;
+                self.look("snap", pid, None, context).await
+            }
+            // `watch` and `doctor`: no other name gets here.
+            verb => {
+                let Watch { pid, seconds } = arguments::read(given)?;
+                let seconds = arguments::seconds(seconds)?.unwrap_or(SECONDS);
+                self.look(verb, pid, Some(seconds), context).await
+            }
+        }
+    }
+
+    async fn run(
+        &self,
+        kind: Kind,
+        code: String,
+        timeout_ms: Option<u64>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Error> {
+        let mut command = Exec::new(code);
+        if let Some(timeout) = arguments::timeout(timeout_ms)? {
+            command.timeout = timeout;
+        }
+        let name = context.client_info().map(|info| info.name);
+        let place = self.client.open(kind, name.as_deref()).await?;
+        let done = self.exec(&place.id, command.clone(), context).await;
+        let (place, done) = match done {
+            // It ended between two calls, as after `exit`: that is no reason to refuse this one.
+            Err(error @ (Error::Ended { .. } | Error::Unknown { .. })) => {
+                self.client.forget(kind, &place.id).await;
+                let mut next = self.client.open(kind, name.as_deref()).await?;
+                next.renewed = Some(error.to_string());
+                let done = self.exec(&next.id, command, context).await?;
+                (next, done)
+            }
+            done => (place, done?),
+        };
+        let Place { id, renewed } = place;
+        Ok(say::ran(Ran {
+            session: id,
+            renewed,
+            done,
+        }))
+    }
+
+    /// Runs it to its end. Whoever cancels the call or goes away interrupts it, and its end is awaited all the same: the session is free then.
+    async fn exec(
+        &self,
+        id: &str,
+        command: Exec,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Done, Error> {
+        let host = self.client.host();
+        let (live, told) = match context.meta.get_progress_token() {
+            Some(token) => {
+                let (live, chunks) = mpsc::channel(WAITING);
+                let telling = progress::tell(context.peer.clone(), token, chunks);
+                (Some(live), Some(tokio::spawn(telling)))
+            }
+            None => (None, None),
+        };
+        let mut work = std::pin::pin!(host.exec(id, command, live));
+        let done = tokio::select! {
+            biased;
+            done = &mut work => done,
+            () = self.unwanted(&context.ct) => {
+                let (done, _interrupted) = tokio::join!(work, host.interrupt(id));
+                done
+            }
+        };
+        if let Some(told) = told {
+            // No notice comes after the answer. How the telling went is no news.
+            drop(told.await);
+        }
+        done
+    }
+
+    /// Nobody waits for the answer any more.
+    async fn unwanted(&self, call: &CancellationToken) {
+        tokio::select! {
+            () = call.cancelled() => {}
+            () = self.client.gone.cancelled() => {}
+        }
+    }
+
+    async fn interrupt(&self, which: Which) -> Result<CallToolResult, Error> {
+        let id = self.client.session(which.tool).await;
+        let was_running = match &id {
+            Some(id) => match self.client.host().interrupt(id).await {
+                Err(Error::Ended { .. } | Error::Unknown { .. }) => false,
+                interrupted => interrupted?,
+            },
+            None => false,
+        };
+        let text = match (was_running, &id) {
+            (true, _) => "interrupted: the call that waits for it returns",
+            (false, Some(_)) => "nothing runs there",
+            (false, None) => "there is no such session yet",
+        };
+        let document =
+            json!({"schema": "fdguard.interrupted/1", "id": id, "was_running": was_running});
+        Ok(say::result(text.to_owned(), &document, false))
+    }
+
+    async fn reset(&self, which: Which) -> Result<CallToolResult, Error> {
+        let none = "there is no such session now: the next call starts one";
+        let Some(id) = self.client.session(which.tool).await else {
+            return Ok(say::plain(none));
+        };
+        let receipt = match self.client.host().reset(&id).await {
+            Err(Error::Ended { .. } | Error::Unknown { .. }) => {
+                self.client.forget(which.tool, &id).await;
+                return Ok(say::plain(none));
+            }
+            receipt => receipt?,
+        };
+        let count = |number: Option<u32>| number.map_or("unknown".to_owned(), |it| it.to_string());
+        let text = format!(
+            "a new interpreter runs, variables are gone; of the old one {} processes are left, {} had to be killed",
+            count(receipt.survivors),
+            count(receipt.killed)
+        );
+        let document = Document::new("fdguard.receipt/1", receipt);
+        Ok(say::result(text, &document, false))
+    }
+
+    async fn archive(&self, asked: Archive) -> Result<CallToolResult, Error> {
+        let asked = NewArchive {
+            files: asked.files,
+            to: asked.to,
+            wait_ms: asked.wait_ms,
+        };
+        let report = archive(&self.options.roots, asked).await;
+        let report = report.map_err(|problem| Error::Bad(problem.detail().to_owned()))?;
+        let document = serde_json::to_value(&report).unwrap_or_default();
+        let text = say::brief(&document);
+        Ok(say::result(text, &document, !report.success))
+    }
+
+    async fn look(
+        &self,
+        verb: &str,
+        pid: Option<u32>,
+        seconds: Option<u64>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Error> {
+        let program = self.options.program.as_deref().unwrap_or(Path::new(""));
+        let pid = pid.unwrap_or_else(std::process::id);
+        let mut words = vec![verb.to_owned(), pid.to_string(), "--json".to_owned()];
+        if let Some(seconds) = seconds {
+            words.extend(["--for".to_owned(), format!("{seconds}s")]);
+        }
+        let seen = tokio::select! {
+            seen = look::look(program, &words) => seen?,
+            () = self.unwanted(&context.ct) => return Err(Error::Bad("cancelled".to_owned())),
+        };
+        Ok(say::result(say::brief(&seen), &seen, false))
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let us = Implementation::new("fdguard", env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(capabilities)
+            .with_server_info(us.with_title("fdguard host"))
+            .with_instructions(tools::INSTRUCTIONS)
+    }
+
+    /// Over HTTP the newest version knows no sessions: each request would be a client of its own, and its Python gone with it.
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(match self.known {
+            Some(_) => ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25),
+            None => ProtocolVersion::KNOWN_VERSIONS,
+        })
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if let Some(known) = &self.known {
+            known.learn(&context.extensions, &self.client);
+        }
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.as_ref();
+        if self.get_tool(name).is_none() {
+            let why = format!("there is no tool {name:?}");
+            return Err(ErrorData::invalid_params(why, None));
+        }
+        if let Some(known) = &self.known {
+            known.learn(&context.extensions, &self.client);
+        }
+        let _call = self.client.call();
+        let answered = self.call(name, request.arguments, &context).await;
+        Ok(answered.unwrap_or_else(say::refused).into())
+    }
+}

@@ -1,0 +1,151 @@
+//! The whole program on standard streams: one client, and an end when it is gone.
+
+use std::os::fd::AsFd as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use fdguard_core::log_event::Event;
+use fdguard_process::signals::name_of;
+use rmcp::service::{QuitReason, RunningService, ServerInitializeError};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::io::stdio_pipes;
+use rmcp::{RoleServer, ServiceExt as _};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio_util::sync::CancellationToken;
+
+use super::Options;
+use super::client::Client;
+use super::handler::Handler;
+use crate::Error;
+use crate::host::{self, Host};
+use crate::http::{Awaited, with_runtime};
+
+/// After the end of its input a client that still reads gets the answers of what comes to an end within this time.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Between two looks whether it still reads.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The longest message.
+const LONGEST_LINE: usize = 64 << 20;
+
+/// What is to run.
+#[derive(Debug)]
+pub struct Launch {
+    /// The host.
+    pub host: host::Options,
+    /// What its client may.
+    pub mcp: Options,
+}
+
+/// Runs until standard input ends, TERM or INT. Standard output carries nothing but the protocol.
+pub fn run(launch: Launch) -> Result<(), Error> {
+    with_runtime(|signals| live(launch, signals))
+}
+
+async fn live(launch: Launch, signals: Awaited) -> Result<(), Error> {
+    let events = launch.host.events.clone();
+    let host = Host::start(launch.host).await?;
+    let client = Arc::new(Client::new(host.clone(), launch.mcp.output_cap));
+    let handler = Handler::new(Arc::clone(&client), Arc::new(launch.mcp));
+    let ended = CancellationToken::new();
+    let why = tokio::select! {
+        why = serve(handler, &client, &ended) => why,
+        signal = signals.next() => {
+            client.gone.cancel();
+            name_of(signal).to_owned()
+        }
+    };
+    events.tell(&Event::new("host_stopping").with("why", why));
+    let end = async {
+        // Each has been told as an event.
+        let _receipts = client.end().await;
+        let _receipts = host.shut_down().await;
+    };
+    let how = tokio::select! {
+        () = end => "done",
+        () = signals.interrupt() => "interrupted",
+    };
+    events.tell(&Event::new("host_end").with("how", how));
+    Ok(())
+}
+
+/// Serves the one client until it is gone, and says why it ended.
+async fn serve(handler: Handler, client: &Arc<Client>, ended: &CancellationToken) -> String {
+    let (input, output) = stdio_pipes();
+    let input = Heard {
+        input,
+        ended: ended.clone(),
+    };
+    let transport = AsyncRwTransport::new(input, output).with_max_line_length(LONGEST_LINE);
+    let serving = async {
+        match handler.serve(transport).await {
+            Ok(running) => quit(running).await,
+            Err(ServerInitializeError::ConnectionClosed(_)) => "end of input".to_owned(),
+            Err(error) => format!("no handshake: {error}"),
+        }
+    };
+    let leaving = async {
+        ended.cancelled().await;
+        let until = Instant::now() + LAST_ANSWERS;
+        // Whoever is killed loses one end after the other.
+        while has_reader() && Instant::now() < until {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        client.gone.cancel();
+        std::future::pending().await
+    };
+    tokio::select! {
+        why = serving => why,
+        never = leaving => never,
+    }
+}
+
+async fn quit(running: RunningService<RoleServer, Handler>) -> String {
+    match running.waiting().await {
+        Ok(QuitReason::Closed) => "end of input".to_owned(),
+        Ok(reason) => format!("{reason:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whether somebody can still read our answers: a client that was killed has closed both ends.
+fn has_reader() -> bool {
+    let stdout = std::io::stdout();
+    let stdout = stdout.as_fd();
+    let mut asked = [PollFd::new(&stdout, PollFlags::OUT)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let looked = poll(&mut asked, Some(&at_once));
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    looked.is_err() || !asked[0].revents().intersects(gone)
+}
+
+/// An input that tells when it has ended.
+struct Heard<R> {
+    input: R,
+    ended: CancellationToken,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Heard<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.input).poll_read(context, buffer);
+        let is_over = match &read {
+            Poll::Ready(Ok(())) => buffer.filled().len() == before && buffer.remaining() > 0,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        };
+        if is_over {
+            self.ended.cancel();
+        }
+        read
+    }
+}

@@ -1,0 +1,188 @@
+//! `fdguard host --mcp`: what goes over the two pipes, and that nothing is left when they end.
+
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::mcp_peer::{Peer, eventually, text};
+use super::running::is_alive;
+
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .count()
+}
+
+/// A shell that has a process in the background: the numbers of both.
+fn with_background(peer: &mut Peer) -> [u32; 2] {
+    let result = peer.call("bash", &json!({"command": "sleep 1000 & echo $$ $!"}));
+    let line = text(&result).lines().next().unwrap().to_owned();
+    let mut numbers = line.split(' ').map(|word| word.parse().unwrap());
+    [numbers.next().unwrap(), numbers.next().unwrap()]
+}
+
+fn all_gone(pids: &[u32]) -> bool {
+    pids.iter().all(|pid| !is_alive(*pid))
+}
+
+#[test]
+fn garbage_does_not_end_the_server() {
+    let mut peer = Peer::start();
+    let garbage: [&[u8]; 6] = [
+        b"hello?\n",
+        b"\xff\xfe\x00\n",
+        b"\n",
+        b"[1, 2]\n",
+        b"{\"jsonrpc\":\"2.0\"\n",
+        b"{\"no\":\"message\"}\n",
+    ];
+    for line in garbage {
+        peer.write(line);
+    }
+    peer.shake_hands();
+    for line in garbage {
+        peer.write(line);
+    }
+    let unknown = peer.ask("nonsense/method", &json!({}));
+    assert_eq!(peer.answer(unknown)["error"]["code"], -32601);
+    let missing = peer.begin_call("nonsense", &json!({}));
+    assert_eq!(peer.answer(missing)["error"]["code"], -32602);
+    let long = "x".repeat(300_000);
+    let result = peer.call("bash", &json!({"command": format!("echo {long} | wc -c")}));
+    assert!(text(&result).starts_with("300001\n"), "{result}");
+    peer.close_input();
+    let (status, rest, events) = peer.ended();
+    assert_eq!((status, rest.as_str()), (Some(0), ""), "{events}");
+}
+
+#[test]
+fn fifty_calls_leave_the_descriptors_as_they_were() {
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    peer.call("python", &json!({"code": "n = 0"}));
+    peer.call("bash", &json!({"command": "true"}));
+    peer.call("snap", &json!({}));
+    let pid = peer.pid();
+    let before = descriptors(pid);
+    for _ in 0..25 {
+        peer.call("python", &json!({"code": "n += 1"}));
+        peer.call("bash", &json!({"command": "ls / >/dev/null"}));
+    }
+    let result = peer.call("python", &json!({"code": "print(n)"}));
+    assert!(text(&result).starts_with("25\n"), "{result}");
+    let seen = peer.call("snap", &json!({}));
+    let document = &seen["structuredContent"];
+    assert_eq!(document["schema"], "fdguard.snapshot/1");
+    assert_eq!(document["process"]["pid"], pid, "{seen}");
+    // The look itself: both ends of two pipes, an empty input and the keeper of the one who looks, as far as they are given back by then.
+    let count = document["count"].as_u64().unwrap();
+    assert!(
+        (before as u64..=before as u64 + 8).contains(&count),
+        "{before} {count}"
+    );
+    eventually("all is given back", || descriptors(pid) == before);
+}
+
+#[test]
+fn the_end_of_input_answers_what_was_asked_and_ends_the_sessions() {
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    let pids = with_background(&mut peer);
+    let last = peer.begin_call("bash", &json!({"command": "sleep 0.2; echo last"}));
+    peer.close_input();
+    let answer = peer.answer(last);
+    assert!(text(&answer["result"]).starts_with("last\n"), "{answer}");
+    let (status, rest, events) = peer.ended();
+    assert_eq!((status, rest.as_str()), (Some(0), ""), "{events}");
+    assert!(all_gone(&pids));
+    let close = events
+        .lines()
+        .find(|line| line.contains("event=session_close"));
+    let close = close.unwrap_or_else(|| panic!("{events}"));
+    assert!(
+        close.contains("reason=client_gone clean=true survivors=0"),
+        "{close}"
+    );
+}
+
+#[test]
+fn a_client_that_vanished_leaves_no_process() {
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    let pids = with_background(&mut peer);
+    peer.begin_call("bash", &json!({"command": "sleep 1001"}));
+    peer.begin_call(
+        "python",
+        &json!({"code": "import time\nwhile True: time.sleep(1)"}),
+    );
+    peer.begin_call("watch", &json!({"seconds": 600}));
+    eventually("the command runs", || {
+        let children = format!("/proc/{0}/task/{0}/children", pids[0]);
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        children.split_whitespace().count() == 2
+    });
+    let host = peer.pid();
+    peer.vanish();
+    let (status, _, events) = peer.ended();
+    assert_eq!(status, Some(0), "{events}");
+    assert!(all_gone(&pids), "{events}");
+    assert!(!Path::new(&format!("/proc/{host}/fd")).exists());
+    let closes = events
+        .lines()
+        .filter(|line| line.contains("event=session_close "));
+    let closes: Vec<&str> = closes.collect();
+    assert!(!closes.is_empty(), "{events}");
+    assert!(
+        closes.iter().all(|line| line.contains("clean=true")),
+        "{events}"
+    );
+}
+
+#[test]
+fn term_ends_it_while_a_command_runs() {
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    let pids = with_background(&mut peer);
+    peer.begin_call("bash", &json!({"command": "sleep 1001"}));
+    let host = Pid::from_raw(i32::try_from(peer.pid()).unwrap()).unwrap();
+    kill_process(host, Signal::TERM).unwrap();
+    let (status, _, events) = peer.ended();
+    assert_eq!(status, Some(0), "{events}");
+    assert!(all_gone(&pids), "{events}");
+    assert!(events.contains("event=host_end how=done"), "{events}");
+}
+
+#[test]
+fn a_cancelled_call_is_interrupted_and_not_answered() {
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    let [shell, _] = with_background(&mut peer);
+    let call = peer.begin_call("bash", &json!({"command": "sleep 1001"}));
+    let children = || {
+        let children = format!("/proc/{shell}/task/{shell}/children");
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        children.split_whitespace().count()
+    };
+    eventually("it runs", || children() == 2);
+    let cancelled = json!({"requestId": call, "reason": "enough"});
+    peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
+    eventually("it is interrupted", || children() == 1);
+    // The next answer that comes is that of the next call.
+    let next = peer.begin_call("python", &json!({"code": "print(1)"}));
+    let heard = peer.hear();
+    assert_eq!(heard["id"], next, "{heard}");
+}
+
+#[test]
+fn it_does_not_listen_and_serve_one_client_at_once() {
+    let said = super::run(["host", "--mcp", "--listen", "127.0.0.1:0"]);
+    assert_eq!((said.code, said.text()), (2, ""), "{}", said.stderr);
+    let said = super::run(["host", "--mcp", "--root", "/nonexistent"]);
+    assert_eq!((said.code, said.text()), (2, ""), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("--root /nonexistent"),
+        "{}",
+        said.stderr
+    );
+}
