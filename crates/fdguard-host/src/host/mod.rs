@@ -37,7 +37,7 @@ pub use health::{Health, Sessions, Status};
 pub use limits::{Keeper, KeptBy};
 pub use options::Options;
 pub use reaper::ReaperHealth;
-pub use reconcile::{Finding, Reconciled};
+pub use reconcile::{Finding, Reconciled, reconcile};
 pub use record::RegistryHealth;
 pub use warm::WarmHealth;
 

@@ -1,13 +1,15 @@
 //! After a host was killed: what it had is compared with what is there. Its keepers end their trees by themselves; a program that lives on although its
 //! host is gone is ended here, by its identity and never by its number alone.
 
+use std::path::Path;
+
 use fdguard_files::registry::{Changed, Left, Registry};
 use fdguard_process::identity;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::record::is_kept;
+use super::record::{FILE, is_kept};
 use super::{Host, Inner};
 use crate::Error;
 
@@ -30,6 +32,15 @@ pub struct Reconciled {
     pub unknown: Vec<Finding>,
     /// Entries that are as they should be.
     pub unchanged: usize,
+}
+
+impl Reconciled {
+    /// Whether every entry is as it should be.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        let found = [&self.changed, &self.killed, &self.left, &self.unknown];
+        found.iter().all(|list| list.is_empty())
+    }
 }
 
 /// An entry and what is wrong with it.
@@ -61,6 +72,19 @@ impl From<&Left> for Finding {
             reason: left.reason,
         }
     }
+}
+
+/// Compares the registry in a state folder with the processes that are there, without a host. Where there is none, none is made.
+pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
+    let path = state.join(FILE);
+    if !path.exists() {
+        let id = path.display().to_string();
+        return Err(Error::Unknown {
+            what: "registry",
+            id,
+        });
+    }
+    run(&Registry::open(&path)?, Timestamp::now(), dry_run)
 }
 
 /// Compares, and ends what nobody keeps. What was killed is found gone by the next comparison.

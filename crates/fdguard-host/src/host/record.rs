@@ -22,7 +22,7 @@ use crate::session::Session;
 /// Entries that ended longer ago are removed.
 const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// The file in the folder of the host's state.
-const FILE: &str = "registry.db";
+pub(super) const FILE: &str = "registry.db";
 
 /// What the registry did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

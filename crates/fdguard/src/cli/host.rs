@@ -15,9 +15,10 @@ Examples:
   fdguard host --listen unix:/run/user/1000/agents.sock --no-token
   fdguard host --listen 127.0.0.1:0 --token-file ./token --max-sessions 8
   fdguard host --openapi > openapi.json            the interface, for generated clients
+  fdguard host --state DIR --reconcile --dry-run   what did a host leave that was killed?
   fdguard host --mcp                               for one MCP client, on standard streams
 Signals: TERM and INT end every session with a receipt, then the host (a second INT does not wait).
-Exit codes: 0 ended as asked; 2 wrong usage, or its address is somebody else's; 3 could not start.")]
+Exit codes: 0 ended as asked; 1 --reconcile found something; 2 wrong usage, or its address is somebody else's; 3 could not start.")]
 pub struct HostArgs {
     /// Where: `127.0.0.1:PORT`, `[::1]:PORT` or `unix:PATH`; may be repeated. Port 0 takes any.
     #[arg(long, value_name = "WHERE")]
@@ -28,6 +29,12 @@ pub struct HostArgs {
     /// Print the OpenAPI document and start nothing.
     #[arg(long)]
     pub openapi: bool,
+    /// Compare the registry in the folder of --state with the processes that are there, end what nobody keeps, and start nothing.
+    #[arg(long, requires = "state", conflicts_with_all = ["listen", "openapi", "mcp"])]
+    pub reconcile: bool,
+    /// With --reconcile: say what would be changed, and change nothing.
+    #[arg(long, requires = "reconcile")]
+    pub dry_run: bool,
     /// Serve one MCP client on standard streams instead of listening; it ends with its input.
     #[arg(long, conflicts_with_all = ["listen", "openapi", "token_file", "no_token", "allow_remote", "allow_host", "allow_origin"])]
     pub mcp: bool,

@@ -113,3 +113,47 @@ fn assert_reconciled(state: &Path) {
         0
     );
 }
+
+#[test]
+fn r51_what_a_killed_host_left_is_told_by_a_dry_run_that_changes_nothing() {
+    let state = tempfile::tempdir().unwrap();
+    let mut hosted = Hosted::on_socket(&["--state", state.path().to_str().unwrap()]);
+    let (status, session) = hosted.ask("POST", "/v1/sessions", r#"{"program": "bash"}"#);
+    assert_eq!(status, 201, "{session}");
+    super::hosted::kill(hosted.pid());
+    hosted.child.wait().unwrap();
+    let gone = format!("/proc/{}", session["pid"]);
+    eventually("its session is gone", LONG, || !Path::new(&gone).exists());
+    let look = |words: &[&str]| {
+        let mut command = super::fdguard();
+        command.args(["host", "--reconcile", "--state"]);
+        let said = super::Said::of(command.arg(state.path()).args(words).output().unwrap());
+        let told: Value = serde_json::from_str(said.text()).unwrap();
+        (said.code, told)
+    };
+    for _ in 0..2 {
+        let (code, told) = look(&["--dry-run"]);
+        assert_eq!((code, &told["dry_run"]), (1, &json!(true)), "{told}");
+        let ids: Vec<_> = told["changed"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["id"])
+            .collect();
+        assert!(ids.contains(&&session["id"]), "{told}");
+    }
+    assert_eq!(look(&[]).0, 1);
+    let (code, told) = look(&["--dry-run"]);
+    assert_eq!((code, &told["changed"]), (0, &json!([])), "{told}");
+}
+
+#[test]
+fn a_folder_without_a_registry_is_told_and_stays_empty() {
+    let state = tempfile::tempdir().unwrap();
+    let mut command = super::fdguard();
+    command.args(["host", "--reconcile", "--dry-run", "--state"]);
+    let said = super::Said::of(command.arg(state.path()).output().unwrap());
+    assert_eq!(said.code, 3, "{}", said.stderr);
+    assert!(said.stderr.contains("no registry"), "{}", said.stderr);
+    assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
+}

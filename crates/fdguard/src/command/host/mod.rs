@@ -1,7 +1,7 @@
 //! `fdguard host`: sessions of agents over HTTP and MCP.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
@@ -29,6 +29,9 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
         let text = serde_json::to_string_pretty(&http::openapi())?;
         output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
         return Ok(exit::CLEAN);
+    }
+    if let Some(state) = args.state.as_deref().filter(|_| args.reconcile) {
+        return reconcile(state, args.dry_run);
     }
     let roots = roots(&args.sessions.root)?;
     if args.mcp {
@@ -87,6 +90,24 @@ fn tools(args: &HostArgs, roots: Vec<PathBuf>) -> mcp::Options {
     options.roots = roots;
     options.idle = args.sessions.idle;
     options
+}
+
+/// The document on stdout; 1 when an entry was not as it should be.
+fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
+    let found = fdguard_host::host::reconcile(state, dry_run);
+    let found = found.map_err(|error| {
+        Hinted::look(
+            error.to_string(),
+            "name the folder that a host was given by --state",
+        )
+    })?;
+    let text = serde_json::to_string_pretty(&found)?;
+    output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
+    Ok(if found.is_clean() {
+        exit::CLEAN
+    } else {
+        exit::FINDINGS
+    })
 }
 
 fn options(args: &HostArgs, events: Events) -> Options {
