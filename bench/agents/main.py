@@ -23,13 +23,13 @@ FDGUARD = ROOT / "target/release/fdguard"
 EXAMPLE = ROOT / "target/release/examples/session_bench"
 OURS, HTTP = "fdguard", "fdguard host, HTTP"
 
-# Figure, where, the bound, and whether it is a most or a least.
+# Figure, where, the bound, and what it is.
 GOALS = [
     ("bash_ready_ms", OURS, 4.0, "most"), ("bash_exec_ms", OURS, 0.3, "most"), ("bash_exec_ms", HTTP, 1.0, "most"),
     ("bash_close_ms", OURS, 10.0, "most"), ("bash_close_ms", HTTP, 10.0, "most"), ("bash_sessions_per_s", OURS, 150.0, "least"),
     ("output_mb_per_s", OURS, 50.0, "least"), ("output_memory_growth_mib", OURS, 8.0, "most"), ("output_memory_growth_mib", HTTP, 8.0, "most"),
     ("descriptors_per_session", OURS, 2, "most"), ("descriptors_per_session", HTTP, 2, "most"),
-    ("descriptors_left", OURS, 0, "most"), ("descriptors_left", HTTP, 0, "most"), ("survivors", HTTP, 0, "most"),
+    ("descriptors_left", OURS, 0, "exactly"), ("descriptors_left", HTTP, 0, "exactly"), ("survivors", HTTP, 0, "most"),
     ("python_cold_ms", OURS, 70.0, "most"), ("python_warm_ms", OURS, 5.0, "most"),
     ("archive_ms", OURS, 5.0, "most"), ("abort_wake_ms", OURS, 1.0, "most"),
 ]
@@ -72,9 +72,9 @@ def judge(run):
     for name, where, bound, how in GOALS:
         value = run[where].get(name)
         value = None if value is None else number(value)
-        holds = value is not None and (value <= bound if how == "most" else value >= bound)
+        holds = value is not None and {"most": value <= bound, "least": value >= bound, "exactly": value == bound}[how]
         met &= holds
-        print(f"{'met   ' if holds else 'MISSED'} {name} of {where}: {value} (goal: at {how} {bound})")
+        print(f"{'met   ' if holds else 'MISSED'} {name} of {where}: {value} (goal: {how} {bound})")
     return 0 if met else 1
 
 
@@ -84,6 +84,8 @@ def main():
     unknown = [name for name in asked if name not in peers.PEERS]
     if unknown:
         raise SystemExit(f"bench/agents: no peer is called {unknown[0]}: none, {', '.join(peers.PEERS)}")
+    # For all the same Python, and the interpreter itself: a script of a version manager in its place takes longer than it does.
+    os.environ["PATH"] = os.path.dirname(os.path.realpath(sys.executable)) + os.pathsep + os.environ["PATH"]
     load = [os.getloadavg()[0]]
     run = {OURS: in_process()}
     with tempfile.TemporaryDirectory(prefix="fdguard-bench-") as folder:

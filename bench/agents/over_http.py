@@ -87,7 +87,7 @@ def timed(times, work, *words):
 
 
 def lives(host):
-    """Sessions one after the other, each with one command."""
+    """Sessions one after the other."""
     ready, close, before = [], [], host.descriptors()
     began, held = time.perf_counter(), 0
     for round_ in range(LIVES):
@@ -127,13 +127,17 @@ def output(host):
     return {"output_mb_per_s": row(rates), "output_memory_growth_mib": row([growth])}
 
 
-def python(host):
-    """From the warm interpreter of the host, once it is there."""
+def wait_until_warm(host):
+    """Its interpreter starts beside it; what is counted before that is no baseline."""
     deadline = time.monotonic() + 20
     while not (host.ask("GET", "/v1/health").get("warm") or {}).get("ready"):
         if time.monotonic() > deadline:
             raise SystemExit(f"bench/agents: no warm interpreter: {host.ask('GET', '/v1/health').get('warm')}")
         time.sleep(0.01)
+
+
+def python(host):
+    """From the warm interpreter of the host."""
     ready, trips, close = [], [], []
     for _ in range(WARM):
         name = timed(ready, host.open, "python")
@@ -155,6 +159,7 @@ def survivors(host):
 def measure(program, folder):
     host = Host(program, folder)
     try:
+        wait_until_warm(host)
         figures = {}
         for part in (lives, commands, output, python, survivors):
             figures.update(part(host))
