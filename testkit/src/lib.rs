@@ -11,6 +11,7 @@
 )]
 
 mod fake_proc;
+mod held;
 mod holding;
 mod launch;
 mod locate;
@@ -21,6 +22,7 @@ pub mod sys;
 mod victim;
 
 pub use fake_proc::{FakeProc, FakeProcess};
+pub use held::Held;
 pub use holding::Holding;
 pub use launch::{NOBODY, run_as};
 pub use locate::{c_variant, c_victim, compiled, victim_path};

@@ -3,7 +3,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "rustix has no signalfd, fanotify, bpf, perf, io_uring setup, landlock, secret memory, ranged locks, and no write to a stale number"
+    reason = "rustix has no signalfd, fanotify, bpf, perf, io_uring setup, landlock, secret memory, ranged locks, and no write to a stale number, no ptrace"
 )]
 
 use std::ffi::CStr;
@@ -257,6 +257,31 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
 
 fn done(result: libc::c_int) -> io::Result<()> {
     if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Stops a process so that no signal but KILL lets it go on, until the calling thread releases it or ends.
+pub fn hold(pid: u32) -> io::Result<()> {
+    let pid = pid.cast_signed();
+    // SAFETY: takes numbers; no memory of the other process is touched.
+    checked(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0_usize, 0_usize) })?;
+    // SAFETY: as above.
+    checked(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0_usize, 0_usize) })?;
+    let mut status = 0;
+    // SAFETY: the kernel writes a number to `status`, which outlives the call.
+    checked(unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) }.into())
+}
+
+/// Lets a process go on that this thread holds.
+pub fn release(pid: u32) -> io::Result<()> {
+    // SAFETY: takes numbers; no memory of the other process is touched.
+    checked(unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.cast_signed(), 0_usize, 0_usize) })
+}
+
+fn checked(result: libc::c_long) -> io::Result<()> {
+    if result == -1 {
         return Err(io::Error::last_os_error());
     }
     Ok(())

@@ -16,15 +16,20 @@ struct Example {
     words: Vec<String>,
 }
 
-/// The examples in the `console` blocks of a page; a `$ ` or `# ` prompt and `sudo` may stand in front.
+/// The examples in the `console` blocks of a page; a `$ ` or `# ` prompt and `sudo` may stand in front. After a line with `$ ` what has none is
+/// what a command said.
 fn examples(page: &str) -> Vec<Example> {
     let mut found = Vec::new();
-    let mut inside = false;
+    let (mut inside, mut has_prompt) = (false, false);
     for (at, line) in page.lines().enumerate() {
         if let Some(language) = line.trim_start().strip_prefix("```") {
             inside = !inside && language.trim() == "console";
+            has_prompt = false;
         } else if inside {
-            found.extend(arguments(line).map(|words| Example {
+            let prompt = line.trim_start().starts_with("$ ");
+            has_prompt |= prompt;
+            let words = arguments(line).filter(|_| prompt || !has_prompt);
+            found.extend(words.map(|words| Example {
                 line: at + 1,
                 words,
             }));
@@ -146,7 +151,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 fn commands_are_found_in_console_blocks_only() {
     let page = "fdguard snap 1\n```console\n$ sudo fdguard snap $PID --fds | head\nfdguard (pid 1)\n```\n```\nfdguard top\n```\n";
     let found = examples(page);
-    assert_eq!(found.len(), 2);
+    assert_eq!(found.len(), 1);
     assert_eq!(found[0].line, 3);
     assert_eq!(found[0].words, ["fdguard", "snap", "1", "--fds"]);
 }

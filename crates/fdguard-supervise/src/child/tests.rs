@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use fdguard_process::reserve::Reserve;
 use fdguard_process::signals::{self, Signals};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use testkit::Held;
 
 use super::{Bounded, Ended, Heard, Helper, KEPT, null};
 use crate::turn::{Ready, Wants};
@@ -42,23 +43,6 @@ fn until_gone(bounded: &mut Bounded) {
 fn shell(line: &str, within: Duration) -> (Ended, Option<String>) {
     let (ended, bounded) = run(start(Helper::shell(line), within));
     (ended, bounded.last_words())
-}
-
-/// A keeper that stands still, which is like a process that the kernel cannot end: nothing is told. Dropped, it goes on.
-pub(crate) struct Stuck(Pid);
-
-impl Stuck {
-    pub(crate) fn new(keeper: u32) -> Self {
-        let keeper = Pid::from_raw(keeper.cast_signed()).unwrap();
-        kill_process(keeper, Signal::STOP).unwrap();
-        Self(keeper)
-    }
-}
-
-impl Drop for Stuck {
-    fn drop(&mut self) {
-        kill_process(self.0, Signal::CONT).unwrap();
-    }
 }
 
 /// A process that has written its number here, if it lives.
@@ -170,7 +154,7 @@ fn one_that_ignores_term_ends_at_its_deadline() {
 #[test]
 fn the_turn_does_not_wait_for_what_cannot_be_ended() {
     let mut bounded = start(Helper::shell("exec sleep 600"), LONG);
-    let stuck = Stuck::new(bounded.tree.keeper());
+    let stuck = Held::new(bounded.tree.keeper());
     let late = Instant::now() + LONG;
     assert_eq!(bounded.turn(late, &Ready::default()), Some(Ended::TimeUp));
     assert_eq!(bounded.turn(late, &Ready::default()), None);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::tests::{descriptors, next, reason, step};
 use super::{Change, Check, Feeds, Scene, Spec};
-use crate::child::tests::Stuck;
 use crate::turn::{Ready, Wants};
+use testkit::Held;
 
 fn children() -> String {
     std::fs::read_to_string("/proc/thread-self/children").unwrap()
@@ -83,7 +83,8 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
         assert_eq!(step(&mut check, &Feeds::default()), None);
     }
     let keeper = children();
-    let stuck = Stuck::new(keeper.trim().parse().expect("one child"));
+    // A keeper that stands still is like a process that the kernel cannot end: nothing is told.
+    let stuck = Held::new(keeper.trim().parse().expect("one child"));
     let mut now = Instant::now() + Duration::from_secs(60);
     let mut told = Vec::new();
     for _ in 0..10 {
