@@ -208,7 +208,8 @@ fn five_hundred_requests_leave_no_descriptor() {
         let answer = served.send("POST", "/v1/sessions", "{\"program\":1}");
         assert_eq!(answer.status, 422, "round {round}");
     }
-    served.eventually("at the baseline", |_| descriptors() == before);
+    // The connection of the last answer may have been open still when the baseline was taken.
+    served.eventually("at the baseline", |_| descriptors() <= before);
     let receipts = served.stop();
     assert_eq!(receipts.len(), 1);
     assert!(receipts[0].clean, "{receipts:?}");
