@@ -112,7 +112,8 @@ pub(in crate::http) fn routes() -> Vec<Route> {
         Route::tell((Method::POST, "/v1/sessions"), "open_session", made, open)
             .summary("Start an interpreter; 201 means that it can take a command")
             .example(json!({"program": "bash", "folder": "/tmp", "channel": "pipes"}))
-            .refuses(&[404]),
+            // One whose limits are too small for its program ends before it is ready.
+            .refuses(&[404, 410]),
         Route::ask(
             (Method::GET, "/v1/sessions"),
             "list_sessions",
