@@ -11,6 +11,7 @@ mod error;
 mod finding;
 pub mod foreign;
 pub mod heal;
+mod hex;
 pub mod holding;
 mod inspection;
 pub mod jsonl;

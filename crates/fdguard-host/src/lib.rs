@@ -5,11 +5,13 @@
 //! holds. A [`Call`](call::Call) is a request that any thread can abort. [`http`] and [`mcp`] are thin: they translate.
 
 pub mod call;
+mod document;
 pub mod environment;
 mod error;
 pub mod host;
 pub mod http;
 pub mod mcp;
+mod random;
 pub mod receipt;
 pub mod scope;
 pub mod session;

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
 use crate::read::piece;
 
 /// As much as is in memory at once.
@@ -134,10 +135,6 @@ pub(super) fn is_beginning_of(part: &File, whole: &File) -> io::Result<bool> {
         Ok(is_same)
     })?;
     Ok(is_same)
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

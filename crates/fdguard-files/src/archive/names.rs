@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use sha2::{Digest as _, Sha256};
 
-use super::digest::hex;
+use crate::hex::hex;
 
 /// What a file is called while it is archived.
 const CLOSING: &[u8] = b".closing";

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
+use crate::hex::hex;
 use crate::holding::Role;
 
 /// As many as are kept of one database.
@@ -96,10 +97,6 @@ fn digest(path: &Path) -> io::Result<(u64, String)> {
         size += read as u64;
         hash.update(&buffer[..read]);
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn private_folder(path: &Path) -> io::Result<()> {

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::entry::{Entry, word};
 use super::table::Place;
-use super::{Host, Inner, ids};
-use crate::Error;
+use super::{Host, Inner};
 use crate::receipt::{Reason, Receipt};
+use crate::{Error, random};
 
 /// A client.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Host {
     /// A lease for a client: all sessions that it opens end when the lease runs out without a renewal or is ended. With no time it lasts until it is ended.
     /// Every call for one of its sessions renews it, and it does not run out while one runs.
     pub fn client(&self, name: Option<&str>, lease: Option<Duration>) -> Result<String, Error> {
-        let id = ids::random()?;
+        let id = random::id()?;
         let client = Client {
             name: name.map(str::to_owned),
             lease,

@@ -5,7 +5,6 @@ mod close;
 mod entry;
 mod events;
 mod health;
-mod ids;
 mod limits;
 mod open;
 mod options;

@@ -8,10 +8,10 @@ use tokio::task::JoinHandle;
 use super::client::unknown;
 use super::entry::{Entry, name};
 use super::table::Place;
-use super::{Host, Inner, ids};
-use crate::Error;
+use super::{Host, Inner};
 use crate::receipt::Reason;
 use crate::session::{Session, Spec};
+use crate::{Error, random};
 
 impl Host {
     /// Opens a session, and gives its id. At the cap the dead and then the idle beyond their time give way; nobody else does.
@@ -134,7 +134,7 @@ impl Inner {
 
     /// A place under the cap, in one step with the look whether there is one.
     async fn take_place(self: &Arc<Self>, client: Option<String>) -> Result<KeptPlace, Error> {
-        let id = ids::random()?;
+        let id = random::id()?;
         loop {
             let gives_way = {
                 let mut table = self.table();

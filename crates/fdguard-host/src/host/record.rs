@@ -12,12 +12,12 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Events;
 use super::entry::{Entry, word};
 use super::reconcile::{self, Reconciled};
-use super::{Events, ids};
-use crate::Error;
 use crate::receipt::{Reason, Receipt};
 use crate::session::Session;
+use crate::{Error, random};
 
 /// Entries that ended longer ago are removed.
 const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -60,7 +60,7 @@ impl Record {
         let opened = tokio::task::spawn_blocking(move || {
             std::fs::create_dir_all(&folder).map_err(Error::io("make the folder for the state"))?;
             let own = Identity::own().map_err(Error::io("look at our own process"))?;
-            let name = format!("host-{}", ids::random()?);
+            let name = format!("host-{}", random::id()?);
             let registry = Registry::open(&folder.join(FILE))?;
             let mut new = New::now(name.as_str(), Kind::Host);
             new.process = Some(own.clone());

@@ -16,6 +16,7 @@ use super::api::Api;
 use super::guard::Door;
 use super::problem::Problem;
 use super::{body, guard};
+use crate::document::Document;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -100,20 +101,6 @@ impl<T> Reply<T> {
             self.headers.push((header::LOCATION, path));
         }
         self
-    }
-}
-
-/// A document: its name first, then its fields.
-#[derive(Serialize)]
-pub(super) struct Document<T> {
-    schema: &'static str,
-    #[serde(flatten)]
-    value: T,
-}
-
-impl<T> Document<T> {
-    pub(super) fn new(schema: &'static str, value: T) -> Self {
-        Self { schema, value }
     }
 }
 

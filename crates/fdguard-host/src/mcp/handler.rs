@@ -17,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments::{self, Archive, Bash, Kind, Python, Snap, Watch, Which};
 use super::client::{Client, Place};
-use super::say::{self, Document, Ran};
+use super::say::{self, Ran};
 use super::web::Known;
 use super::{Options, look, progress, tools};
 use crate::Error;
+use crate::document::Document;
 use crate::http::{NewArchive, archive};
 use crate::session::{Done, Exec};
 

@@ -4,24 +4,11 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::document::Document;
 use crate::session::{Done, Outcome, Output};
 
 /// Elements of a list that a text shows; a document's structured form has all of them.
 const SHOWN: usize = 24;
-
-/// A document: its name first, then its fields.
-#[derive(Serialize)]
-pub(super) struct Document<T> {
-    schema: &'static str,
-    #[serde(flatten)]
-    value: T,
-}
-
-impl<T> Document<T> {
-    pub(super) fn new(schema: &'static str, value: T) -> Self {
-        Self { schema, value }
-    }
-}
 
 /// The result of a command. `renewed` says why the session is a new one.
 #[derive(Serialize)]

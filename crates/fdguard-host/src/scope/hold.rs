@@ -9,14 +9,14 @@ use std::time::Instant;
 use fdguard_process::identity::Identity;
 use fdguard_process::plan::Plan;
 
+use super::Scope;
 use super::leftover::VARIABLE;
 use super::program::Program;
 use super::resource::{Entry, FileEnd, Ownership, Resource, Role};
 use super::root::Refused;
-use super::{Scope, random_id};
-use crate::Error;
 use crate::receipt::Reason;
 use crate::session::Spec;
+use crate::{Error, random};
 
 /// Things that one scope may hold.
 const MOST: usize = 10_000;
@@ -102,7 +102,7 @@ impl Scope {
     /// Makes a folder below the root that only we may enter, and that is removed at the end. Gives its path.
     pub fn make_directory(&self, name: &str) -> Result<PathBuf, Error> {
         self.is_open()?;
-        let inner = format!("{name}-{}", random_id()?);
+        let inner = format!("{name}-{}", random::id()?);
         let inner = self.root.relative(Path::new(&inner)).map_err(refused)?;
         let whole = self.root.path().join(&inner);
         let failed = |error| Error::io("making a folder")(error);

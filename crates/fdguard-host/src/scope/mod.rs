@@ -49,7 +49,7 @@ pub use scopes::{Closing, Guard, Scopes};
 pub use start::{StartFailed, Want};
 pub use ticket::{Accepted, Ticket};
 
-use crate::Error;
+use crate::{Error, random};
 use closing::Subject;
 use daemon::Status;
 use end::Around;
@@ -143,7 +143,7 @@ impl Scope {
     pub fn new(spec: ScopeSpec, means: Arc<Means>) -> Result<Self, Error> {
         let root = Root::new(&spec.root).map_err(|error| Error::Bad(error.to_string()))?;
         let runtime = Handle::try_current().map_err(|error| Error::Bad(error.to_string()))?;
-        let id = random_id()?;
+        let id = random::id()?;
         let registry = means.registry.as_ref();
         let record = registry.map(|it| Record::begin(it, &id, spec.client.as_deref()));
         Ok(Self {
@@ -317,13 +317,4 @@ impl Drop for Scope {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// 64 bits that nobody guesses.
-fn random_id() -> Result<String, Error> {
-    let mut bytes = [0_u8; 8];
-    let flags = rustix::rand::GetRandomFlags::empty();
-    let failed = |errno: rustix::io::Errno| Error::io("random bits")(errno.into());
-    rustix::rand::getrandom(&mut bytes, flags).map_err(failed)?;
-    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }

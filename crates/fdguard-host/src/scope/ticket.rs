@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CleanUp, How, Scope, Why, random_id};
-use crate::Error;
+use super::{CleanUp, How, Scope, Why};
+use crate::{Error, random};
 
 /// The answer to who asks for its own end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -45,7 +45,7 @@ impl Scope {
             let accepted = Accepted {
                 scope: self.id.clone(),
                 ends_at: later(after).to_string(),
-                ticket: random_id()?,
+                ticket: random::id()?,
             };
             state.ticket = Some(accepted.clone());
             accepted

@@ -14,14 +14,13 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
     bind, connect, getsockname, recvfrom, sendto, socket_with,
 };
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::message::{self, End};
-use crate::{Error, watched};
+use crate::{Error, random, watched};
 
 /// What all sessions of a host share: the one socket on which ends of commands arrive.
 #[derive(Debug)]
@@ -90,7 +89,7 @@ impl Hub {
 
     /// A new nonce, and the end that comes with it from this address.
     pub(super) fn expect(&self, from: &SocketAddrUnix) -> Result<Expected, Error> {
-        let nonce = nonce()?;
+        let nonce = random::nonce()?;
         let (tell, end) = oneshot::channel();
         let from = from.clone();
         let waiting = Waiting { from, tell };
@@ -177,11 +176,4 @@ fn bound(flags: SocketFlags) -> Result<(OwnedFd, SocketAddrUnix), Error> {
         Ok((fd, address))
     };
     attempt().map_err(|errno: Errno| Error::io("a socket for sessions")(errno.into()))
-}
-
-fn nonce() -> Result<String, Error> {
-    let mut bits = [0; 16];
-    let told = getrandom(&mut bits, GetRandomFlags::empty());
-    told.map_err(|errno| Error::io("random numbers")(errno.into()))?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
 }

@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::pieces::Pieces;
 use super::sessions::within;
 use crate::Error;
+use crate::document::Document;
 use crate::http::accept::{self, EVENTS, JSON};
 use crate::http::api::Api;
 use crate::http::body;
@@ -180,7 +181,7 @@ impl Live {
             None => running.done().await,
         };
         Some(match ended {
-            Ok(done) => event("done", &route::Document::new(SCHEMA, done)),
+            Ok(done) => event("done", &Document::new(SCHEMA, done)),
             Err(error) => event("problem", &Problem::from(error)),
         })
     }
