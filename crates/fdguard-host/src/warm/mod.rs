@@ -68,7 +68,7 @@ impl Pool {
     pub async fn fork(&self, plan: &Plan, ready: &str) -> Result<Tree, Error> {
         self.serves(plan)?;
         let mut offer = Offer::new(plan.limits, plan.cgroup, ORPHAN_GRACE)?;
-        let request = Request::new(plan, ready, &self.keeper, &offer)?;
+        let request = Request::new(plan, ready, &offer)?;
         {
             let mut state = self.state.lock().await;
             self.warm(&mut state).await?;
@@ -184,7 +184,7 @@ impl Pool {
             let why = self.trouble().unwrap_or_default();
             return Err(Error::Bad(format!("no warm interpreter: {why}")));
         }
-        match Zygote::start(&self.python, &self.driver).await {
+        match Zygote::start(&self.python, &self.keeper, &self.driver).await {
             Ok(zygote) => {
                 state.zygote = Some(zygote);
                 (state.failures, state.failed_at) = (0, None);

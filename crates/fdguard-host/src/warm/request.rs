@@ -1,8 +1,7 @@
 //! What the warm interpreter is asked for, as one message. Pure.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
 use fdguard_process::plan::Plan;
 use fdguard_process::tree::Offer;
@@ -13,8 +12,9 @@ use crate::Error;
 /// A session. Names and values may be any bytes: each is a character of the first 256.
 #[derive(Debug, Serialize)]
 pub(super) struct Request {
-    /// Our program and its words; the interpreter adds the session's number.
-    keeper: Vec<String>,
+    /// For the keeper, which does not read the rest.
+    #[serde(skip)]
+    words: Vec<OsString>,
     folder: String,
     environment: Vec<(String, String)>,
     terminal: bool,
@@ -22,22 +22,14 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(
-        plan: &Plan,
-        ready: &str,
-        keeper: &Path,
-        offer: &Offer,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(plan: &Plan, ready: &str, offer: &Offer) -> Result<Self, Error> {
         let folder = match &plan.folder {
             Some(folder) => folder.clone(),
             None => std::env::current_dir().map_err(Error::io("our own folder"))?,
         };
-        let words = offer.words();
-        let words = words.iter().map(|word| characters(word));
-        let program = [characters(keeper.as_os_str()), "__keeper".to_owned()];
         let variables = plan.environment.iter();
         Ok(Self {
-            keeper: program.into_iter().chain(words).collect(),
+            words: offer.words(),
             folder: characters(folder.as_os_str()),
             environment: variables
                 .map(|(name, value)| (characters(name), characters(value)))
@@ -47,9 +39,13 @@ impl Request {
         })
     }
 
+    /// The keeper's words, each ended by a zero byte, one more of these, and the session's part.
     pub(super) fn bytes(&self) -> Vec<u8> {
+        let words = self.words.iter().flat_map(|word| [word.as_bytes(), b"\0"]);
         // It has no maps with other keys and no numbers: this cannot fail.
-        serde_json::to_vec(self).unwrap_or_default()
+        let session = serde_json::to_vec(self).unwrap_or_default();
+        let parts = words.chain([&b"\0"[..], &session]);
+        parts.collect::<Vec<_>>().concat()
     }
 }
 
@@ -70,5 +66,18 @@ mod tests {
             characters(OsStr::from_bytes(b"a\xff\xc3\xa4")),
             "a\u{ff}\u{c3}\u{a4}"
         );
+    }
+
+    #[test]
+    fn a_keeper_finds_its_words_before_the_session_s_part() {
+        let request = Request {
+            words: vec!["a=1".into(), "leaf=/x".into()],
+            folder: "/".to_owned(),
+            environment: vec![("A".to_owned(), "b".to_owned())],
+            terminal: false,
+            ready: "r".to_owned(),
+        };
+        let expected = "a=1\0leaf=/x\0\0{\"folder\":\"/\",\"environment\":[[\"A\",\"b\"]],\"terminal\":false,\"ready\":\"r\"}";
+        assert_eq!(String::from_utf8(request.bytes()).unwrap(), expected);
     }
 }

@@ -23,6 +23,7 @@ import gc
 import io
 import json
 import os
+import select
 import signal
 import socket
 import termios
@@ -35,6 +36,7 @@ _NEEDED = {"builtins", "codecs", "io", "os", "sys", "_ast", "__future__", "signa
 _CONTROL, _PROGRAM = 3, 4
 _HIGH = 64
 _FDS = 5
+_KEEPER = os.fsencode(sys.argv[2])
 
 
 def _raised(fd):
@@ -42,12 +44,21 @@ def _raised(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
 
 
-def _become_keeper(request, control, program, main):
-    control, program = _raised(control), _raised(program)
-    os.dup2(control, _CONTROL)
+def _received(link):
+    """The request, none when the other side is gone, and the descriptors that came with it."""
+    text, ancillary, _, _ = link.recvmsg(1 << 20, socket.CMSG_SPACE(_FDS * array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC)
+    fds = array.array("i")
+    for _, _, data in ancillary:
+        fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return text, fds
+
+
+def _become_keeper(link, program, main):
+    """By an exec, before it is asked for: it waits for its part of a request itself."""
+    link, program = _raised(link), _raised(program)
+    os.dup2(link, _CONTROL)
     os.dup2(program, _PROGRAM)
-    words = [word.encode("latin-1") for word in request["keeper"]]
-    os.execve(words[0], words + [b"main=%d" % main], {})
+    os.execve(_KEEPER, [_KEEPER, b"__keeper", b"ahead", b"main=%d" % main], {})
 
 
 def _stream(fd, mode, old, name, **more):
@@ -78,18 +89,24 @@ def _forget_shadowed():
             sys.modules.pop(name, None)
 
 
-def _become_session(request, fds, program):
+def _become_session(link, program):
     """Everything that an exec of a new interpreter would have done. Says what failed, as `STEP ERRNO`."""
     step = "group"
     try:
         os.setsid()
+        text, fds = _received(link)
+        if not text:
+            os._exit(0)
+        request = json.loads(text)
         step = "descriptors"
-        program = _raised(program)
+        program, begun = kept = [_raised(program), _raised(link.detach())]
         given = [_raised(fd) for fd in fds]
         for number, fd in enumerate(given):
             os.dup2(fd, number)
-        os.closerange(len(given), program)
-        os.closerange(program + 1, 1024)
+        low = len(given)
+        for high in [*sorted(kept), 1024]:
+            os.closerange(low, high)
+            low = high + 1
         if request["terminal"]:
             step = "terminal"
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -108,47 +125,101 @@ def _become_session(request, fds, program):
     if os.read(program, 1) != b"g":
         os._exit(1)
     os.close(program)
+    os.close(begun)
     return request["ready"].encode()
 
 
-def _answer(request, fds, listener):
-    """Forks the keeper, which forks the session. Returns in the session alone, with what it says when it is ready."""
+def _forked_ahead(listener):
+    """Forks a keeper, which forks a session; both wait for their part of a request. Gives our ends of the pairs with them, and in the
+    session alone, later, none and what it says when it is ready."""
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+    (_, keepers), (_, sessions) = pairs
     if os.fork() != 0:
-        return None
+        keepers.close()
+        sessions.close()
+        return [ours for ours, _ in pairs], None
     try:
-        listener.detach()
+        # What only the interpreter may hold: whoever waits hears of its end.
+        for ours in [listener, *(ours for ours, _ in pairs)]:
+            ours.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        ours, theirs = (end.detach() for end in socket.socketpair())
+        ours, theirs = socket.socketpair()
         main = os.fork()
         if main == 0:
-            return _become_session(request, fds[1:], theirs)
-        os.close(theirs)
-        _become_keeper(request, fds[0], ours, main)
+            keepers.close()
+            ours.close()
+            return None, _become_session(sessions, theirs.detach())
+        sessions.close()
+        theirs.close()
+        _become_keeper(keepers.detach(), ours.detach(), main)
     except BaseException:
         # Whatever went wrong: neither of both may go on and take requests.
         os._exit(127)
 
 
+def _waits(link):
+    """Whether the fork at the other end lives."""
+    try:
+        return link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def _hand_over(text, fds, waiting):
+    """Gives each of both its part. One that is gone is missed by the other, which then ends and says so. Gives the link that closes when the session begins."""
+    keeper, session = waiting
+    words, _, text = text.partition(b"\0\0")
+    for link, part, given in (keeper, words, fds[:1]), (session, text, fds[1:]):
+        try:
+            link.sendmsg([part], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, given)])
+        except OSError:
+            pass
+    keeper.close()
+    return session
+
+
+def _awaited(listener, starts):
+    """The next request and its descriptors; nothing when the session that starts has begun, or never will."""
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    if starts:
+        poll.register(starts, select.POLLIN)
+    if listener.fileno() not in dict(poll.poll()):
+        return None, ()
+    text, fds = _received(listener)
+    if not text:
+        os._exit(0)
+    return text, fds
+
+
 def _serve(listener):
-    """Takes requests; returns in a session."""
+    """Takes requests; returns in a session what it says when it is ready."""
     # Keepers are not waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    room = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
+    text, fds, waiting, starts = None, (), None, None
     listener.send(b"ready")
     while True:
-        text, ancillary, _, _ = listener.recvmsg(1 << 20, room, socket.MSG_CMSG_CLOEXEC)
-        if not text:
-            os._exit(0)
-        fds = array.array("i")
-        for _, _, data in ancillary:
-            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-        ready = None
-        if len(fds) == _FDS:
-            ready = _answer(json.loads(text), fds, listener)
-        if ready is not None:
-            return ready
+        if waiting and not all(map(_waits, waiting)):
+            for link in waiting:
+                link.close()
+            waiting = None
+        # Both are forked before they are asked for, but not in the way of a session that starts just now.
+        if not waiting and (fds or not starts):
+            try:
+                waiting, ready = _forked_ahead(listener)
+            except OSError:
+                ready = None  # No process or memory just now: who asked hears that its keeper is gone, and who asks next tries again.
+            if ready is not None:
+                return ready
+        if fds and waiting:
+            starts, waiting = _hand_over(text, fds, waiting), None
         for fd in fds:
             os.close(fd)
+        text, fds = _awaited(listener, starts)
+        if not fds:
+            starts = None
 
 
 def _take_apart(shared):

@@ -1,5 +1,6 @@
 //! The warm interpreter as a process: its start, what it is sent, and its end.
 
+use std::ffi::OsString;
 use std::io::{self, IoSlice, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -46,14 +47,21 @@ pub(super) enum Told {
 }
 
 impl Zygote {
-    pub(super) async fn start(python: &Path, driver: &str) -> Result<Self, Error> {
+    pub(super) async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
         let (requests, theirs) =
             pair().map_err(|errno| Error::io("a socket for the warm interpreter")(errno.into()))?;
         let (words, their_words) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|errno| Error::io("a pipe for its last words")(errno.into()))?;
         let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
         let null = null.map_err(|errno| Error::io("/dev/null")(errno.into()))?;
-        let plan = plan(python, driver, null, their_words, theirs);
+        let command = vec![
+            python.into(),
+            "-c".into(),
+            PROGRAM.into(),
+            driver.into(),
+            keeper.into(),
+        ];
+        let plan = plan(command, null, their_words, theirs);
         let started = spawn_blocking(move || {
             let options = Options {
                 keep_pidfd: false,
@@ -109,11 +117,11 @@ fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-fn plan(python: &Path, driver: &str, null: OwnedFd, words: OwnedFd, requests: OwnedFd) -> Plan {
+fn plan(command: Vec<OsString>, null: OwnedFd, words: OwnedFd, requests: OwnedFd) -> Plan {
     let null = Arc::new(null);
     let fd = Arc::new(requests);
     Plan {
-        command: vec![python.into(), "-c".into(), PROGRAM.into(), driver.into()],
+        command,
         environment: inherited(),
         folder: Some("/".into()),
         stdio: [Some(Arc::clone(&null)), Some(null), Some(Arc::new(words))],

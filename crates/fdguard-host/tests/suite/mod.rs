@@ -30,3 +30,5 @@ mod session_python;
 mod session_support;
 mod session_warm;
 mod warm;
+mod warm_ahead;
+mod warm_harness;

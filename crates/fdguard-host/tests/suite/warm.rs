@@ -3,181 +3,16 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_host::warm::{Pool, find};
-use fdguard_process::plan::{Group, Handed, Limits, Plan};
-use fdguard_process::tree::{By, Stop, Tree};
-use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::net::UnixDatagram;
+use fdguard_host::warm::Pool;
+use fdguard_process::plan::Limits;
+use fdguard_process::tree::By;
 
-/// Nothing takes this long.
-const LONG: Duration = Duration::from_secs(60);
-const NONCE: &str = "0123456789abcdef0123456789abcdef";
-
-/// The stand-in for a session's driver: one command is a datagram, its end another.
-const DRIVER: &str = r"
-def _fdguard_drive(channel, ready):
-    import os
-    names = {'__name__': '__main__'}
-    os.write(channel, ready + b' 0 ' + os.getcwdb() + b'\n')
-    while True:
-        text = os.read(channel, 1 << 16)
-        if not text:
-            raise SystemExit(0)
-        try:
-            value = str(eval(text.decode(), names))
-        except SystemExit:
-            raise
-        except BaseException as error:
-            value = repr(error)
-        os.write(channel, value.encode())
-";
-
-fn python() -> PathBuf {
-    find("python3", &std::env::var_os("PATH").unwrap()).unwrap()
-}
-
-fn keeper() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let folder = exe.ancestors().nth(2).unwrap().join("examples");
-    let path = folder.join("session_keeper");
-    assert!(path.is_file(), "{} is not built", path.display());
-    path
-}
-
-async fn pool() -> Pool {
-    Pool::start(&python(), &keeper(), DRIVER).await.unwrap()
-}
-
-/// A session's plan, our end of its side channel and of its standard output.
-struct Asked {
-    plan: Plan,
-    side: UnixDatagram,
-    out: fs::File,
-}
-
-fn ask() -> Asked {
-    let (side, theirs) = UnixDatagram::pair().unwrap();
-    let theirs = theirs.into_std().unwrap();
-    // The session's end waits, as a session's does.
-    theirs.set_nonblocking(false).unwrap();
-    let (out, their_out) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-    let null = Arc::new(OwnedFd::from(fs::File::open("/dev/null").unwrap()));
-    let their_out = Arc::new(their_out);
-    let plan = Plan {
-        command: Vec::new(),
-        environment: std::env::vars_os().collect(),
-        folder: None,
-        stdio: [Some(null), Some(Arc::clone(&their_out)), Some(their_out)],
-        handed: vec![Handed {
-            fd: Arc::new(theirs.into()),
-            name: None,
-        }],
-        soft_limit: None,
-        group: Group::Session,
-        cgroup: false,
-        terminal: false,
-        limits: Limits::default(),
-    };
-    Asked {
-        plan,
-        side,
-        out: out.into(),
-    }
-}
-
-/// A session that is ready.
-struct Session {
-    tree: Tree,
-    side: UnixDatagram,
-    out: fs::File,
-}
-
-impl Session {
-    async fn fork(pool: &Pool, asked: Asked) -> Self {
-        let Asked { plan, side, out } = asked;
-        let tree = pool.fork(&plan, NONCE).await.unwrap();
-        let mut session = Self { tree, side, out };
-        let ready = session.hear().await;
-        assert!(ready.starts_with(&format!("{NONCE} 0 /")), "{ready}");
-        session
-    }
-
-    async fn of(pool: &Pool) -> Self {
-        Self::fork(pool, ask()).await
-    }
-
-    async fn hear(&mut self) -> String {
-        let mut room = [0; 4096];
-        let heard = tokio::time::timeout(LONG, self.side.recv(&mut room)).await;
-        let length = heard.unwrap().unwrap();
-        String::from_utf8(room[..length].to_vec()).unwrap()
-    }
-
-    async fn eval(&mut self, text: &str) -> String {
-        self.side.send(text.as_bytes()).await.unwrap();
-        self.hear().await
-    }
-
-    /// Ends it, and gives how many were killed.
-    async fn close(mut self) -> u32 {
-        self.tree.stop(Stop {
-            signal: 15,
-            grace: Duration::ZERO,
-        });
-        empty(&mut self.tree).await
-    }
-}
-
-async fn empty(tree: &mut Tree) -> u32 {
-    use fdguard_process::tree::Told;
-    let deadline = Instant::now() + LONG;
-    loop {
-        match tree.told() {
-            Some(Told::Empty { killed, .. }) => return killed,
-            Some(Told::Lost) => panic!("the keeper is gone"),
-            Some(_) => {}
-            None => {
-                assert!(Instant::now() < deadline, "it lives on");
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        }
-    }
-}
-
-fn held() -> usize {
-    fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-/// Waits until a process is gone, or a zombie of somebody else.
-async fn gone(pid: u32) {
-    let deadline = Instant::now() + LONG;
-    let lives = || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')')
-            .next()
-            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
-    };
-    while lives() {
-        assert!(Instant::now() < deadline, "{pid} lives on");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    text.split_ascii_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect()
-}
-
-fn number(text: &str) -> u32 {
-    text.parse().unwrap_or_else(|_| panic!("{text}"))
-}
+use super::warm_harness::{
+    Asked, DRIVER, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
+    python,
+};
 
 #[tokio::test]
 async fn a_hundred_sessions_leave_exactly_what_was_there_before() {
@@ -206,13 +41,11 @@ async fn a_hundred_sessions_leave_exactly_what_was_there_before() {
         times[50], times[99]
     );
     assert_eq!(held(), before);
-    let deadline = Instant::now() + LONG;
-    while !children(main).is_empty() {
-        assert!(Instant::now() < deadline, "{:?}", children(main));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let waiting = ahead(main).await;
     pool.close().await;
-    gone(main).await;
+    for pid in waiting.into_iter().chain([main]) {
+        gone(pid).await;
+    }
     assert!(held() <= without + 4, "the runtime's own at most");
 }
 
@@ -367,9 +200,7 @@ async fn a_folder_that_is_missing_is_told_and_nothing_is_left() {
     asked.plan.folder = Some("/no/such/folder".into());
     let error = pool.fork(&asked.plan, NONCE).await.unwrap_err();
     assert!(error.to_string().contains("going to its folder"), "{error}");
-    for child in children(main) {
-        gone(child).await;
-    }
+    ahead(main).await;
     pool.close().await;
 }
 

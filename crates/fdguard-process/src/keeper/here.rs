@@ -1,8 +1,8 @@
 //! A keeper that comes by an exec: for a program that somebody else forked, and that waits until its keeper lets it go.
 //!
 //! Whoever forks the program does it in a process of its own, tells nobody, and becomes this. Descriptor 3 is the keeper's end of the pair
-//! with the owner. Descriptor 4 leads to the program: it says `ready`, or what it could not do and why (`folder 2`), and begins when it
-//! reads a byte. So it has no descendants before this process is the parent of all orphans.
+//! with the owner, or, with the word `ahead`, a socket by which that end will come. Descriptor 4 leads to the program: it says `ready`, or what
+//! it could not do and why (`folder 2`), and begins when it reads a byte. So it has no descendants before this process is the parent of all orphans.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -15,32 +15,49 @@ use rustix::thread::set_name;
 use super::message::{FromKeeper, Step};
 use super::watch::{self, Keeper};
 use super::words::Words;
-use super::{Ends, Room, kin};
+use super::{Ends, Room, ahead, kin};
 use crate::cgroup::Leaf;
 use crate::limits::Wanted;
 use crate::spawn::child::Failed;
 use crate::sys;
 
-/// The keeper's end of the pair.
+/// The keeper's end of the pair, or where it comes from.
 const CONTROL: i32 = 3;
 /// Its end of the pair with the program.
 const PROGRAM: i32 = 4;
+/// The first word of a keeper whose owner is not known yet.
+const AHEAD: &str = "ahead";
 
 /// Keeps the tree of a program that was forked by this process before its exec. `words` are what the owner's
 /// [`Offer::words`](crate::tree::Offer::words) gave, and `main=PID`. Its descriptors 3 and 4 are taken: nobody else in this process may use them.
+///
+/// With `ahead` as the first word, the owner's words and the end of its pair are awaited as one message at descriptor 3, each word ended by a
+/// zero byte; when that is closed instead, there is nothing to keep.
 pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
     sys::block_signals(sys::ALL_SIGNALS);
     sys::forget_handlers();
-    let told = Words::decode(words);
-    let (Some(control), Some(program)) = (sys::inherited(CONTROL), sys::inherited(PROGRAM)) else {
+    let (Some(first), Some(program)) = (sys::inherited(CONTROL), sys::inherited(PROGRAM)) else {
         sys::exit(2);
     };
-    let Some(told) = told else {
+    let signals = settled();
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    let control = if words.first().is_some_and(|word| word == AHEAD) {
+        let Some((control, offered)) = ahead::awaited(&first) else {
+            sys::exit(0);
+        };
+        words.splice(..1, offered);
+        control
+    } else {
+        first
+    };
+    let Some(told) = Words::decode(words) else {
         let (step, errno) = (Step::Keeper, Errno::INVAL);
         watch::say(&control, FromKeeper::Failed { step, errno });
         sys::exit(2);
     };
-    match keeper(&told, &control, program, &mut Room::new()) {
+    let mut room = Room::new();
+    let keeper = signals.and_then(|signals| keeper(&told, &control, program, signals, &mut room));
+    match keeper {
         Ok(keeper) => keeper.keep(),
         Err(Failed { step, errno }) => {
             watch::say(&control, FromKeeper::Failed { step, errno });
@@ -49,18 +66,23 @@ pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
     }
 }
 
-fn keeper<'s>(
-    told: &'s Words,
-    control: &'s OwnedFd,
-    program: OwnedFd,
-    room: &'s mut Room,
-) -> Result<Keeper<'s>, Failed> {
+/// Becomes the parent of all orphans. Gives where the ends of children are told.
+fn settled() -> Result<OwnedFd, Failed> {
     set_child_subreaper(Some(getpid())).map_err(Failed::at(Step::Subreaper))?;
     let _nameless = set_name(c"fdguard-keeper");
     // Out of the group and session that the other's signals go to. One that leads a group already is out of it.
     let _leads = setsid();
     let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));
-    let signals = signals.map_err(Failed::at(Step::Signals))?;
+    signals.map_err(Failed::at(Step::Signals))
+}
+
+fn keeper<'s>(
+    told: &'s Words,
+    control: &'s OwnedFd,
+    program: OwnedFd,
+    signals: OwnedFd,
+    room: &'s mut Room,
+) -> Result<Keeper<'s>, Failed> {
     // Who made the pair. It may be gone; then the pair is closed, and that is heard.
     let owner = socket_peercred(control).ok();
     let owner = owner.and_then(|owner| pidfd_open(owner.pid, PidfdFlags::empty()).ok());

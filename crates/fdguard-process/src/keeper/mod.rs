@@ -6,6 +6,7 @@
     reason = "two forks, whose children keep the rules of a forked process"
 )]
 
+mod ahead;
 mod here;
 mod kin;
 pub(crate) mod message;

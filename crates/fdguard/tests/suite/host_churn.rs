@@ -263,7 +263,8 @@ fn churn(hosted: &Hosted, count: usize) {
         hosted.ask("GET", "/v1/health", "").1["sessions"]["open"] == 0
     });
     let before = hosted.settled_baseline();
-    let others = hosted.others();
+    // With the warm interpreter there are three, and one of them is another after each session: the next, which is forked ahead.
+    let others = hosted.others().len();
     let seed = std::env::var("FDGUARD_TEST_SEED").ok();
     let seed = seed.map_or(0x5EED, |seed| seed.parse().unwrap());
     eprintln!("FDGUARD_TEST_SEED={seed} FDGUARD_TEST_CHURN={count}");
@@ -288,7 +289,7 @@ fn churn(hosted: &Hosted, count: usize) {
         hosted.ask("GET", "/v1/health", "").1["sessions"]["open"] == 0
     });
     eventually("no process of it is left", LONG, || {
-        hosted.others() == others
+        hosted.others().len() == others
     });
     hosted.assert_back_at(&before);
 }

@@ -182,6 +182,10 @@ impl Hosted {
             self.close(session["id"].as_str().unwrap());
             keeper.and_then(parent_of) != Some(self.pid())
         });
+        // The interpreter and its keeper, and the session that it forks ahead, whose own keeper has no environment and so no mark.
+        eventually("the next session is forked", LONG, || {
+            self.others().len() == 3
+        });
     }
 
     /// What must be the same before and after any number of sessions.
