@@ -7,12 +7,11 @@
 )]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fdguard_core::{Detail, FdEntry, Snapshot, Tier};
-use fdguard_probe::{Error, Options, Probe, lsof, parse};
+use fdguard_probe::{Error, Options, Probe, lsof};
 use testkit::Victim;
 
 /// Where `lsof` cannot say what `/proc` says: what the victim calls the descriptor, the class by
@@ -192,61 +191,4 @@ fn a_missing_process_is_an_error_of_its_own_beside_one_that_is_there() {
     let results = lsof::snapshots(&[ours, 4_194_304]).expect("lsof runs");
     assert!(results[0].is_ok());
     assert!(matches!(results[1], Err(Error::NoSuchProcess(4_194_304))));
-}
-
-/// The command, built with the profile of the running test, at most once.
-fn fdguard(args: &[&str]) -> Output {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let path = PATH.get_or_init(|| {
-        let exe = std::env::current_exe().expect("path of the running test");
-        let dir = exe.ancestors().nth(2).expect("folder of the profile");
-        let profile = match dir.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(other) => other,
-        };
-        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "-q", "-p", "fdguard", "--profile", profile])
-            .arg("--target-dir")
-            .arg(dir.parent().expect("folder of the build"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status();
-        assert!(status.expect("cargo").success(), "building the command");
-        dir.join("fdguard")
-    });
-    let output = Command::new(path).args(args).output();
-    output.expect("fdguard runs")
-}
-
-#[test]
-fn the_command_ends_with_3_for_a_process_that_is_not_there() {
-    let Some(_alone) = lsof_alone() else { return };
-    let output = fdguard(&["snap", "--via", "lsof", "4194304"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.starts_with("fdguard: no process 4194304\n"), "{said}");
-}
-
-#[test]
-fn our_own_field_output_reads_back_with_the_same_numbers_and_names() {
-    let victim = Victim::start("everything");
-    let output = fdguard(&["snap", "-F0", "--no-peers", &victim.pid().to_string()]);
-    assert_eq!(output.status.code(), Some(0));
-    let processes = parse::lsof::parse(&output.stdout);
-    assert_eq!(processes.len(), 1);
-    assert_eq!(processes[0].pid(), Some(victim.pid()));
-    let snapshot = by_proc(victim.pid());
-    let mut files = processes[0].files.iter();
-    for (fd, entry) in table(&snapshot) {
-        let file = files.next().expect("as many files as descriptors");
-        assert_eq!(file.column(), Some(parse::lsof::Column::Number(fd)));
-        // Ours does not escape before NUL: the name is there as it is.
-        let name = file.get(b'n').expect("a name");
-        if let Some(path) = entry.path() {
-            let mark = if entry.deleted { " (deleted)" } else { "" };
-            let bare = name.strip_suffix(mark.as_bytes()).expect("the mark");
-            assert_eq!(bare, path.as_bytes(), "{fd}");
-        }
-    }
-    assert_eq!(files.next(), None);
-    victim.finish();
 }

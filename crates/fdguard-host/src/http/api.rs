@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_core::bearer::Token;
+use fdguard_core::log_event::Event;
 use http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use crate::Error;
 use crate::call::{Caller, Calls, Failure, Options, Reason};
 use crate::host::Host;
 use crate::mcp;
-use crate::scope::{How, Means, Phase, Scopes};
+use crate::scope::{How, Means, Phase, Scopes, Wills};
 
 /// Who may ask, for what, and how much at a time.
 #[derive(Clone, Debug)]
@@ -85,6 +86,7 @@ pub(super) struct Api {
 impl Api {
     pub(super) fn new(host: Host, settings: Settings, closing: CancellationToken) -> Arc<Self> {
         let means = Means {
+            wills: wills(&host),
             registry: host.registry(),
             observer: scope_events::observer(host.events()),
             host: Some(host.clone()),
@@ -152,4 +154,14 @@ impl Api {
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail)
         })
     }
+}
+
+/// Where it is written down what scopes hold. Without that they work all the same.
+fn wills(host: &Host) -> Option<Wills> {
+    let made = Wills::make(host.state()?);
+    if let Err(error) = &made {
+        let event = Event::new("scope_will_failed");
+        host.events().tell(&event.with("error", error.to_string()));
+    }
+    made.ok()
 }

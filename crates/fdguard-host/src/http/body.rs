@@ -14,7 +14,7 @@ use super::problem::Problem;
 /// From the end of the head to the end of the body.
 const WITHIN: Duration = Duration::from_secs(30);
 /// Where bodies have lists.
-const LISTS: [&str; 2] = ["files", "program.repl.command"];
+const LISTS: [&str; 3] = ["files", "program.command", "program.repl.command"];
 /// What is read of a body that is refused, and for how long.
 const DISCARDED: usize = 64 << 20;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(2);

@@ -82,6 +82,10 @@ async fn live(
     let host = Host::start(launch.host).await?;
     let server = Server::start(host.clone(), listening, launch.settings);
     let cleaner = cleaner(&host, &server).await?;
+    if cleaner.is_some() {
+        // Their ends are told as events.
+        let _inherited = server.inherit().await;
+    }
     let mut parent = Parent::find(&events);
     parent.tell(&Message {
         ready: true,

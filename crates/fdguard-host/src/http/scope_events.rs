@@ -32,6 +32,10 @@ fn told(what: &scope::Event) -> Option<Event> {
                     .with("error", error.as_str()),
             )
         }
+        scope::Event::Will { scope, error } => {
+            let event = Event::new("scope_will_failed").with("scope", scope.as_str());
+            Some(event.with("error", error.as_str()))
+        }
         scope::Event::Scanned(scan) => scanned(scan),
     }
 }
@@ -40,6 +44,7 @@ fn closed(clean_up: &CleanUp) -> Event {
     let failed = clean_up.resources.iter().filter(|one| !one.ok).count();
     Event::new("scope_close")
         .with("scope", clean_up.scope.as_str())
+        .with("reason", clean_up.reason.word())
         .with("success", clean_up.success)
         .with("resources", clean_up.resources.len())
         .with("failed", failed)

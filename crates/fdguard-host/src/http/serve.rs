@@ -25,9 +25,10 @@ use super::guard::{self, Door};
 use super::listen::{Link, Listening};
 use super::pace::{Answering, Pace, Paced};
 use super::problem::Problem;
+use super::routes::archive::root_of;
 use super::{held, refuse, table};
 use crate::host::Host;
-use crate::scope::Scopes;
+use crate::scope::{Scope, Scopes};
 
 /// The largest head of a request.
 const HEAD: usize = 32 << 10;
@@ -81,6 +82,13 @@ impl Server {
     #[must_use]
     pub fn scopes(&self) -> Scopes {
         self.api.scopes.clone()
+    }
+
+    /// Begins to end what agents held of a host that was killed, below today's roots.
+    pub async fn inherit(&self) -> Vec<Arc<Scope>> {
+        let roots = &self.api.settings.roots;
+        let scopes = &self.api.scopes;
+        scopes.inherit(|root| root_of(roots, root).is_ok()).await
     }
 
     /// Ends calls and scopes.

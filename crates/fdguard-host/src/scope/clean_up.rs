@@ -70,6 +70,26 @@ pub enum Why {
     Idle,
     /// The host shuts down.
     Shutdown,
+    /// The host that had it was killed; this is its successor's work.
+    HostGone,
+}
+
+impl Why {
+    /// As it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::AskedFromInside => "asked-from-inside",
+            Self::OwnerGone => "owner-gone",
+            Self::ClientGone => "client-gone",
+            Self::StartFailed => "start-failed",
+            Self::Ended => "ended",
+            Self::Idle => "idle",
+            Self::Shutdown => "shutdown",
+            Self::HostGone => "host-gone",
+        }
+    }
 }
 
 /// What became of one thing.

@@ -57,6 +57,7 @@ pub(super) async fn close(
         None => None,
     };
     let broken = Broken::new(&subject, around.why);
+    let (means, scope) = (Arc::clone(&around.means), subject.scope.clone());
     // In a task of its own: should it panic, whoever waits gets an answer.
     let work = tokio::spawn(clean_up(subject, entries, around));
     let mut clean_up = work.await.unwrap_or_else(|error| broken.told(&error));
@@ -66,6 +67,9 @@ pub(super) async fn close(
         let finished = finished.unwrap_or_else(|_elapsed| Err(too_long(limit)));
         let failed = finished.err().map(|error| format!("the registry: {error}"));
         clean_up.errors.extend(failed);
+    }
+    if let Some(Err(error)) = means.wills.as_ref().map(|wills| wills.forget(&scope)) {
+        clean_up.errors.push(format!("its will: {error}"));
     }
     clean_up
 }

@@ -14,6 +14,7 @@ use super::leftover::VARIABLE;
 use super::program::Program;
 use super::resource::{Entry, FileEnd, Ownership, Resource, Role};
 use super::root::Refused;
+use super::will::{self, Line};
 use crate::receipt::Reason;
 use crate::session::Spec;
 use crate::{Error, random};
@@ -181,14 +182,18 @@ impl Scope {
             let (what, count) = ("resources of the scope", entries.len());
             return Err(Error::Full { what, count });
         }
-        entries.push(Entry {
+        let entry = Entry {
             number,
             resource,
             ownership,
             role,
-        });
+        };
+        let line = will::line(&entry);
+        entries.push(entry);
         state.next_number += 1;
         state.touched = Instant::now();
+        drop(state);
+        self.write_line(line);
         Ok(number)
     }
 
@@ -211,10 +216,11 @@ impl Scope {
         let released = entries.remove(at);
         drop(state);
         drop(released);
+        self.write_line(Some(Line::Released { number }));
         Ok(())
     }
 }
 
-fn refused(why: Refused) -> Error {
+pub(super) fn refused(why: Refused) -> Error {
     Error::Bad(why.to_string())
 }

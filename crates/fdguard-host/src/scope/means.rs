@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fdguard_files::Registry;
 
 use super::CleanUp;
+use super::Wills;
 use super::daemon::Scan;
 use crate::host::Host;
 
@@ -21,6 +22,13 @@ pub enum Event {
         scope: String,
         /// Its number.
         number: u64,
+        /// Why.
+        error: String,
+    },
+    /// What a scope holds could not be written down, or what a host before left could not be taken over.
+    Will {
+        /// Which scope.
+        scope: String,
         /// Why.
         error: String,
     },
@@ -62,6 +70,8 @@ pub struct Means {
     pub host: Option<Host>,
     /// Absent: nothing is written down.
     pub registry: Option<Registry>,
+    /// Where what scopes hold is written down for the next host; absent: it is not.
+    pub wills: Option<Wills>,
     /// Hears of every end.
     pub observer: Observer,
 }

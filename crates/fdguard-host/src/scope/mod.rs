@@ -16,6 +16,7 @@ pub mod daemon;
 mod end;
 mod hold;
 mod inside;
+mod launch;
 mod leftover;
 mod means;
 mod program;
@@ -25,6 +26,7 @@ pub mod root;
 mod scopes;
 mod start;
 mod ticket;
+mod will;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +42,9 @@ pub use clean_up::{
     CleanUp, Details, Did, Kind, Leftover, Look, Outcome, SCHEMA, SUCCESS_RULE, Why,
 };
 pub use end::How;
+pub use hold::Taken;
 pub use inside::{tcp_callers, unix_caller};
+pub use launch::Launch;
 pub use leftover::VARIABLE;
 pub use means::{Event, Means, Observer};
 pub(crate) use program::Program;
@@ -48,6 +52,7 @@ pub use resource::{FileEnd, Ownership, ResourceView, Role};
 pub use scopes::{Closing, Guard, Scopes};
 pub use start::{StartFailed, Want};
 pub use ticket::{Accepted, Ticket};
+pub use will::{Unfinished, Wills};
 
 use crate::{Error, random};
 use closing::Subject;
@@ -56,6 +61,7 @@ use end::Around;
 use record::Record;
 use resource::Entry;
 use root::Root;
+use will::{Head, Line, Will};
 
 /// What a scope is made of.
 #[derive(Clone, Debug)]
@@ -141,13 +147,41 @@ pub enum Phase {
 impl Scope {
     /// An empty one, on the runtime that calls.
     pub fn new(spec: ScopeSpec, means: Arc<Means>) -> Result<Self, Error> {
-        let root = Root::new(&spec.root).map_err(|error| Error::Bad(error.to_string()))?;
-        let runtime = Handle::try_current().map_err(|error| Error::Bad(error.to_string()))?;
         let id = random::id()?;
+        let mark = leftover::mark(&id);
         let registry = means.registry.as_ref();
         let record = registry.map(|it| Record::begin(it, &id, spec.client.as_deref()));
+        let scope = Self::made(id, spec, mark, means)?;
+        scope.state().record = record;
+        scope.write_down(|wills| {
+            let head = Head::new(&scope.id, &scope.spec, scope.mark.as_deref())?;
+            wills.begin(&head)
+        });
+        Ok(scope)
+    }
+
+    /// One that a host left which is gone: it holds what its will says. Its entry in the registry is that host's.
+    fn inherited(will: Will, means: Arc<Means>) -> Result<Self, Error> {
+        let (spec, head) = (will.head.spec(), will.head);
+        let scope = Self::made(head.scope, spec, head.mark, means)?;
+        let next = will.entries.iter().map(|entry| entry.number + 1).max();
+        let mut state = scope.state();
+        state.next_number = next.unwrap_or(1);
+        state.entries = Some(will.entries);
+        drop(state);
+        Ok(scope)
+    }
+
+    fn made(
+        id: String,
+        spec: ScopeSpec,
+        mark: Option<String>,
+        means: Arc<Means>,
+    ) -> Result<Self, Error> {
+        let root = Root::new(&spec.root).map_err(|error| Error::Bad(error.to_string()))?;
+        let runtime = Handle::try_current().map_err(|error| Error::Bad(error.to_string()))?;
         Ok(Self {
-            mark: leftover::mark(&id),
+            mark,
             id,
             spec,
             root,
@@ -162,10 +196,29 @@ impl Scope {
                 reasons: Vec::new(),
                 touched: Instant::now(),
                 ticket: None,
-                record,
+                record: None,
             }),
             result: watch::Sender::new(None),
         })
+    }
+
+    /// Writes to its will, where there are any. What goes wrong is told, and stops nothing.
+    fn write_down(&self, write: impl FnOnce(&Wills) -> std::io::Result<()>) {
+        if let Some(wills) = &self.means.wills
+            && let Err(error) = write(wills)
+        {
+            self.means.observer.tell(&Event::Will {
+                scope: self.id.clone(),
+                error: error.to_string(),
+            });
+        }
+    }
+
+    /// The same for what it holds.
+    fn write_line(&self, line: Option<Line>) {
+        if let Some(line) = line {
+            self.write_down(|wills| wills.add(&self.id, &line));
+        }
     }
 
     /// Its id.

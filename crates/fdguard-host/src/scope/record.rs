@@ -80,12 +80,10 @@ impl Claimed {
         } else {
             End::Failed
         };
-        let reason = serde_json::to_value(clean_up.reason).ok();
-        let reason = reason.and_then(|it| it.as_str().map(str::to_owned));
+        let reason = clean_up.reason.word();
         let receipt = serde_json::to_value(clean_up).ok();
         let finish = move || {
-            let reason = reason.unwrap_or_default();
-            let finished = self.registry.finish(&self.claim, end, &reason, receipt);
+            let finished = self.registry.finish(&self.claim, end, reason, receipt);
             finished.map(drop).map_err(|error| error.to_string())
         };
         let finished = spawn_blocking(finish).await;

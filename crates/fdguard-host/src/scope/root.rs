@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
 use rustix::io::Errno;
 
 /// Why a path was not used.
@@ -154,6 +154,20 @@ impl Root {
         opened.map_err(|errno| self.why(inner, errno))
     }
 
+    /// Opens a file for adding to it; it is made where it is missing. Not a pipe, a device or a link that leads out.
+    pub(super) fn append(&self, inner: &Path) -> Result<OwnedFd, Refused> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = self.folder().and_then(|root| {
+            let file = openat2(root, inner, flags, Mode::from_raw_mode(0o600), beneath())?;
+            match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+                FileType::RegularFile => Ok(file),
+                _ => Err(Errno::INVAL),
+            }
+        });
+        opened.map_err(|errno| self.why(inner, errno))
+    }
+
     fn resolve(&self, inner: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         openat2(self.folder()?, inner, flags, Mode::empty(), beneath())
@@ -163,7 +177,7 @@ impl Root {
     fn folder(&self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&self.path, flags, Mode::empty())?;
-        let stat = rustix::fs::fstat(folder.as_fd())?;
+        let stat = fstat(folder.as_fd())?;
         if (stat.st_dev, stat.st_ino) == self.id {
             Ok(folder)
         } else {

@@ -1,6 +1,7 @@
 //! All scopes of a host, by id. A scope that is closed can be asked for its result for a while.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Accepted, CleanUp, How, Means, Scope, ScopeSpec, ScopeView, StartFailed, Ticket, Want, Why,
+    Accepted, CleanUp, Event, How, Means, Scope, ScopeSpec, ScopeView, StartFailed, Ticket, Want,
+    Why,
 };
 use crate::Error;
 
@@ -42,6 +44,16 @@ struct Kept {
     scope: Arc<Scope>,
     /// When it was seen closed.
     closed: Option<Instant>,
+}
+
+impl Table {
+    fn keep(&mut self, scope: &Arc<Scope>) {
+        let kept = Kept {
+            scope: Arc::clone(scope),
+            closed: None,
+        };
+        self.scopes.insert(scope.id().to_owned(), kept);
+    }
 }
 
 /// What a close was answered with.
@@ -80,12 +92,44 @@ impl Scopes {
         if table.is_closing {
             return Err(Error::Closing);
         }
-        let kept = Kept {
-            scope: Arc::clone(&scope),
-            closed: None,
-        };
-        table.scopes.insert(scope.id().to_owned(), kept);
+        table.keep(&scope);
         Ok(scope)
+    }
+
+    /// Begins to close what hosts left that are gone, where its root is `allowed`. Gives those scopes; what cannot be taken over is told.
+    pub async fn inherit(&self, allowed: impl Fn(&Path) -> bool) -> Vec<Arc<Scope>> {
+        let means = self.means();
+        let Some(wills) = means.wills.clone() else {
+            return Vec::new();
+        };
+        let left = tokio::task::spawn_blocking(move || wills.left()).await;
+        // Fails only when the runtime ends.
+        let (left, unreadable) = left.unwrap_or_default();
+        let tell = |scope, error| means.observer.tell(&Event::Will { scope, error });
+        for will in unreadable {
+            tell(will.scope, will.error);
+        }
+        let mut inherited = Vec::new();
+        for will in left {
+            let (id, root) = (will.head.scope.clone(), will.head.spec().root);
+            if !allowed(&root) {
+                let root = root.display();
+                tell(id, format!("{root} is below none of the host's roots now"));
+                continue;
+            }
+            match Scope::inherited(will, Arc::clone(means)) {
+                Ok(scope) => {
+                    let scope = Arc::new(scope);
+                    self.table().keep(&scope);
+                    inherited.push(scope);
+                }
+                Err(error) => tell(id, error.to_string()),
+            }
+        }
+        for scope in &inherited {
+            scope.begin_close(Why::HostGone, How::default());
+        }
+        inherited
     }
 
     /// A new scope that holds all of these, or none: then the error has the release of those that were there before.

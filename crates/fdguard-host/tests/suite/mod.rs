@@ -22,6 +22,7 @@ mod scope_ends;
 mod scope_harness;
 mod scope_inside;
 mod scope_paths;
+mod scope_will;
 mod session_bash;
 mod session_interrupt;
 mod session_life;

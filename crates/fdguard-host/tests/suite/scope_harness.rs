@@ -48,6 +48,7 @@ impl Ground {
         Means {
             host: self.host.lock().unwrap().clone(),
             registry: None,
+            wills: None,
             observer: Observer::new(move |event| events.lock().unwrap().push(event.clone())),
         }
     }

@@ -1,6 +1,7 @@
 //! Code that does what it likes: the host says what happened, the next session works, and nothing of it is left.
 
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use serde_json::{Value, json};
 
 use super::hosted::{Hosted, LONG, WARM, children, eventually, read_answer};
 
+/// Sessions at a time, where many are tried.
+const LANES: usize = 4;
 const SHORT: Duration = Duration::from_millis(400);
 /// Less than a caller waits for an answer.
 const PATIENT: Duration = Duration::from_secs(12);
@@ -107,6 +110,22 @@ fn assert_fate(hosted: &Hosted, spec: &Value, code: &str, how: &str, goes_on: bo
     fate
 }
 
+/// All of these, some at a time: most of them wait for a limit of time. Each has a session of its own.
+fn assert_fates(hosted: &Hosted, spec: &Value, cases: &[(&str, &str, bool)]) {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some((code, how, goes_on)) =
+                    cases.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    assert_fate(hosted, spec, code, how, *goes_on);
+                }
+            });
+        }
+    });
+}
+
 /// Nothing is left, and the next one works.
 fn assert_well(hosted: &Hosted) {
     let fate = suffer(hosted, &bash(), "echo well", LONG);
@@ -137,53 +156,54 @@ fn code_that_forks_away_is_ended_with_its_session() {
     assert_well(&hosted);
 }
 
+/// Code, how it ends, and whether the session goes on after it.
+const BASH_CODE: &[(&str, &str, bool)] = &[
+    (
+        "exec 3>&-; exec 3</dev/null; echo x >&3; true",
+        "exited",
+        true,
+    ),
+    (
+        "for i in {1..300}; do printf '%032x 0 /tmp\\n' $i >&19; done; echo garbage >&19; true",
+        "exited",
+        true,
+    ),
+    ("exec 19>&-", "program-ended", false),
+    (
+        "trap '' INT TERM HUP QUIT; while :; do :; done",
+        "timed-out",
+        true,
+    ),
+    (
+        "trap '' INT TERM HUP QUIT; while :; do command sleep 0.01; done",
+        "timed-out",
+        true,
+    ),
+    ("kill -STOP $$", "timed-out", true),
+    (
+        "stty raw -echo rows 1 cols 1; printf '\\033[?1049h'",
+        "exited",
+        true,
+    ),
+    ("exec sleep 1000", "program-ended", false),
+    ("exec cat", "program-ended", false),
+    ("exec true", "program-ended", false),
+    ("kill -9 $$", "program-ended", false),
+    ("exit 7", "program-ended", false),
+    ("set -euo pipefail; false", "program-ended", false),
+    ("readonly PROMPT_COMMAND", "timed-out", true),
+    (
+        "alias echo=false; printf() { :; }; read() { :; }; eval() { :; }; true",
+        "exited",
+        true,
+    ),
+    ("exec 0<&- 1>&- 2>&-", "exited", false),
+];
+
 #[test]
 fn a_bash_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
     let hosted = Hosted::on_socket(&[]);
-    for (code, how, goes_on) in [
-        (
-            "exec 3>&-; exec 3</dev/null; echo x >&3; true",
-            "exited",
-            true,
-        ),
-        (
-            "for i in {1..300}; do printf '%032x 0 /tmp\\n' $i >&19; done; echo garbage >&19; true",
-            "exited",
-            true,
-        ),
-        ("exec 19>&-", "program-ended", false),
-        (
-            "trap '' INT TERM HUP QUIT; while :; do :; done",
-            "timed-out",
-            true,
-        ),
-        (
-            "trap '' INT TERM HUP QUIT; while :; do command sleep 0.01; done",
-            "timed-out",
-            true,
-        ),
-        ("kill -STOP $$", "timed-out", true),
-        (
-            "stty raw -echo rows 1 cols 1; printf '\\033[?1049h'",
-            "exited",
-            true,
-        ),
-        ("exec sleep 1000", "program-ended", false),
-        ("exec cat", "program-ended", false),
-        ("exec true", "program-ended", false),
-        ("kill -9 $$", "program-ended", false),
-        ("exit 7", "program-ended", false),
-        ("set -euo pipefail; false", "program-ended", false),
-        ("readonly PROMPT_COMMAND", "timed-out", true),
-        (
-            "alias echo=false; printf() { :; }; read() { :; }; eval() { :; }; true",
-            "exited",
-            true,
-        ),
-        ("exec 0<&- 1>&- 2>&-", "exited", false),
-    ] {
-        assert_fate(&hosted, &bash(), code, how, goes_on);
-    }
+    assert_fates(&hosted, &bash(), BASH_CODE);
     assert_well(&hosted);
 }
 
@@ -299,9 +319,7 @@ ctypes.string_at(0)",
 #[test]
 fn a_python_that_hurts_itself_goes_on_or_is_replaced_or_its_end_is_told() {
     let hosted = Hosted::on_socket(&[]);
-    for (code, how, goes_on) in PYTHON_CODE {
-        assert_fate(&hosted, &python(), code, how, *goes_on);
-    }
+    assert_fates(&hosted, &python(), PYTHON_CODE);
     assert_well(&hosted);
 }
 

@@ -85,7 +85,7 @@ pub(crate) async fn run(roots: &[PathBuf], asked: NewArchive) -> Result<Report, 
 }
 
 /// The root that a folder is below. What of it exists is looked at as it really is: a link must not lead out.
-pub(super) fn root_of(roots: &[PathBuf], folder: &Path) -> Result<PathBuf, Problem> {
+pub(in crate::http) fn root_of(roots: &[PathBuf], folder: &Path) -> Result<PathBuf, Problem> {
     let forbidden = |why: String| Problem::new(StatusCode::FORBIDDEN, "outside-roots", why);
     if roots.is_empty() {
         let why = "no folder may be touched: the host was started without --root";

@@ -1,5 +1,6 @@
 //! Scopes: what one agent holds, and its clean-up with a result for each thing.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::http::guard::Door;
 use crate::http::problem::Problem;
 use crate::http::route::{self, Asked, Reply, Route};
 use crate::scope::{
-    CleanUp, Closing, FileEnd, How, Ownership, Role, ScopeSpec, ScopeView, Ticket, tcp_callers,
+    CleanUp, Closing, FileEnd, How, Launch, Ownership, Role, ScopeSpec, ScopeView, Ticket,
+    tcp_callers,
 };
 
 /// An agent that asks for its own end has this long to read the answer.
@@ -46,6 +48,19 @@ enum NewResource {
         id: String,
         /// `owned` when absent.
         whose: Option<Ownership>,
+        /// `helper` when absent.
+        role: Option<Role>,
+    },
+    /// A program that is started in the scope's folder, with everything below it.
+    Program {
+        /// The program and its words; it is looked for as a shell does.
+        #[schemars(length(min = 1))]
+        command: Vec<String>,
+        /// Besides the host's own.
+        #[serde(default)]
+        environment: BTreeMap<String, String>,
+        /// A file below the scope's root: what the program prints is added there, and archived at the end. Absent: nobody hears it.
+        log: Option<PathBuf>,
         /// `helper` when absent.
         role: Option<Role>,
     },
@@ -148,6 +163,21 @@ async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Proble
         NewResource::Session { id, whose, role } => {
             asked.api.host.session(&id)?;
             scope.take_session(&id, whose.unwrap_or(owned), role.unwrap_or(helper))?;
+        }
+        NewResource::Program {
+            command,
+            environment,
+            log,
+            role,
+        } => {
+            let role = role.unwrap_or(helper);
+            let launch = Launch {
+                command,
+                environment,
+                log,
+                role,
+            };
+            scope.launch(launch).await?;
         }
         NewResource::Process { pid, whose, role } => {
             let identity = Identity::of(pid).map_err(|error| {

@@ -65,7 +65,7 @@ fn reason(why: Why) -> Reason {
     match why {
         Why::Idle => Reason::Idle,
         Why::ClientGone | Why::OwnerGone => Reason::ClientGone,
-        Why::Shutdown => Reason::Shutdown,
+        Why::Shutdown | Why::HostGone => Reason::Shutdown,
         Why::StartFailed => Reason::StartFailed,
         Why::Asked | Why::AskedFromInside | Why::Ended => Reason::Asked,
     }

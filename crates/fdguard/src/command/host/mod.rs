@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
-use fdguard_host::host::{Events, Options};
+use fdguard_host::host::{Events, Options, Reconciled};
 use fdguard_host::http::{self, Launch, Settings};
 use fdguard_host::mcp;
+use fdguard_host::scope::{Unfinished, Wills};
 use fdguard_process::listen::inherited;
 use fdguard_process::reserve;
 use fdguard_supervise::event::{Event, Sink};
+use serde::Serialize;
 
 use crate::cli::HostArgs;
 use crate::exit::{self, Hinted};
@@ -93,6 +95,15 @@ fn tools(args: &HostArgs, roots: Vec<PathBuf>) -> mcp::Options {
 }
 
 /// The document on stdout; 1 when an entry was not as it should be.
+/// What a host left.
+#[derive(Debug, Serialize)]
+struct Left {
+    #[serde(flatten)]
+    found: Reconciled,
+    /// Files of agents: the next host with this state ends them.
+    scopes: Vec<Unfinished>,
+}
+
 fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
     let found = fdguard_host::host::reconcile(state, dry_run);
     let found = found.map_err(|error| {
@@ -101,9 +112,11 @@ fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
             "name the folder that a host was given by --state",
         )
     })?;
-    let text = serde_json::to_string_pretty(&found)?;
+    let scopes = Wills::unfinished(state);
+    let is_clean = found.is_clean() && scopes.is_empty();
+    let text = serde_json::to_string_pretty(&Left { found, scopes })?;
     output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
-    Ok(if found.is_clean() {
+    Ok(if is_clean {
         exit::CLEAN
     } else {
         exit::FINDINGS

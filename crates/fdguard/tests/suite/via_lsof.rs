@@ -1,0 +1,58 @@
+//! What the command and `lsof` read of each other.
+
+use fdguard_probe::{Options, Probe, parse};
+use testkit::Victim;
+
+use super::{fdguard, snap};
+
+#[test]
+fn the_command_ends_with_3_for_a_process_that_is_not_there() {
+    if std::process::Command::new("lsof")
+        .arg("-v")
+        .output()
+        .is_err()
+    {
+        testkit::skip("lsof is not installed");
+        return;
+    }
+    let mut command = fdguard();
+    let output = command
+        .args(["snap", "--via", "lsof", "4194304"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.starts_with("fdguard: no process 4194304\n"), "{said}");
+}
+
+#[test]
+fn our_own_field_output_reads_back_with_the_same_numbers_and_names() {
+    let victim = Victim::start("everything");
+    let said = snap(victim.pid(), &["-F0", "--no-peers"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let processes = parse::lsof::parse(&said.stdout);
+    assert_eq!(processes.len(), 1);
+    assert_eq!(processes[0].pid(), Some(victim.pid()));
+    let options = Options {
+        peers: false,
+        ..Options::default()
+    };
+    let snapshot = Probe::new()
+        .unwrap()
+        .snapshot(victim.pid(), options)
+        .unwrap();
+    let mut files = processes[0].files.iter();
+    for entry in snapshot.fds.iter().flatten() {
+        let file = files.next().expect("as many files as descriptors");
+        assert_eq!(file.column(), Some(parse::lsof::Column::Number(entry.fd)));
+        // Ours does not escape before NUL: the name is there as it is.
+        let name = file.get(b'n').expect("a name");
+        if let Some(path) = entry.path() {
+            let mark = if entry.deleted { " (deleted)" } else { "" };
+            let bare = name.strip_suffix(mark.as_bytes()).expect("the mark");
+            assert_eq!(bare, path.as_bytes(), "{}", entry.fd);
+        }
+    }
+    assert_eq!(files.next(), None);
+    victim.finish();
+}
