@@ -3,6 +3,8 @@
 //! The keeper makes it and removes it, and stays outside. The program is born into it (`CLONE_INTO_CGROUP`, Linux 5.7), so there is no moment
 //! in which a descendant could be elsewhere; `cgroup.kill` (5.14) ends all of it in one step.
 
+mod aside;
+
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -90,6 +92,15 @@ impl<'s> Leaf<'s> {
         file.is_ok_and(|file| write(&file, value) == Ok(value.len()))
     }
 
+    /// How many of its processes the kernel killed because its memory was used up; absent where memory is not counted.
+    pub(crate) fn memory_kills(&self) -> Option<u32> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = openat(&self.folder, c"memory.events", flags, Mode::empty()).ok()?;
+        let mut bytes = [0; 512];
+        let length = pread(&file, &mut bytes, 0).ok()?;
+        kills(bytes.get(..length)?)
+    }
+
     /// Kills everything in it, also what is being born.
     pub(crate) fn kill(&self) {
         // What refuses here is met by the keeper's own sweep.
@@ -112,22 +123,20 @@ impl<'s> Leaf<'s> {
 }
 
 /// Where a leaf for one more tree would be; `None` where our own cgroup is not known or not ours to divide. With `limits`, leaves are given
-/// the controllers of memory and processes where that is allowed: the kernel refuses it to a cgroup that has processes of its own, except the root.
+/// the controllers of memory and processes where that is allowed. The kernel refuses it to a cgroup that has processes of its own, except the root:
+/// where all of them are ours we step aside into a leaf.
 pub(crate) fn next_path(limits: bool) -> Option<CString> {
     let own = own_folder(
         &fs::read_to_string("/proc/self/mountinfo").ok()?,
         &fs::read_to_string("/proc/self/cgroup").ok()?,
     )?;
+    let own = aside::home(own);
     if is_managed(&own) && !is_delegated(&own) {
         return None;
     }
     if limits {
         static GIVEN: Once = Once::new();
-        GIVEN.call_once(|| {
-            for controller in ["+memory", "+pids"] {
-                let _refused = fs::write(own.join("cgroup.subtree_control"), controller);
-            }
-        });
+        GIVEN.call_once(|| give_controllers(&own));
     }
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| sweep(&own));
@@ -137,6 +146,22 @@ pub(crate) fn next_path(limits: bool) -> Option<CString> {
     let pid = std::process::id();
     let leaf = own.join(format!("{PREFIX}{pid}-{}-{count}", time.tv_sec));
     CString::new(leaf.as_os_str().as_bytes()).ok()
+}
+
+fn give_controllers(own: &Path) {
+    let control = own.join("cgroup.subtree_control");
+    let give = |controller: &&str| fs::write(&control, controller).is_err();
+    let refused = ["+memory", "+pids"].iter().filter(|it| give(it)).count();
+    if refused > 0 && aside::step(own) {
+        let _refused = ["+memory", "+pids"].iter().filter(|it| give(it)).count();
+    }
+}
+
+/// What `memory.events` says of kills.
+fn kills(events: &[u8]) -> Option<u32> {
+    let mut lines = events.split(|byte| *byte == b'\n');
+    let count = lines.find_map(|line| line.strip_prefix(b"oom_kill "))?;
+    std::str::from_utf8(count).ok()?.parse().ok()
 }
 
 /// Removes leaves of owners that are gone and whose keepers were killed too. Only an empty one can be removed.
@@ -149,9 +174,11 @@ fn sweep(own: &Path) {
     }
 }
 
-/// Whose leaf has this name.
+/// Whose leaf has this name: that of a tree, or the one that its owner stepped aside into.
 fn owner(name: &str) -> Option<u32> {
-    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
+    let name = name.strip_prefix(PREFIX)?;
+    let number = name.strip_prefix(aside::NAME).unwrap_or(name);
+    number.split('-').next()?.parse().ok()
 }
 
 /// The folder of our own cgroup, from the mounts and from `/proc/self/cgroup`.
@@ -219,8 +246,17 @@ mod tests {
     }
 
     #[test]
+    fn kills_for_memory_are_counted_where_somebody_counts() {
+        let events = b"low 0\nhigh 0\nmax 55\noom 3\noom_kill 2\noom_group_kill 1\n";
+        assert_eq!(kills(events), Some(2));
+        assert_eq!(kills(b"low 0\n"), None);
+        assert_eq!(kills(b"oom_kill x\n"), None);
+    }
+
+    #[test]
     fn a_leaf_names_its_owner() {
         assert_eq!(owner("fdguard-77-123-0"), Some(77));
+        assert_eq!(owner("fdguard-self-77"), Some(77));
         assert_eq!(owner("fdguard-x"), None);
         assert_eq!(owner("system.slice"), None);
     }

@@ -284,6 +284,7 @@ pub(crate) fn reap(pid: Option<u32>, wait: bool) -> Result<Option<Reaped>, Errno
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
         peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+        memory_kills: None,
     };
     Ok(Some(Reaped { pid, exit, usage }))
 }

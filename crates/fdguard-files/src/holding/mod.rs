@@ -1,5 +1,6 @@
 //! Who holds a file and, of a database, its side files: read from the running system, judged by `judge`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
@@ -178,8 +179,9 @@ impl Holding {
             .iter()
             .map(|role| sought(&role.path(database)))
             .collect();
-        let found = probe.holders(&sought, mappings)?;
+        let mut found = probe.holders(&sought, mappings)?;
         let locks = probe.locks();
+        forget_recycled(&mut found.held);
         let mut gaps = found.gaps.clone();
         if locks.is_err() {
             gaps.push(Gap::new(
@@ -247,6 +249,18 @@ fn sought(path: &Path) -> Sought {
         path: path.as_os_str().as_encoded_bytes().to_vec(),
         id: meta.map(|meta| (meta.dev(), meta.ino())),
     }
+}
+
+/// A journal lives for a moment, and the next file that anybody makes has its number. Who was found by the number alone is believed when it
+/// holds the database, too: nobody writes a journal without.
+fn forget_recycled(held: &mut Vec<Held>) {
+    let role = |held: &Held| Role::of(held.which);
+    let owners: BTreeSet<u32> = held
+        .iter()
+        .filter(|held| role(held) == Role::Main)
+        .map(|held| held.pid)
+        .collect();
+    held.retain(|held| role(held) != Role::Journal || held.named || owners.contains(&held.pid));
 }
 
 fn processes(found: &Holders) -> Vec<Process> {

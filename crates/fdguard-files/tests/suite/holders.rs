@@ -182,13 +182,35 @@ def write():
     told.append(n)
 ";
 
-fn never_called_damaged(mode: &str) {
+/// A database that a victim writes without a pause.
+fn busy(mode: &str) -> (Made, testkit::Victim) {
     let made = Made::new(mode);
     let mut victim = holder(&made.path);
     victim.tell("import threading; stop = threading.Event(); told = []");
     victim.tell(&format!(
         "exec({WRITER:?}); t = threading.Thread(target=write); r = t.start()"
     ));
+    (made, victim)
+}
+
+/// A neighbour whose files get the numbers of journals that are gone was named before.
+#[test]
+fn r42_a_file_that_has_the_number_of_a_journal_that_is_gone_makes_nobody_a_holder() {
+    let (made, victim) = busy("delete");
+    let neighbours = [busy("delete"), busy("delete")];
+    for _ in 0..60 {
+        let found = made.inspect();
+        let pids: Vec<u32> = found.holders.processes.iter().map(|it| it.pid).collect();
+        assert_eq!(pids, [victim.pid()]);
+    }
+    for (_, mut victim) in [(made, victim)].into_iter().chain(neighbours) {
+        victim.tell("stop.set(); t.join(); r = told[0]");
+        victim.finish();
+    }
+}
+
+fn never_called_damaged(mode: &str) {
+    let (made, mut victim) = busy(mode);
     for round in 0..25 {
         let found = made.inspect();
         assert!(

@@ -104,7 +104,10 @@ impl Inner {
         let mut receipt = closed.unwrap_or_else(|error| {
             Receipt::unknown(&entry.id, reason, format!("its end failed: {error}"))
         });
-        receipt.overuse = entry.overuse.get().copied();
+        receipt.overuse = limits::overuse(&entry);
+        if receipt.overuse.is_some() && receipt.reason == Reason::ProgramEnded {
+            receipt.reason = Reason::Limit;
+        }
         drop(loan);
         if let (Some(record), Some(claim)) = (record, claim) {
             record.finish(claim, &receipt).await;

@@ -195,11 +195,24 @@ pub(super) fn word(limit: Limit) -> &'static str {
     }
 }
 
+/// The limit that ended a session: one that the host saw passed, or the memory of its cgroup, which never lets it be passed.
+pub(super) fn overuse(entry: &Entry) -> Option<Overuse> {
+    let starved = || {
+        let allowed = entry.limits.memory_bytes?;
+        entry.session.is_starved().then_some(Overuse {
+            limit: Limit::Memory,
+            allowed,
+            used: allowed,
+        })
+    };
+    entry.overuse.get().copied().or_else(starved)
+}
+
 /// The answer of a command that was ended because of a limit says so.
 pub(super) fn answer(entry: &Entry, answer: Result<Done, Error>) -> Result<Done, Error> {
     let mut done = answer?;
     let by_itself = matches!(done.outcome, Outcome::Exited { .. });
-    if entry.overuse.get().is_some() && !by_itself {
+    if overuse(entry).is_some() && !by_itself {
         done.outcome = Outcome::LimitReached;
     }
     Ok(done)

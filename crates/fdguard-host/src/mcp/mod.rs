@@ -11,6 +11,7 @@ mod look;
 mod progress;
 mod say;
 mod stdio;
+mod strangers;
 mod tools;
 mod web;
 

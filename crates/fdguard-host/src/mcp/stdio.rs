@@ -19,14 +19,17 @@ use tokio_util::sync::CancellationToken;
 use super::Options;
 use super::client::Client;
 use super::handler::Handler;
+use super::strangers::Strangers;
 use crate::Error;
-use crate::host::{self, Host};
+use crate::host::{self, Events, Host};
 use crate::http::{Awaited, with_runtime};
 
 /// After the end of its input a client that still reads gets the answers of what comes to an end within this time.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Between two looks whether it still reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// What is told of a line that is no message.
+const BEGIN: usize = 40;
 /// The longest message.
 const LONGEST_LINE: usize = 64 << 20;
 
@@ -51,7 +54,7 @@ async fn live(launch: Launch, signals: Awaited) -> Result<(), Error> {
     let handler = Handler::new(Arc::clone(&client), Arc::new(launch.mcp));
     let ended = CancellationToken::new();
     let why = tokio::select! {
-        why = serve(handler, &client, &ended) => why,
+        why = serve(handler, &client, &ended, &events) => why,
         signal = signals.next() => {
             client.gone.cancel();
             name_of(signal).to_owned()
@@ -72,11 +75,18 @@ async fn live(launch: Launch, signals: Awaited) -> Result<(), Error> {
 }
 
 /// Serves the one client until it is gone, and says why it ended.
-async fn serve(handler: Handler, client: &Arc<Client>, ended: &CancellationToken) -> String {
+async fn serve(
+    handler: Handler,
+    client: &Arc<Client>,
+    ended: &CancellationToken,
+    events: &Events,
+) -> String {
     let (input, output) = stdio_pipes();
     let input = Heard {
         input,
         ended: ended.clone(),
+        strangers: Strangers::default(),
+        events: events.clone(),
     };
     let transport = AsyncRwTransport::new(input, output).with_max_line_length(LONGEST_LINE);
     let serving = async {
@@ -124,10 +134,23 @@ fn has_reader() -> bool {
     looked.is_err() || !asked[0].revents().intersects(gone)
 }
 
-/// An input that tells when it has ended.
+/// An input that tells when it has ended, and what in it is no message.
 struct Heard<R> {
     input: R,
     ended: CancellationToken,
+    strangers: Strangers,
+    events: Events,
+}
+
+impl<R> Heard<R> {
+    fn look(&mut self, bytes: &[u8]) {
+        for line in self.strangers.seen(bytes) {
+            let begin = line.get(..line.len().min(BEGIN)).unwrap_or_default();
+            let begin = String::from_utf8_lossy(begin).into_owned();
+            let event = Event::new("mcp_line_ignored").with("why", "no JSON message");
+            self.events.tell(&event.with("begins", begin));
+        }
+    }
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Heard<R> {
@@ -146,6 +169,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Heard<R> {
         if is_over {
             self.ended.cancel();
         }
+        let new = buffer.filled().get(before..).unwrap_or_default();
+        self.look(new);
         read
     }
 }

@@ -1,5 +1,6 @@
 //! The tree of a session, watched on the runtime.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fdguard_process::tree::{Exit, Stop, Told, Tree};
@@ -10,11 +11,19 @@ use crate::watched::Control;
 
 /// Where a session's tree is while it lives, for everybody who asks about it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place(Arc<Mutex<Option<(Tree, Token)>>>);
+pub(super) struct Place {
+    tree: Arc<Mutex<Option<(Tree, Token)>>>,
+    is_starved: Arc<AtomicBool>,
+}
 
 impl Place {
     fn lock(&self) -> MutexGuard<'_, Option<(Tree, Token)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the kernel ended the last program because its memory was used up.
+    pub(super) fn is_starved(&self) -> bool {
+        self.is_starved.load(Ordering::Relaxed)
     }
 
     /// Asks the tree, if there is one.
@@ -41,6 +50,7 @@ impl Keeper {
         let token = held.token();
         let control = Control::of(&tree).map_err(Error::io("watching a session's keeper"))?;
         *place.lock() = Some((tree, token));
+        place.is_starved.store(false, Ordering::Relaxed);
         Ok(Self {
             control: Some(control),
             place: place.clone(),
@@ -66,7 +76,13 @@ impl Keeper {
 
     fn note(&mut self, told: Told) -> Told {
         match told {
-            Told::MainEnded { exit, .. } => self.exit = Some(exit),
+            Told::MainEnded { exit, .. } => {
+                self.exit = Some(exit);
+                let usage = self.place.with(|tree| tree.usage()).flatten();
+                let kills = usage.and_then(|usage| usage.memory_kills);
+                let is_starved = kills.is_some_and(|kills| kills > 0);
+                self.place.is_starved.store(is_starved, Ordering::Relaxed);
+            }
             Told::Empty { exit, .. } => {
                 self.exit = Some(exit);
                 self.over = Some(told);

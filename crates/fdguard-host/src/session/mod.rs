@@ -178,6 +178,12 @@ impl Session {
         }
     }
 
+    /// Whether the kernel ended its program because the memory of its cgroup was used up.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        self.shared.place.is_starved()
+    }
+
     /// The program's process; absent when it has ended.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {

@@ -27,7 +27,7 @@ async fn too_many_processes_end_the_session_and_the_receipt_says_which_limit() {
     let id = host.open(None, spec).await.unwrap();
     assert_eq!(say(&host, &id, "echo few").await, "few");
     if kept_by(&host, &id).processes == Some(Keeper::Cgroup) {
-        eprintln!("SKIPPED: a cgroup keeps the number of processes here, not the host");
+        refused_to_fork(&host, &id).await;
         return;
     }
     let mut many = Exec::new("echo begin; for i in 1 2 3 4 5 6 7 8; do sleep 100 & done; wait");
@@ -56,10 +56,7 @@ async fn too_much_memory_ends_the_session_although_nothing_runs_in_it() {
     spec.limits.memory_bytes = Some(64 << 20);
     let id = host.open(None, spec).await.unwrap();
     assert_eq!(say(&host, &id, "echo little").await, "little");
-    if kept_by(&host, &id).memory == Some(Keeper::Cgroup) {
-        eprintln!("SKIPPED: a cgroup keeps the memory here, not the host");
-        return;
-    }
+    let is_kept_exactly = kept_by(&host, &id).memory == Some(Keeper::Cgroup);
     // Each of the four holds 40 MB, which is less than the limit of a process; the command itself ends before.
     let hold = "{ head -c 40000000 /dev/zero; sleep 100; } | tail -c 40000000 >/dev/null &";
     let grow = format!("{hold}\n{hold}\n{hold}\n{hold}\n");
@@ -69,7 +66,41 @@ async fn too_much_memory_ends_the_session_although_nothing_runs_in_it() {
     assert_eq!(receipt.reason, Reason::Limit, "{answer:?}");
     let overuse = receipt.overuse.unwrap();
     assert_eq!((overuse.limit, overuse.allowed), (Limit::Memory, 64 << 20));
-    assert!(overuse.used > 64 << 20);
+    // A cgroup lets nobody pass it.
+    assert_eq!(overuse.used > 64 << 20, !is_kept_exactly, "{overuse:?}");
+    assert_clean(&receipt);
+    host.shut_down().await;
+}
+
+/// Where a cgroup keeps the number of processes: one more is refused by the kernel, and the session is there yet.
+async fn refused_to_fork(host: &Host, id: &str) {
+    let mut many = Exec::new("for i in 1 2 3 4 5 6 7 8; do sleep 100 & done; echo no");
+    many.timeout = LONG;
+    let done = host.exec(id, many, None).await.unwrap();
+    let said = format!("{done:?}");
+    assert!(said.contains("Resource temporarily unavailable"), "{said}");
+    let receipt = host.close(id, Reason::Asked).await.unwrap();
+    assert_eq!(receipt.overuse, None);
+    assert_clean(&receipt);
+    host.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_uses_the_memory_of_its_cgroup_up_is_told_so() {
+    let host = start(options()).await;
+    let mut spec = bash();
+    spec.limits.memory_bytes = Some(64 << 20);
+    let id = host.open(None, spec).await.unwrap();
+    if kept_by(&host, &id).memory != Some(Keeper::Cgroup) {
+        testkit::skip("no cgroup keeps the memory here");
+        return;
+    }
+    let mut greedy = Exec::new("head -c 100000000 /dev/zero | tail -c 100000000 | wc -c");
+    greedy.timeout = LONG;
+    let done = host.exec(&id, greedy, None).await.unwrap();
+    assert_eq!(done.outcome, Outcome::LimitReached, "{done:?}");
+    let receipt = host.close(&id, Reason::Asked).await.unwrap();
+    assert_eq!(receipt.overuse.unwrap().limit, Limit::Memory);
     assert_clean(&receipt);
     host.shut_down().await;
 }

@@ -44,6 +44,9 @@ pub struct Held {
     pub by: By,
     /// Whether it is the file that is at the path now; otherwise it was deleted or replaced.
     pub current: bool,
+    /// Whether it was opened by the sought path. Else by a link, elsewhere in another mount namespace, or it is another file by now: that of a
+    /// file that lived for a moment has the number of the next one that is made.
+    pub named: bool,
     /// Device and inode of what is held, where that could be asked.
     pub id: Option<(u64, u64)>,
     /// Locks that were taken through this descriptor.
@@ -206,7 +209,8 @@ impl One<'_> {
             mode: info.mode(),
         };
         if let Some((which, current)) = self.recognise(path, id) {
-            self.take(which, by, current, id, info.locks());
+            let named = self.sought[which].path == path;
+            self.take(which, by, (current, named), id, info.locks());
         }
     }
 
@@ -239,7 +243,7 @@ impl One<'_> {
                 self.take(
                     which,
                     By::Ring { fd },
-                    true,
+                    (true, true),
                     self.sought[which].id,
                     Vec::new(),
                 );
@@ -268,8 +272,8 @@ impl One<'_> {
             };
             if !seen.contains(&which) {
                 seen.push(which);
-                let current = !marked;
-                self.take(which, By::Mapping, current, None, Vec::new());
+                let named = self.sought[which].path == path;
+                self.take(which, By::Mapping, (!marked, named), None, Vec::new());
             }
         }
         Ok(())
@@ -279,7 +283,7 @@ impl One<'_> {
         &mut self,
         which: usize,
         by: By,
-        current: bool,
+        (current, named): (bool, bool),
         id: Option<(u64, u64)>,
         locks: Vec<Lock>,
     ) {
@@ -291,6 +295,7 @@ impl One<'_> {
             which,
             by,
             current,
+            named,
             id,
             locks,
         });

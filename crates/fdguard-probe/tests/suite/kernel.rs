@@ -87,12 +87,20 @@ fn assert_same(launch: Launch) {
         return;
     }
     let victim = launch.start();
-    let by_kernel = look(victim.pid(), Depth::Kernel);
-    let in_full = look(victim.pid(), Depth::Full);
-    assert_eq!(by_kernel["tier"], "kernel");
-    assert_eq!(in_full["tier"], "full");
-    assert_says_the_same(&by_kernel, victim.holdings());
-    assert_eq!(without_the_moment(by_kernel), without_the_moment(in_full));
+    for tries_left in (0..5).rev() {
+        let by_kernel = look(victim.pid(), Depth::Kernel);
+        let in_full = look(victim.pid(), Depth::Full);
+        assert_eq!(by_kernel["tier"], "kernel");
+        assert_eq!(in_full["tier"], "full");
+        assert_says_the_same(&by_kernel, victim.holdings());
+        let (by_kernel, in_full) = (without_the_moment(by_kernel), without_the_moment(in_full));
+        // Its standard error leads to whoever runs the tests, and is held for a moment by each process that they start.
+        if tries_left > 0 && by_kernel != in_full {
+            continue;
+        }
+        assert_eq!(by_kernel, in_full);
+        break;
+    }
     victim.finish();
 }
 

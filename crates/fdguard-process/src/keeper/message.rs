@@ -170,7 +170,7 @@ impl FromKeeper {
                     user,
                     system,
                     usage.peak_memory,
-                    0,
+                    usage.memory_kills.map_or(0, |kills| u64::from(kills) + 1),
                 ]
             }
             Self::Empty {
@@ -186,7 +186,7 @@ impl FromKeeper {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let [kind, a, b, c, d, e, f, _] = words(bytes)?;
+        let [kind, a, b, c, d, e, f, g] = words(bytes)?;
         let small = |word: u64| u32::try_from(word).ok();
         Some(match kind {
             1 => Self::Started {
@@ -208,6 +208,7 @@ impl FromKeeper {
                     user: Duration::from_micros(d),
                     system: Duration::from_micros(e),
                     peak_memory: f,
+                    memory_kills: g.checked_sub(1).and_then(small),
                 },
             },
             4 => Self::Empty {
@@ -314,6 +315,7 @@ mod tests {
             user: Duration::from_micros(12),
             system: Duration::from_micros(34),
             peak_memory: 1 << 40,
+            memory_kills: Some(0),
         };
         let exit = Exit::Signal(9);
         let (step, errno) = (Step::Folder, Errno::NOENT);

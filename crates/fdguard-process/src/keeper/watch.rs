@@ -21,7 +21,7 @@ use crate::cgroup::Leaf;
 use crate::limits::Enforced;
 use crate::spawn::child::Failed;
 use crate::sys::{self, Reaped};
-use crate::tree::{Exit, Stop};
+use crate::tree::{Exit, Stop, Usage};
 
 /// The first pause between two sweeps that killed nobody; it doubles up to the longest.
 const SHORTEST_PAUSE: u64 = 1_000_000;
@@ -223,10 +223,14 @@ impl<'s> Keeper<'s> {
             return;
         };
         self.main_told = true;
+        let memory_kills = self.leaf.as_ref().and_then(Leaf::memory_kills);
         let told = FromKeeper::MainEnded {
             exit: main.exit,
             left: kin::count(self.me, self.room),
-            usage: main.usage,
+            usage: Usage {
+                memory_kills,
+                ..main.usage
+            },
         };
         say(self.ends.control, told);
     }

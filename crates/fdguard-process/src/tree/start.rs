@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, send, socketpair};
 
@@ -17,6 +18,12 @@ use crate::limits::Enforced;
 use crate::plan::{Limits, Plan};
 use crate::spawn::{Prepared, Unfit};
 use crate::sys;
+
+/// A keeper that says nothing for this long is let go on.
+const WAKE_AFTER: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 pub(super) fn begin(
     plan: &Plan,
@@ -54,6 +61,7 @@ pub(super) fn begin(
         own.add(keeper);
         keeper
     };
+    await_word(&ours, keeper);
     match introduced(&ours, RecvFlags::empty(), keep_pidfd) {
         Ok(Introduced::Started(started)) => {
             let keeper = Keeper {
@@ -76,6 +84,23 @@ pub(super) fn begin(
             Err(StartError::refused(step)(errno))
         }
     }
+}
+
+/// Waits until our keeper says something. The program runs already by then, and may have stopped it.
+fn await_word(control: &OwnedFd, keeper: u32) {
+    loop {
+        let mut fds = [PollFd::new(control, PollFlags::IN)];
+        match poll(&mut fds, Some(&WAKE_AFTER)) {
+            Ok(0) => wake(keeper),
+            Err(Errno::INTR) => {}
+            _ => return,
+        }
+    }
+}
+
+/// One that is not stopped takes no notice of it.
+fn wake(keeper: u32) {
+    let _gone = sys::signal_child(keeper, libc::SIGCONT);
 }
 
 /// What a keeper says first.
@@ -150,6 +175,7 @@ fn abandon(control: OwnedFd, keeper: u32) {
         SendFlags::NOSIGNAL,
     );
     drop(control);
+    wake(keeper);
     reap(keeper);
 }
 

@@ -106,6 +106,8 @@ pub struct Usage {
     pub system: Duration,
     /// The largest resident memory of one process, in bytes.
     pub peak_memory: u64,
+    /// How many of its tree the kernel killed because the memory of its cgroup was used up; absent where no cgroup counts it.
+    pub memory_kills: Option<u32>,
 }
 
 /// What holds a tree together.

@@ -91,3 +91,30 @@ fn a_keeper_that_its_own_tree_has_stopped_ends_it_all_the_same() {
     assert_eq!(exit, fdguard_process::tree::Exit::Signal(libc::SIGKILL));
     assert!(killed >= 2, "{killed}");
 }
+
+/// Hung before: the keeper was stopped before it could say that the program runs. As jobs on one core the program comes first.
+#[test]
+fn a_program_that_stops_its_keeper_at_once_is_started_all_the_same() {
+    const NAME: &str =
+        "suite::lost::a_program_that_stops_its_keeper_at_once_is_started_all_the_same";
+    if std::env::var_os("FDGUARD_TEST_ROLE").is_none() {
+        if !["chrt", "taskset"].into_iter().all(testkit::have) {
+            return testkit::skip("needs chrt and taskset");
+        }
+        let exe = std::env::current_exe().unwrap();
+        let mut again = std::process::Command::new("chrt");
+        again.args(["--batch", "0", "taskset", "-c", "0"]).arg(exe);
+        again
+            .args(["--exact", NAME])
+            .env("FDGUARD_TEST_ROLE", "job");
+        let said = again.output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        return;
+    }
+    for _ in 0..10 {
+        let plan = super::harness::shell("kill -STOP $PPID; sleep 1000");
+        let mut tree = Tree::start(&plan).unwrap();
+        tree.stop(super::harness::AT_ONCE);
+        super::harness::empty(&mut tree);
+    }
+}

@@ -1,5 +1,6 @@
 mod attach;
 mod cgroup;
+mod cgroup_limits;
 mod cycles;
 mod end;
 mod errors;

@@ -54,6 +54,9 @@ fn garbage_does_not_end_the_server() {
     peer.close_input();
     let (status, rest, events) = peer.ended();
     assert_eq!((status, rest.as_str()), (Some(0), ""), "{events}");
+    // What can be no message at all is told: twice two of these.
+    assert_eq!(events.matches("mcp_line_ignored").count(), 4, "{events}");
+    assert!(events.contains("hello?"), "{events}");
 }
 
 #[test]

@@ -1,0 +1,68 @@
+//! Lines of a client that can be no message. The protocol's library passes over them in silence, as it should; the host's events say so. Pure.
+
+/// Told of at most, of one client: what writes its log to us would fill ours.
+const MOST: u32 = 10;
+
+/// Sees where lines begin, however the bytes come.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    is_inside: bool,
+    told: u32,
+}
+
+impl Strangers {
+    /// How the lines begin here that can be no message: a message is an object, or a list of them.
+    pub(super) fn seen<'b>(&mut self, bytes: &'b [u8]) -> Vec<&'b [u8]> {
+        let mut found = Vec::new();
+        let mut rest = bytes;
+        while let Some(first) = rest.first() {
+            let end = rest.iter().position(|byte| *byte == b'\n');
+            let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+            let is_blank = first.is_ascii_whitespace();
+            if !self.is_inside && !is_blank && !b"{[".contains(first) && self.told < MOST {
+                self.told += 1;
+                found.push(line);
+            }
+            // Blanks before a line's first word are no beginning.
+            let is_begun = self.is_inside || !line.iter().all(u8::is_ascii_whitespace);
+            self.is_inside = end.is_none() && is_begun;
+            rest = end.and_then(|end| rest.get(end + 1..)).unwrap_or_default();
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(pieces: &[&str]) -> Vec<String> {
+        let mut strangers = Strangers::default();
+        let lines = pieces.iter().flat_map(|piece| {
+            let lines = strangers.seen(piece.as_bytes());
+            lines
+                .into_iter()
+                .map(|line| String::from_utf8_lossy(line).into_owned())
+                .collect::<Vec<_>>()
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn messages_and_empty_lines_are_none() {
+        assert!(seen(&["{}\n\n[{}]\n \n{\"a\":", "\"b\"", "}\n"]).is_empty());
+    }
+
+    #[test]
+    fn a_line_is_told_once_however_it_comes() {
+        assert_eq!(
+            seen(&["hello?\n{}\nwor", "ld {}\n", "{}\nx"]),
+            ["hello?", "wor", "x"]
+        );
+    }
+
+    #[test]
+    fn a_client_that_writes_its_log_here_does_not_fill_ours() {
+        assert_eq!(seen(&[&"x\n".repeat(1000)]).len(), 10);
+    }
+}
