@@ -149,11 +149,17 @@ pub(crate) fn next_path(limits: bool) -> Option<CString> {
 }
 
 fn give_controllers(own: &Path) {
-    let control = own.join("cgroup.subtree_control");
-    let give = |controller: &&str| fs::write(&control, controller).is_err();
-    let refused = ["+memory", "+pids"].iter().filter(|it| give(it)).count();
-    if refused > 0 && aside::step(own) {
-        let _refused = ["+memory", "+pids"].iter().filter(|it| give(it)).count();
+    let there = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
+    let wanted = there.split_ascii_whitespace();
+    let wanted: Vec<String> = wanted
+        .filter(|name| ["memory", "pids"].contains(name))
+        .map(|name| format!("+{name}"))
+        .collect();
+    // Only the root may have processes and leaves with controllers. Elsewhere the one of processes alone would be given, and no process could be
+    // put into a leaf from then on.
+    let is_root = !own.join("cgroup.type").exists();
+    if !wanted.is_empty() && (is_root || aside::step(own)) {
+        let _refused = fs::write(own.join("cgroup.subtree_control"), wanted.join(" "));
     }
 }
 

@@ -120,8 +120,18 @@ fn processes_are_limited_by_a_cgroup_or_it_is_said_that_nobody_does_it() {
     if enforced.processes == By::Cgroup {
         assert_eq!(tree.mechanism(), Mechanism::KeeperAndCgroup);
         assert_eq!(enforced.memory, By::Cgroup);
-        // The shell cannot fork any more, and says so by its end.
-        assert_eq!(super::harness::line(&mut out), "");
+        // The shell cannot fork any more, and says so by its end; those that it made hold its output.
+        let ended = super::harness::told(&mut tree);
+        assert!(
+            matches!(
+                ended,
+                fdguard_process::tree::Told::MainEnded {
+                    exit: Exit::Code(2),
+                    ..
+                }
+            ),
+            "{ended:?}"
+        );
     } else {
         testkit::skip("no cgroup with the controllers of memory and processes can be made here");
         assert_eq!(enforced.processes, By::Nobody);
