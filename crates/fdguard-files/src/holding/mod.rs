@@ -208,9 +208,11 @@ impl Holding {
     /// Everybody may read who has locks, also those whose tables may not be read.
     fn add_lockers(&mut self, probe: &Probe, sought: &[Sought], locks: &[HeldLock]) {
         let own = std::process::id();
+        // Nobody locks a journal: a lock on its number is one on another file that has it now.
+        let lasting = sought.get(..Role::Journal as usize).unwrap_or_default();
         for lock in locks
             .iter()
-            .filter(|lock| !lock.waits && is_on(lock, sought))
+            .filter(|lock| !lock.waits && is_on(lock, lasting))
         {
             let Some(pid) = lock.pid.filter(|pid| *pid != own) else {
                 continue;

@@ -149,9 +149,9 @@ impl Scope {
     pub fn new(spec: ScopeSpec, means: Arc<Means>) -> Result<Self, Error> {
         let id = random::id()?;
         let mark = leftover::mark(&id);
-        let registry = means.registry.as_ref();
-        let record = registry.map(|it| Record::begin(it, &id, spec.client.as_deref()));
         let scope = Self::made(id, spec, mark, means)?;
+        let registry = scope.means.registry.as_ref();
+        let record = registry.map(|it| Record::begin(it, &scope.id, scope.client()));
         scope.state().record = record;
         scope.write_down(|wills| {
             let head = Head::new(&scope.id, &scope.spec, scope.mark.as_deref())?;

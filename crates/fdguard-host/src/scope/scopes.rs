@@ -99,17 +99,17 @@ impl Scopes {
     /// Begins to close what hosts left that are gone, where its root is `allowed`. Gives those scopes; what cannot be taken over is told.
     pub async fn inherit(&self, allowed: impl Fn(&Path) -> bool) -> Vec<Arc<Scope>> {
         let means = self.means();
-        let Some(wills) = means.wills.clone() else {
+        let Some(wills) = &means.wills else {
             return Vec::new();
         };
-        let left = tokio::task::spawn_blocking(move || wills.left()).await;
+        let (reader, mut inherited) = (wills.clone(), Vec::new());
+        let left = tokio::task::spawn_blocking(move || reader.left()).await;
         // Fails only when the runtime ends.
         let (left, unreadable) = left.unwrap_or_default();
         let tell = |scope, error| means.observer.tell(&Event::Will { scope, error });
         for will in unreadable {
             tell(will.scope, will.error);
         }
-        let mut inherited = Vec::new();
         for will in left {
             let (id, root) = (will.head.scope.clone(), will.head.spec().root);
             if !allowed(&root) {
@@ -123,7 +123,18 @@ impl Scopes {
                     self.table().keep(&scope);
                     inherited.push(scope);
                 }
-                Err(error) => tell(id, error.to_string()),
+                Err(error) => {
+                    // Without its folder there is nothing left to be done, today and later.
+                    let forgotten = if root.exists() {
+                        Ok(())
+                    } else {
+                        wills.forget(&id)
+                    };
+                    let why = forgotten
+                        .err()
+                        .map_or(error.to_string(), |it| it.to_string());
+                    tell(id, why);
+                }
             }
         }
         for scope in &inherited {

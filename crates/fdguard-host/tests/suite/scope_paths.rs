@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Identity, Owner, State};
+use fdguard_files::registry::{Filter, Identity, Owner, State};
 use fdguard_host::Error;
 use fdguard_host::scope::{
     Did, FileEnd, How, Kind, Ownership, Phase, Role, ScopeSpec, Scopes, Want, Why,
@@ -378,4 +378,17 @@ async fn round(ground: &Ground, scopes: &Scopes, number: usize) {
         .iter()
         .filter(|it| it.kind == Kind::Program);
     assert_eq!(programs.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scope_that_cannot_be_made_is_in_no_registry() {
+    let ground = Ground::new();
+    let path = ground.folder.path().join("registry.db");
+    let registry = Registry::open(&path).unwrap();
+    let mut means = ground.means();
+    means.registry = Some(registry.clone());
+    let mut spec = ground.spec();
+    spec.root = "/no/such/folder".into();
+    Scopes::new(means).create(spec).unwrap_err();
+    assert_eq!(registry.list(&Filter::default()).unwrap(), []);
 }

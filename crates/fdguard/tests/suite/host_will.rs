@@ -128,3 +128,26 @@ fn what_a_killed_host_left_outside_of_todays_roots_stays_and_is_told() {
     assert!(root_path.join("prompt.md").exists());
     assert_eq!(reconcile(state.path())["scopes"][0]["scope"], json!(id));
 }
+
+#[test]
+fn a_will_whose_folder_is_gone_is_told_once_and_forgotten() {
+    let (state, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let of_agent = root.path().canonicalize().unwrap().join("agent");
+    fs::create_dir(&of_agent).unwrap();
+    let mut first = host(state.path(), root.path());
+    let (id, _) = agent(&first, &of_agent);
+    first.signal(Signal::KILL);
+    first.end();
+    fs::remove_dir_all(&of_agent).unwrap();
+    let is_told = |hosted: &Hosted| {
+        let events = hosted.events();
+        let is_it =
+            |event: &Value| event["event"] == "scope_will_failed" && event["scope"] == json!(id);
+        events.iter().any(is_it)
+    };
+    let mut second = host(state.path(), root.path());
+    assert!(is_told(&second), "{:?}", second.events());
+    second.signal(Signal::TERM);
+    second.end();
+    assert!(!is_told(&host(state.path(), root.path())));
+}
