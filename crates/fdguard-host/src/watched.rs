@@ -97,6 +97,11 @@ impl WatchedTree {
         self.0.get_mut().0.stop(how);
     }
 
+    /// Lets its keeper go on, if one of its own processes has stopped it.
+    pub(crate) fn wake(&self) {
+        self.0.get_ref().0.wake();
+    }
+
     /// The next that its keeper tells. May be dropped while it waits: nothing is lost.
     pub(crate) async fn told(&mut self) -> io::Result<Told> {
         loop {

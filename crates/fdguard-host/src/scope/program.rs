@@ -10,6 +10,8 @@ use tokio::sync::{mpsc, watch};
 use crate::Error;
 use crate::watched::WatchedTree;
 
+/// How often a keeper that says nothing of its end is woken.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// KILL, at once.
 const AT_ONCE: Stop = Stop {
     signal: 9,
@@ -113,13 +115,16 @@ async fn keep(
     tell: watch::Sender<State>,
 ) {
     let mut state = State::default();
-    let mut has_owner = true;
+    let (mut has_owner, mut is_asked) = (true, false);
     while state.over.is_none() {
         tokio::select! {
             ask = asked.recv(), if has_owner => {
                 has_owner = ask.is_some();
+                is_asked = true;
                 tree.stop(ask.unwrap_or(AT_ONCE));
             }
+            // Somebody in the tree may stop its keeper again and again.
+            () = tokio::time::sleep(LOOK_AGAIN), if is_asked => tree.wake(),
             told = tree.told() => match told {
                 Ok(told) => state.hear(told),
                 // The runtime's reactor is gone.

@@ -95,3 +95,19 @@ async fn a_program_that_is_asked_for_by_words_prints_into_a_log_of_the_scope() {
     let archived = fs::read_to_string(folder.join("archive/log")).unwrap();
     assert_eq!(archived, expected);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_stops_its_keeper_again_and_again_is_ended_with_its_scope() {
+    let ground = Ground::new();
+    let scope = ground.scope();
+    let script = "trap '' TERM; while :; do kill -STOP $PPID; sleep 0.01; done";
+    let launch = Launch {
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        environment: [].into(),
+        log: None,
+        role: Role::Main,
+    };
+    scope.launch(launch).await.unwrap();
+    let clean_up = scope.close(Why::Asked, How::default()).await;
+    assert!(clean_up.success, "{clean_up:#?}");
+}
