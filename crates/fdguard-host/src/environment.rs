@@ -12,6 +12,11 @@ pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
     handed_on(std::env::vars_os())
 }
 
+/// Whether this can be a variable: the kernel ends a value with a zero byte, and a name with `=`.
+pub(crate) fn is_fit(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+}
+
 fn handed_on(ours: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
     for_program(ours.filter(|(name, _)| name != TOKEN))
 }

@@ -35,6 +35,23 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// This command in a session of its own, where we are, with our streams and without limits.
+    #[must_use]
+    pub fn new(command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Self {
+        Self {
+            command,
+            environment,
+            folder: None,
+            stdio: [None, None, None],
+            handed: Vec::new(),
+            soft_limit: None,
+            group: Group::Session,
+            cgroup: false,
+            terminal: false,
+            limits: Limits::default(),
+        }
+    }
+
     /// The numbers that the handed descriptors have in the program, in the order of `handed`.
     #[must_use]
     pub fn numbers(&self) -> Vec<u32> {
@@ -99,23 +116,13 @@ mod tests {
             fd: Arc::clone(&null),
             name: name.map(str::to_owned),
         };
-        let plan = Plan {
-            command: Vec::new(),
-            environment: Vec::new(),
-            folder: None,
-            stdio: [None, None, None],
-            handed: vec![
-                handed(None),
-                handed(Some("a")),
-                handed(None),
-                handed(Some("b")),
-            ],
-            soft_limit: None,
-            group: Group::Same,
-            cgroup: false,
-            terminal: false,
-            limits: Limits::default(),
-        };
+        let mut plan = Plan::new(Vec::new(), Vec::new());
+        plan.handed = vec![
+            handed(None),
+            handed(Some("a")),
+            handed(None),
+            handed(Some("b")),
+        ];
         assert_eq!(plan.numbers(), [5, 3, 6, 4]);
     }
 }

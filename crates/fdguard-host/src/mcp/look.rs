@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use fdguard_process::plan::{Group, Limits, Plan};
+use fdguard_process::plan::Plan;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::Value;
@@ -52,18 +52,9 @@ fn plan(program: &Path, words: &[String]) -> std::io::Result<(Plan, [OwnedFd; 2]
     let (out, their_out) = pipe_with(PipeFlags::CLOEXEC)?;
     let (err, their_err) = pipe_with(PipeFlags::CLOEXEC)?;
     let command = std::iter::once(program.as_os_str().to_owned());
-    let plan = Plan {
-        command: command.chain(words.iter().map(OsString::from)).collect(),
-        environment: std::env::vars_os().collect(),
-        folder: None,
-        stdio: [input, their_out, their_err].map(|fd| Some(Arc::new(fd))),
-        handed: Vec::new(),
-        soft_limit: None,
-        group: Group::Session,
-        cgroup: false,
-        terminal: false,
-        limits: Limits::default(),
-    };
+    let command = command.chain(words.iter().map(OsString::from)).collect();
+    let mut plan = Plan::new(command, std::env::vars_os().collect());
+    plan.stdio = [input, their_out, their_err].map(|fd| Some(Arc::new(fd)));
     Ok((plan, [out, err]))
 }
 

@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::plan::{Group, Limits, Plan};
+use fdguard_process::plan::Plan;
 use rustix::fs::{Mode, OFlags, open};
 
 use super::hold::refused;
 use super::{Role, Scope, Taken};
 use crate::Error;
-use crate::environment::inherited;
+use crate::environment::{inherited, is_fit};
 
 /// What is to be started.
 #[derive(Clone, Debug)]
@@ -31,14 +31,10 @@ impl Scope {
     /// Starts a program in the scope's folder, in a session of its own, without input.
     pub async fn launch(&self, launch: Launch) -> Result<Taken, Error> {
         let has_no_name = launch.command.first().is_none_or(String::is_empty);
-        let is_whole = |text: &String| !text.contains('\0');
-        let names = launch.environment.keys();
+        let mut variables = launch.environment.iter();
         if has_no_name
-            || !launch.command.iter().all(is_whole)
-            || !launch.environment.values().all(is_whole)
-            || names
-                .clone()
-                .any(|name| name.is_empty() || name.contains(['=', '\0']))
+            || launch.command.iter().any(|word| word.contains('\0'))
+            || variables.any(|(name, value)| !is_fit(name, value))
         {
             let text =
                 "a program needs a name, and neither words nor variables may hold a zero byte";
@@ -50,24 +46,14 @@ impl Scope {
             Some(path) => self.log(path)?,
             None => Arc::clone(&null),
         };
-        let mut environment = inherited();
-        environment.retain(|(name, _)| {
-            name.to_str()
-                .is_none_or(|name| !launch.environment.contains_key(name))
-        });
+        let mut environment: BTreeMap<OsString, OsString> = inherited().into_iter().collect();
         let more = launch.environment.into_iter();
-        environment.extend(more.map(|(name, value)| (OsString::from(name), value.into())));
+        environment.extend(more.map(|(name, value)| (name.into(), value.into())));
+        let command = launch.command.into_iter().map(OsString::from).collect();
         let plan = Plan {
-            command: launch.command.into_iter().map(OsString::from).collect(),
-            environment,
             folder: Some(self.root().path().to_owned()),
             stdio: [Some(null), Some(Arc::clone(&out)), Some(out)],
-            handed: Vec::new(),
-            soft_limit: None,
-            group: Group::Session,
-            cgroup: false,
-            terminal: false,
-            limits: Limits::default(),
+            ..Plan::new(command, environment.into_iter().collect())
         };
         self.start(plan, launch.role).await
     }

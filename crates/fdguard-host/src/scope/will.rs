@@ -187,9 +187,9 @@ impl Head {
     pub(super) fn spec(&self) -> super::ScopeSpec {
         super::ScopeSpec {
             name: self.name.clone(),
-            root: path(&self.root),
+            root: path_of(&self.root),
             client: self.client.clone(),
-            archive_to: self.archive_to.as_ref().map(path),
+            archive_to: self.archive_to.as_ref().map(path_of),
         }
     }
 }
@@ -253,20 +253,12 @@ fn parse(bytes: &[u8]) -> Result<Will, String> {
 fn entry(line: Line) -> Result<Result<Entry, u64>, String> {
     let (number, resource) = match line {
         Line::Released { number } => return Ok(Err(number)),
-        Line::File {
-            number,
-            path: name,
-            end,
-        } => {
-            let path = path(&name);
+        Line::File { number, path, end } => {
+            let path = path_of(&path);
             (number, Resource::File { path, end })
         }
-        Line::Directory {
-            number,
-            path: name,
-            id,
-        } => {
-            let path = path(&name);
+        Line::Directory { number, path, id } => {
+            let path = path_of(&path);
             (number, Resource::Directory { path, id })
         }
         Line::Process { number, identity } => {
@@ -287,7 +279,7 @@ fn text(path: &Path) -> Text {
     Text::from(path.as_os_str().as_bytes())
 }
 
-fn path(text: &Text) -> PathBuf {
+fn path_of(text: &Text) -> PathBuf {
     OsStr::from_bytes(text.as_bytes()).into()
 }
 

@@ -16,7 +16,7 @@ use super::held::Held;
 use super::streams::Streams;
 use super::types::{Channel, Limits, Program, Repl, Spec};
 use crate::Error;
-use crate::environment::inherited;
+use crate::environment::{inherited, is_fit};
 
 const BASH_START: &str = include_str!("driver/bash.sh");
 const BASH_LOOP: &str = include_str!("driver/bash_loop.sh");
@@ -180,10 +180,8 @@ pub(super) fn check(spec: &Spec) -> Result<(), Error> {
             }
         }
     }
-    let bad = |name: &str| name.is_empty() || name.contains(['=', '\0']);
-    let zero = |value: &str| value.contains('\0');
     let variables = &mut spec.environment.iter();
-    if let Some((name, _)) = variables.find(|(name, value)| bad(name) || zero(value)) {
+    if let Some((name, _)) = variables.find(|(name, value)| !is_fit(name, value)) {
         return Err(Error::Bad(format!("{name:?} cannot be a variable")));
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::plan::{Group, Handed, Limits, Plan};
+use fdguard_process::plan::{Handed, Plan};
 use fdguard_process::tree::{self, Offer, Options, Stop, Tree};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -121,16 +121,10 @@ fn plan(command: Vec<OsString>, null: OwnedFd, words: OwnedFd, requests: OwnedFd
     let null = Arc::new(null);
     let fd = Arc::new(requests);
     Plan {
-        command,
-        environment: inherited(),
         folder: Some("/".into()),
         stdio: [Some(Arc::clone(&null)), Some(null), Some(Arc::new(words))],
         handed: vec![Handed { fd, name: None }],
-        soft_limit: None,
-        group: Group::Session,
-        cgroup: false,
-        terminal: false,
-        limits: Limits::default(),
+        ..Plan::new(command, inherited())
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fdguard_host::host::Host;
 use fdguard_host::scope::{CleanUp, Event, Kind, Means, Observer, Outcome, Scope, ScopeSpec};
 use fdguard_host::session::Exec;
-use fdguard_process::plan::{Group, Limits, Plan};
+use fdguard_process::plan::Plan;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 /// Nothing that a test waits for takes this long, on the busiest machine.
@@ -85,18 +85,8 @@ impl Ground {
 /// A plan for this command with a small environment.
 pub(crate) fn plan(command: &[&str]) -> Plan {
     let path: OsString = std::env::var_os("PATH").unwrap_or_default();
-    Plan {
-        command: command.iter().map(OsString::from).collect(),
-        environment: vec![("PATH".into(), path)],
-        folder: None,
-        stdio: [None, None, None],
-        handed: Vec::new(),
-        soft_limit: None,
-        group: Group::Session,
-        cgroup: false,
-        terminal: false,
-        limits: Limits::default(),
-    }
+    let command = command.iter().map(OsString::from).collect();
+    Plan::new(command, vec![("PATH".into(), path)])
 }
 
 /// Lets a session's program end by itself, and waits until the host has seen it.

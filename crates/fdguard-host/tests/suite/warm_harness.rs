@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_host::warm::{Pool, find};
-use fdguard_process::plan::{Group, Handed, Limits, Plan};
+use fdguard_process::plan::{Handed, Plan};
 use fdguard_process::tree::{Stop, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixDatagram;
@@ -67,19 +67,12 @@ pub(crate) fn ask() -> Asked {
     let null = Arc::new(OwnedFd::from(fs::File::open("/dev/null").unwrap()));
     let their_out = Arc::new(their_out);
     let plan = Plan {
-        command: Vec::new(),
-        environment: std::env::vars_os().collect(),
-        folder: None,
         stdio: [Some(null), Some(Arc::clone(&their_out)), Some(their_out)],
         handed: vec![Handed {
             fd: Arc::new(theirs.into()),
             name: None,
         }],
-        soft_limit: None,
-        group: Group::Session,
-        cgroup: false,
-        terminal: false,
-        limits: Limits::default(),
+        ..Plan::new(Vec::new(), std::env::vars_os().collect())
     };
     Asked {
         plan,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use fdguard_process::plan::{Group, Plan};
+use fdguard_process::plan::Plan;
 use fdguard_process::tree::{Exit, Stop, Told, Tree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -26,18 +26,8 @@ pub(crate) const AT_ONCE: Stop = Stop {
 /// A plan for this command with a small environment.
 pub(crate) fn plan(command: &[&str]) -> Plan {
     let path: OsString = std::env::var_os("PATH").unwrap_or_default();
-    Plan {
-        command: command.iter().map(OsString::from).collect(),
-        environment: vec![("PATH".into(), path)],
-        folder: None,
-        stdio: [None, None, None],
-        handed: Vec::new(),
-        soft_limit: None,
-        group: Group::Session,
-        cgroup: false,
-        terminal: false,
-        limits: fdguard_process::plan::Limits::default(),
-    }
+    let command = command.iter().map(OsString::from).collect();
+    Plan::new(command, vec![("PATH".into(), path)])
 }
 
 /// A plan for a line of shell.

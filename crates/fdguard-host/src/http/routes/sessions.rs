@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::Error;
+use crate::environment::is_fit;
 use crate::host::{Host, Info};
 use crate::http::problem::Problem;
 use crate::http::route::{Asked, Reply, Route};
@@ -50,12 +51,8 @@ struct NewSession {
 impl NewSession {
     fn spec(self) -> Result<Spec, Problem> {
         let mut spec = Spec::new(self.program);
-        let wrong = |name: &str| name.is_empty() || name.contains(['=', '\0']);
-        if let Some((name, _)) = self
-            .environment
-            .iter()
-            .find(|(name, value)| wrong(name) || value.contains('\0'))
-        {
+        let mut variables = self.environment.iter();
+        if let Some((name, _)) = variables.find(|(name, value)| !is_fit(name, value)) {
             let problem = Problem::senseless(format!("{name:?} is no variable"));
             return Err(problem.at("environment".to_owned()));
         }
