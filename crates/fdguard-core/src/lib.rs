@@ -37,6 +37,7 @@ pub mod host;
 pub mod id;
 pub mod judge;
 pub mod ledger;
+pub mod lifetimes;
 pub mod lint;
 pub mod log_event;
 pub mod origin;

@@ -1,0 +1,329 @@
+//! The course of a call path: does what it opens stay, is it replaced, or did it stop coming?
+//!
+//! Shares of time are shares of active time, so that an idle minute changes nothing. Times are in
+//! seconds since the process began. Decisions 038 and 051.
+
+use super::history::{History, Lifetime, Moment};
+use crate::count::as_f64;
+
+/// What became of the descriptors that a path closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Closed {
+    /// How many.
+    pub count: u64,
+    /// When they had been opened, on the average.
+    pub born: f64,
+    /// When the youngest of them had been opened.
+    pub youngest: f64,
+    /// For how long they were open, on the average.
+    pub lived: f64,
+    /// For how long the one was that was open the longest.
+    pub longest: f64,
+}
+
+impl Closed {
+    /// One more was closed.
+    pub fn count(&mut self, one: &Lifetime) {
+        let closed = one.closed.map_or(one.opened.real, |closed| closed.real);
+        self.add(&Self {
+            count: 1,
+            born: one.opened.real,
+            youngest: one.opened.real,
+            lived: closed - one.opened.real,
+            longest: closed - one.opened.real,
+        });
+    }
+
+    /// So many were opened and closed before this moment; nobody saw when.
+    pub(super) fn count_many(&mut self, count: u64, before: Moment) {
+        self.add(&Self {
+            count,
+            born: before.real,
+            youngest: before.real,
+            lived: 0.0,
+            longest: 0.0,
+        });
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: &Self) {
+        let all = as_f64(self.count + other.count);
+        if all > 0.0 {
+            let share = as_f64(other.count) / all;
+            self.born += (other.born - self.born) * share;
+            self.lived += (other.lived - self.lived) * share;
+        }
+        self.count += other.count;
+        self.youngest = self.youngest.max(other.youngest);
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+/// The way it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// What nobody closes any more came all the time, up to the end: a leak.
+    Arrives,
+    /// The oldest are closed as new ones come: a cache.
+    Rolls,
+    /// They came early, and then for a long time none: a pool that is full.
+    Stopped,
+    /// Many came at once, and none before or after.
+    Burst,
+    /// The times do not tell.
+    Unclear,
+}
+
+/// What is thought of one history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// The way it went.
+    pub course: Course,
+    /// What was open when the path opened its last one, or when the end began; the oldest first.
+    /// Those that were released in the end have the time of their close.
+    pub survivors: Vec<Lifetime>,
+    /// Whether the survivors were released in one final sweep.
+    pub is_released: bool,
+}
+
+/// Fewer say nothing about when they came.
+pub const LEAST: usize = 8;
+/// Fewer do not show that they stopped.
+const LEAST_STOPPED: usize = 3;
+/// They must have come in some of the parts into which the time is cut: two bursts are not all the
+/// time.
+const PARTS: usize = 30;
+const LEAST_PARTS: usize = 6;
+/// A path that closed fewer has no habit of closing; and where few are left, so many must have been
+/// closed.
+const FEW_CLOSED: u64 = 2;
+const HABIT: u64 = 8;
+/// One in so many may be out of order: a file that is always in use is never the least recently
+/// used.
+const STRAY: usize = 8;
+/// A life that is so many times the usual one is that of an exception, as of what is open from the
+/// first to the last line.
+const USUAL: f64 = 10.0;
+/// Clocks and the order of threads: what is closed for a new one is closed a moment before or after.
+const MOMENT: f64 = 0.05;
+/// Of the active time: a leak was at work for so much of it at least.
+const SPREAD: f64 = 0.25;
+/// Where so many came for so many seconds, a smaller share will do.
+const MANY: usize = 24;
+const LONG: f64 = 3.0;
+/// Seconds: what comes within less is one burst, as when a pool is made.
+const BURST: f64 = 1.0;
+/// Seconds: what is all released in the end must have become more for longer, for a job that opens
+/// all its files and then closes them is one piece of work.
+const RELEASED: f64 = 4.0;
+/// Of the time in which they came: the silence after a leak, while a program winds up, and that after
+/// a pool is full.
+const WINDING_UP: f64 = 1.0 / 3.0;
+const FULL: f64 = 2.0 / 3.0;
+/// Of the whole time: a silence that is shorter says nothing.
+const SILENCE: f64 = 0.2;
+/// So many times as many early as late: they become less and less.
+const FADING: usize = 3;
+/// A sweep takes no longer than this share of the time in which what it closes was opened.
+const SWEEP: f64 = 1.0 / 3.0;
+/// After the final sweep the process does little more: this share of its active time, or so many
+/// seconds.
+const AFTERWARDS: f64 = 0.1;
+const AFTERWARDS_SECONDS: f64 = 1.0;
+
+/// Judges a history.
+#[must_use]
+pub fn judge(history: &History) -> Judgement {
+    let sweep = final_sweep(history);
+    let is_released = sweep != Sweep::None;
+    let mut closed = history.past;
+    let mut survivors = history.live.clone();
+    if is_released {
+        survivors.extend(&history.recent);
+        survivors.sort_by(|a, b| a.opened.real.total_cmp(&b.opened.real));
+    } else {
+        for one in &history.recent {
+            closed.count(one);
+        }
+    }
+    let births: Vec<Moment> = survivors.iter().map(|one| one.opened).collect();
+    let course = course(history, &births, &closed, sweep);
+    Judgement {
+        course,
+        survivors,
+        is_released,
+    }
+}
+
+/// How what was open was closed in the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sweep {
+    /// It was not, or only as always.
+    None,
+    /// The program closed it, shortly before its end.
+    ByProgram,
+    /// The end itself did: an interpreter that cleans up, or what a program does when it was told to end.
+    ByEnd,
+}
+
+/// Whether what was closed since the last open was closed because the end came: most of what was
+/// open, in far less time than it took to open it, and with little to follow.
+fn final_sweep(history: &History) -> Sweep {
+    let swept = history.recent.len();
+    if swept < 2 || swept < history.live.len() {
+        return Sweep::None;
+    }
+    let ends = history.recent.iter().filter_map(|one| one.closed);
+    let (mut first, mut last) = (f64::INFINITY, Moment::default());
+    for end in ends {
+        first = first.min(end.real);
+        last = if end.real > last.real { end } else { last };
+    }
+    let finalized = history.recent.iter().filter(|one| one.is_finalized).count();
+    let is_after_end = history.is_ending && first >= history.until.real;
+    if is_after_end || finalized * 2 > swept {
+        return Sweep::ByEnd;
+    }
+    let oldest = history.recent.first().map_or(0.0, |one| one.opened.real);
+    let came = history.last_open.real - oldest;
+    let rest = history.until.active - last.active;
+    let is_last = rest <= (AFTERWARDS * history.until.active).max(AFTERWARDS_SECONDS);
+    if last.real - first <= SWEEP * came && is_last {
+        Sweep::ByProgram
+    } else {
+        Sweep::None
+    }
+}
+
+fn course(history: &History, births: &[Moment], closed: &Closed, sweep: Sweep) -> Course {
+    if rolls(births, closed) {
+        return Course::Rolls;
+    }
+    let is_released = sweep != Sweep::None;
+    if has_stopped(history, births, is_released) {
+        return Course::Stopped;
+    }
+    // What is released is judged as it was when the path opened its last one.
+    let (until, old) = if is_released {
+        (history.last_open.active, births.len())
+    } else {
+        let latest = history.until.real - in_use(births, closed);
+        let old = births.partition_point(|birth| birth.real < latest);
+        let young = births.get(old).map(|birth| birth.active);
+        (young.unwrap_or(history.until.active), old)
+    };
+    let least = if sweep == Sweep::ByProgram {
+        RELEASED
+    } else {
+        BURST
+    };
+    if arrives(until, &births[..old], least) {
+        Course::Arrives
+    } else if is_burst(births) {
+        Course::Burst
+    } else {
+        Course::Unclear
+    }
+}
+
+/// How old those are that may be in use: as those became that were closed, if it was while others
+/// came and not all in the end.
+fn in_use(births: &[Moment], closed: &Closed) -> f64 {
+    let last = births.last().map_or(0.0, |birth| birth.real);
+    let last = last.max(closed.youngest);
+    let is_habit = closed.count >= HABIT && closed.born + closed.lived < last;
+    if is_habit {
+        closed.longest.min(USUAL * closed.lived)
+    } else {
+        0.0
+    }
+}
+
+/// Whether those that are left are the youngest, and the others were closed while these came, at an
+/// age which none of these has reached.
+fn rolls(births: &[Moment], closed: &Closed) -> bool {
+    let (all, many) = (births.len(), LEAST);
+    let has_habit = closed.count >= HABIT || (closed.count >= FEW_CLOSED && all >= many);
+    let Some(last) = births.last().filter(|_| has_habit) else {
+        return false;
+    };
+    let count = |is: &dyn Fn(f64) -> bool| births.iter().filter(|birth| is(birth.real)).count();
+    let older = count(&|birth| birth < closed.born);
+    // The latest of all that it opened, whatever became of it.
+    let latest = last.real.max(closed.youngest);
+    let too_old = count(&|birth| latest - birth > closed.longest + MOMENT.min(closed.longest));
+    // What is closed for a new one is closed when that one comes; what is closed in the end is closed
+    // after all of them.
+    let since = count(&|birth| birth > closed.born + closed.lived);
+    let replaced = usize::try_from(closed.count).unwrap_or(all).min(all);
+    older * STRAY <= all && too_old * STRAY <= all && since >= (replaced / 4).max(1)
+}
+
+/// Whether these came all over the active time until then, and no less late than early.
+fn arrives(until: f64, births: &[Moment], least: f64) -> bool {
+    let (Some(first), Some(last)) = (births.first(), births.last()) else {
+        return false;
+    };
+    let (came, silent) = (last.active - first.active, until - last.active);
+    let seconds = last.real - first.real;
+    let is_much = births.len() >= MANY && seconds >= LONG;
+    let is_spread = came >= SPREAD * until || is_much;
+    let middle = first.active + came / 2.0;
+    let early = births.partition_point(|birth| birth.active < middle);
+    let late = births.len() - early;
+    seconds >= least
+        && is_spread
+        && silent <= WINDING_UP * came
+        && births.len() >= LEAST
+        && parts(births) >= LEAST_PARTS
+        && early <= FADING * late
+}
+
+/// In how many parts of the active time from the first to the last of them some came.
+fn parts(births: &[Moment]) -> usize {
+    let (Some(first), Some(last)) = (births.first(), births.last()) else {
+        return 0;
+    };
+    let part = ((last.active - first.active) / as_f64(PARTS as u64)).max(f64::EPSILON);
+    let mut parts: Vec<f64> = births
+        .iter()
+        .map(|birth| ((birth.active - first.active) / part).floor())
+        .collect();
+    // In order already, because the births are.
+    parts.dedup();
+    parts.len()
+}
+
+/// Whether none came for nearly as long as they had been coming, while the process did other things or
+/// went on using these.
+fn has_stopped(history: &History, births: &[Moment], is_released: bool) -> bool {
+    let (Some(first), Some(last)) = (births.first(), births.last()) else {
+        return false;
+    };
+    // What was released: until it was, the process may have gone on for long.
+    let swept = history.recent.iter().filter_map(|one| one.closed);
+    let end = match swept.min_by(|a, b| a.real.total_cmp(&b.real)) {
+        Some(first_close) if is_released => first_close,
+        _ => history.until,
+    };
+    let (came, silent) = (last.real - first.real, end.real - last.real);
+    let (came_active, silent_active) = (last.active - first.active, end.active - last.active);
+    let is_in_use = history.used_late * 4 >= births.len();
+    let is_silent = silent >= FULL * came && silent >= SILENCE * end.real;
+    let is_level = silent_active >= (FULL * came_active).max(SILENCE * end.active) || is_in_use;
+    births.len() >= LEAST_STOPPED && is_silent && is_level
+}
+
+/// Whether all came within a moment.
+fn is_burst(births: &[Moment]) -> bool {
+    match (births.first(), births.last()) {
+        (Some(first), Some(last)) => {
+            births.len() >= LEAST_STOPPED && last.real - first.real < BURST
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "course_tests.rs"]
+mod tests;

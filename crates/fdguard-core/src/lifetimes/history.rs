@@ -1,0 +1,98 @@
+//! What one call path did: which of its descriptors are open, and what became of the others.
+
+use super::course::Closed;
+use crate::Fd;
+
+/// A point in time, in seconds since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Moment {
+    /// By the monotonic clock.
+    pub real: f64,
+    /// By the activity clock.
+    pub active: f64,
+}
+
+/// The life of one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lifetime {
+    /// Its number.
+    pub fd: Fd,
+    /// When it was opened, in nanoseconds of the monotonic clock.
+    pub at: u64,
+    /// The same since the process began.
+    pub opened: Moment,
+    /// When it was closed; absent while it is open.
+    pub closed: Option<Moment>,
+    /// Whether a runtime closed it without any code of the program, as an interpreter does with all
+    /// its objects when it ends.
+    pub is_finalized: bool,
+    /// The call that opened it.
+    pub call: &'static str,
+    /// The thread that opened it.
+    pub thread: u32,
+}
+
+/// The history of a call path, or of several, until the end of the program began or until now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Descriptors that it ever opened.
+    pub opened: u64,
+    /// Those of them that were closed.
+    pub closed: u64,
+    /// What is open, the oldest first.
+    pub live: Vec<Lifetime>,
+    /// What was closed since the path opened something for the last time, the oldest first.
+    pub recent: Vec<Lifetime>,
+    /// What was closed before that.
+    pub past: Closed,
+    /// When it opened something for the last time.
+    pub last_open: Moment,
+    /// How many of the live ones were used after that, other than the youngest.
+    pub used_late: usize,
+    /// When the end of the program began, or now.
+    pub until: Moment,
+    /// Whether the end of the program began.
+    pub is_ending: bool,
+}
+
+impl History {
+    /// Puts another path of the same process to it.
+    pub fn merge(&mut self, other: &Self) {
+        let last = if other.last_open.real > self.last_open.real {
+            other.last_open
+        } else {
+            self.last_open
+        };
+        self.opened += other.opened;
+        self.closed += other.closed;
+        self.past.add(&other.past);
+        self.live.extend(&other.live);
+        self.live
+            .sort_by(|a, b| a.opened.real.total_cmp(&b.opened.real));
+        let recent: Vec<Lifetime> = self.recent.iter().chain(&other.recent).copied().collect();
+        // What was closed before the other path opened its last one is not recent for both.
+        let (mut kept, before): (Vec<Lifetime>, Vec<Lifetime>) = recent
+            .into_iter()
+            .partition(|one| one.closed.is_none_or(|closed| closed.real > last.real));
+        for one in &before {
+            self.past.count(one);
+        }
+        kept.sort_by(|a, b| a.opened.real.total_cmp(&b.opened.real));
+        self.recent = kept;
+        self.last_open = last;
+        self.used_late += other.used_late;
+        self.until = Moment {
+            real: self.until.real.max(other.until.real),
+            active: self.until.active.max(other.until.active),
+        };
+        self.is_ending |= other.is_ending;
+    }
+
+    /// Whether the path closes what it opens, but for a few that may be in use just now.
+    #[must_use]
+    pub fn is_used_well(&self) -> bool {
+        const IN_USE: u64 = 10;
+        let open = self.opened.saturating_sub(self.closed);
+        self.closed > 0 && open <= (self.opened / IN_USE).max(1)
+    }
+}

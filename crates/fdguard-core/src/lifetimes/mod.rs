@@ -1,0 +1,25 @@
+//! Lifetimes: every open and close of a traced process, and what they say.
+//!
+//! A tracer knows when each descriptor was opened, by which call path, and when it was closed. So
+//! nothing here depends on how often somebody looked, and the end of a program is not evidence:
+//! a call path is judged as it was when it last opened something, or when the end began. Idle time is
+//! cut out: a program that does nothing proves nothing.
+//!
+//! [`ProcessLifetimes`] takes events in and gives a [`History`] per call path, [`course`] judges
+//! one history, and [`site`] puts the paths of one line together. Decision 051 says why it is so.
+
+pub mod activity;
+pub mod course;
+mod history;
+mod process;
+pub mod site;
+
+#[cfg(test)]
+mod process_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use course::{Closed, Course};
+pub use history::{History, Lifetime, Moment};
+pub use process::{PathNumber, Peak, ProcessLifetimes};
+pub use site::{CallPath, Site, TracedPath, sites};

@@ -1,0 +1,213 @@
+//! The call paths of one line, judged apart and put together.
+//!
+//! A helper that opens for two callers is one line: where one of them closes what it gets and the
+//! other does not, only the other leaks. Paths are told apart by the application's own lines, for the
+//! way through libraries and the loader differs from call to call.
+
+use std::collections::HashMap;
+
+use super::course::{Course, Judgement, judge};
+use super::history::{History, Lifetime};
+use crate::blame::{is_own, telling_frame};
+use crate::origin::{Culprit, Frame, Stack};
+
+/// A stack of a process and what it did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedPath {
+    /// The frames, innermost first.
+    pub stack: Stack,
+    /// What it opened and closed.
+    pub history: History,
+}
+
+/// One way to a site: the stacks that go through the same lines of the application.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallPath {
+    /// The stack that opened most of it, innermost first.
+    pub stack: Stack,
+    /// What it opened and closed.
+    pub history: History,
+    /// What is thought of that.
+    pub judgement: Judgement,
+    /// Whether it is one of those that leak.
+    pub is_leaking: bool,
+}
+
+/// A line that opens descriptors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// The line; absent where the stacks were lost.
+    pub culprit: Option<Culprit>,
+    /// The caller that alone leaks, where others use the line well.
+    pub leaking_caller: Option<Culprit>,
+    /// Its call paths, those that leak first, then those with the most open.
+    pub paths: Vec<CallPath>,
+    /// How it went with those that leak, else with all together.
+    pub course: Course,
+}
+
+impl Site {
+    /// How many all paths opened.
+    #[must_use]
+    pub fn opened(&self) -> u64 {
+        self.paths.iter().map(|path| path.history.opened).sum()
+    }
+
+    /// How many of those were closed.
+    #[must_use]
+    pub fn closed(&self) -> u64 {
+        self.paths.iter().map(|path| path.history.closed).sum()
+    }
+
+    /// How many are open, as it was when the end began.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        let live = self.paths.iter().map(|path| match path.judgement.is_released {
+            true => path.judgement.survivors.len(),
+            false => path.history.live.len(),
+        });
+        live.sum::<usize>() as u64
+    }
+
+    /// The paths that leak.
+    pub fn leaking(&self) -> impl Iterator<Item = &CallPath> {
+        self.paths.iter().filter(|path| path.is_leaking)
+    }
+
+    /// Whether it leaks.
+    #[must_use]
+    pub fn is_leaking(&self) -> bool {
+        self.paths.iter().any(|path| path.is_leaking)
+    }
+
+    /// What leaked, the oldest first.
+    #[must_use]
+    pub fn survivors(&self) -> Vec<Lifetime> {
+        let leaking = self.leaking();
+        let mut all: Vec<Lifetime> = leaking
+            .flat_map(|path| path.judgement.survivors.iter().copied())
+            .collect();
+        all.sort_by(|a, b| a.opened.real.total_cmp(&b.opened.real));
+        all
+    }
+}
+
+/// The sites of a process: those that leak first, then those with the most open.
+#[must_use]
+pub fn sites(paths: Vec<TracedPath>) -> Vec<Site> {
+    let mut by_lines: HashMap<(Option<Culprit>, Vec<OwnLine>), TracedPath> = HashMap::new();
+    let mut most: HashMap<(Option<Culprit>, Vec<OwnLine>), u64> = HashMap::new();
+    for path in paths {
+        let key = (Culprit::of(&path.stack), own_lines(&path.stack));
+        let opened = path.history.opened;
+        match by_lines.get_mut(&key) {
+            Some(same) => {
+                same.history.merge(&path.history);
+                let before = most.entry(key).or_default();
+                if opened > *before {
+                    *before = opened;
+                    same.stack = path.stack;
+                }
+            }
+            None => {
+                most.insert(key.clone(), opened);
+                by_lines.insert(key, path);
+            }
+        }
+    }
+    let mut by_culprit: HashMap<Option<Culprit>, Vec<TracedPath>> = HashMap::new();
+    for ((culprit, _), path) in by_lines {
+        by_culprit.entry(culprit).or_default().push(path);
+    }
+    let mut sites: Vec<Site> = by_culprit
+        .into_iter()
+        .map(|(culprit, paths)| site(culprit, paths))
+        .collect();
+    sites.sort_by(|a, b| {
+        let key = |site: &Site| (site.is_leaking(), site.live(), site.opened());
+        // Ties are broken by name, so that the same program gives the same order.
+        let name = |site: &Site| format!("{:?}", site.culprit);
+        key(b).cmp(&key(a)).then_with(|| name(a).cmp(&name(b)))
+    });
+    sites
+}
+
+fn site(culprit: Option<Culprit>, paths: Vec<TracedPath>) -> Site {
+    let mut paths: Vec<CallPath> = paths
+        .into_iter()
+        .map(|path| {
+            let judgement = judge(&path.history);
+            CallPath {
+                stack: path.stack,
+                is_leaking: judgement.course == Course::Arrives,
+                history: path.history,
+                judgement,
+            }
+        })
+        .collect();
+    if !paths.iter().any(|path| path.is_leaking) {
+        blame_together(&mut paths);
+    }
+    paths.sort_by_key(|path| {
+        let count = path.judgement.survivors.len();
+        (!path.is_leaking, std::cmp::Reverse((count, path.history.opened)))
+    });
+    let leaking_caller = leaking_caller(&paths);
+    let course = paths.first().map_or(Course::Unclear, |path| match path.is_leaking {
+        true => Course::Arrives,
+        false => path.judgement.course,
+    });
+    Site {
+        culprit,
+        leaking_caller,
+        paths,
+        course,
+    }
+}
+
+/// A line that many callers use may leak a few for each: together they show it.
+fn blame_together(paths: &mut [CallPath]) {
+    let is_undecided = |path: &CallPath| {
+        let has_some = !path.judgement.survivors.is_empty();
+        has_some && path.judgement.course == Course::Unclear && !path.history.is_used_well()
+    };
+    let mut together: Option<History> = None;
+    for path in paths.iter().filter(|path| is_undecided(path)) {
+        match &mut together {
+            Some(all) => all.merge(&path.history),
+            None => together = Some(path.history.clone()),
+        }
+    }
+    let course = together.map(|all| judge(&all).course);
+    if course == Some(Course::Arrives) {
+        for path in paths.iter_mut() {
+            path.is_leaking = is_undecided(path);
+        }
+    }
+}
+
+fn leaking_caller(paths: &[CallPath]) -> Option<Culprit> {
+    let stacks = |wanted: &dyn Fn(&CallPath) -> bool| -> Vec<Stack> {
+        let of = paths.iter().filter(|path| wanted(path));
+        of.map(|path| path.stack.clone()).collect()
+    };
+    let leaking = stacks(&|path| path.is_leaking);
+    let healthy = stacks(&|path| !path.is_leaking && path.history.is_used_well());
+    if healthy.is_empty() {
+        return None;
+    }
+    telling_frame(&leaking, &healthy).map(Culprit::from)
+}
+
+type OwnLine = (Option<crate::Text>, Option<String>, Option<u32>);
+
+/// The application's own lines of a stack.
+fn own_lines(stack: &[Frame]) -> Vec<OwnLine> {
+    let own = stack.iter().filter(|frame| is_own(frame));
+    own.map(|frame| (frame.file.clone(), frame.function.clone(), frame.line))
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;
