@@ -8,6 +8,7 @@ use crate::finding::Finding;
 use crate::forecast::{self, Forecast};
 use crate::hazard::Hazard;
 use crate::judge::{self, Verdict};
+use crate::lifetimes::report::SiteReport;
 use crate::rule::{Case, Settings};
 use crate::select_use::SelectUse;
 use crate::snapshot::{Limits, Process};
@@ -193,6 +194,18 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Misuse: only a tracer sees it.
     pub hazards: Vec<Hazard>,
+    /// The most descriptors that the process held; absent where nobody knows.
+    #[serde(default)]
+    pub peak: Option<u64>,
+    /// When that was.
+    #[serde(default)]
+    pub peak_at: Option<Timestamp>,
+    /// What was closed in the final sweep, or after the end began; absent where nothing was.
+    #[serde(default)]
+    pub released_at_end: Option<Released>,
+    /// Every line that opened something in a traced process, those that leak first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<Vec<SiteReport>>,
     /// Each process on its own.
     pub processes: Vec<Opinion>,
     /// Earlier processes of the same name.
@@ -202,6 +215,15 @@ pub struct Diagnosis {
     pub coverage: Coverage,
     /// What could not be seen.
     pub gaps: Vec<Gap>,
+}
+
+/// Descriptors that were closed because the end came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Released {
+    /// How many.
+    pub count: u64,
+    /// When the last of them was closed.
+    pub at: Timestamp,
 }
 
 /// Why a watch ended.

@@ -67,6 +67,7 @@ impl Call {
             }
             return;
         }
+        mapping.note_use(&start::GROUND, fd);
         let is_new = self.entered.is_some() && !seat::claim(fd, mapping.turn(fd));
         if is_new || is_torn || is_misplaced(mapping, fd, bytes) {
             self.tell(fd, 0, is_torn, bytes);

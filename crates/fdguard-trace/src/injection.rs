@@ -12,6 +12,7 @@ use fdguard_core::hazard::Hazard;
 
 use crate::folder::Folder;
 use crate::launch::Options;
+use crate::lifetimes::TracedProcess;
 use crate::listener::Listener;
 use crate::observe::{self, Became, is_alive, outlived};
 use crate::protect::Protection;
@@ -111,6 +112,42 @@ impl Injection {
             .unwrap_or_default()
     }
 
+    /// What every process opened and closed until now, by line; also of those that are gone. With
+    /// `is_end` nobody is expected to write any more.
+    pub fn processes(&self, symbols: &mut Symbols, is_end: bool) -> Vec<TracedProcess> {
+        let listener = self.listener.as_ref();
+        listener
+            .map(|listener| listener.processes(symbols, is_end))
+            .unwrap_or_default()
+    }
+
+    /// The end of the program begins now: it was asked to end.
+    pub fn end_begins(&self) {
+        if let Some(listener) = &self.listener {
+            listener.end_begins();
+        }
+    }
+
+    /// It was asked to end, and goes on.
+    pub fn end_is_off(&self) {
+        if let Some(listener) = &self.listener {
+            listener.end_is_off();
+        }
+    }
+
+    /// Reads what the processes did, before files of those that are gone go.
+    pub(crate) fn listen(&self) {
+        if let Some(listener) = &self.listener {
+            listener.look();
+        }
+    }
+
+    /// Whether the file of this table is not needed any more.
+    pub(crate) fn is_done_with(&self, key: (u32, u64)) -> bool {
+        let listener = self.listener.as_ref();
+        listener.is_none_or(|listener| listener.is_done_with(key))
+    }
+
     /// What the processes wrote down until now.
     pub fn tables(&self) -> Result<Tables, Error> {
         match &self.folder {
@@ -122,14 +159,14 @@ impl Injection {
     /// The same, and which of the processes are another program by now, without the library. Forgets those that are gone: their files take
     /// memory. Who came and went since the last time is heard before.
     pub fn sweep(&self) -> Result<(Tables, BTreeMap<u32, Became>), Error> {
-        if let Some(listener) = &self.listener {
-            listener.look();
-        }
+        self.listen();
         let whole = self.tables()?;
         let gone = outlived(&whole);
         let became = gone.iter().map(|(pid, _)| (*pid, Became::of(*pid)));
         let became = became.collect();
-        whole.clone().tidy(|table| is_alive(table.pid));
+        whole
+            .clone()
+            .tidy(|table| is_alive(table.pid) || !self.is_done_with((table.pid, table.began)));
         Ok((whole, became))
     }
 

@@ -15,6 +15,7 @@ use crate::injection::Injection;
 use crate::observe::{Became, is_alive, outlived};
 use crate::protect::Protection;
 use crate::table::Tables;
+use crate::lifetimes::TracedProcess;
 use crate::{Blind, Error, Symbols};
 
 /// How to trace.
@@ -140,6 +141,7 @@ impl Traced {
 
     /// The same, and forgets processes that are gone: their files take memory.
     pub fn tables_of_living(&mut self) -> Result<Tables, Error> {
+        self.injection.listen();
         let mut tables = self.tables()?;
         let own = self.pid();
         let pids = tables.iter().map(|table| table.pid);
@@ -154,7 +156,8 @@ impl Traced {
         let keep_ended = self.injection.options().keep_ended;
         tables.tidy(|table| {
             let holds = keep_ended && table.open.values().any(|one| one.forks == 0);
-            holds || table.pid == own || is_alive(table.pid)
+            let is_done = self.injection.is_done_with((table.pid, table.began));
+            holds || table.pid == own || is_alive(table.pid) || !is_done
         });
         Ok(tables)
     }
@@ -163,6 +166,22 @@ impl Traced {
     /// to write any more.
     pub fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
         self.injection.hazards(symbols, is_end)
+    }
+
+    /// What every process opened and closed until now, by line; also of those that are gone. With
+    /// `is_end` nobody is expected to write any more.
+    pub fn processes(&self, symbols: &mut Symbols, is_end: bool) -> Vec<TracedProcess> {
+        self.injection.processes(symbols, is_end)
+    }
+
+    /// The end of the program begins now: it was asked to end.
+    pub fn end_begins(&self) {
+        self.injection.end_begins();
+    }
+
+    /// It was asked to end, and goes on.
+    pub fn end_is_off(&self) {
+        self.injection.end_is_off();
     }
 
     /// Looks at processes that have no table: a shell may be another program by the next look, and nobody can ask it after its end.

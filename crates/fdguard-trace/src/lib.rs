@@ -8,12 +8,14 @@
 //! [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
 
 mod abandoned;
+mod call_class;
 mod error;
 mod feed;
 mod folder;
 mod go;
 mod injection;
 mod launch;
+mod lifetimes;
 mod listener;
 mod observe;
 mod program;
@@ -27,6 +29,7 @@ pub use error::Error;
 pub use folder::library;
 pub use injection::Injection;
 pub use launch::{Options, Traced};
+pub use lifetimes::TracedProcess;
 pub use listener::monotonic;
 pub use observe::{Became, Observed};
 pub use program::{Blind, GO, Program};

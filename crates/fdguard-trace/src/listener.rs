@@ -20,6 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::feed::Feed;
+use crate::lifetimes::{LOST_STACK, Lifetimes, TracedProcess};
 use crate::observe::is_alive;
 use crate::ring::Ring;
 use crate::symbol::Symbols;
@@ -74,6 +75,35 @@ impl Listener {
         lock(&self.heard).look(false);
     }
 
+    /// The end of the program begins now: what is closed from now on is not its habit.
+    pub(crate) fn end_begins(&self) {
+        let mut heard = lock(&self.heard);
+        heard.look(false);
+        heard.lifetimes.end_begins(monotonic());
+    }
+
+    /// The end did not come after all.
+    pub(crate) fn end_is_off(&self) {
+        lock(&self.heard).lifetimes.end_is_off();
+    }
+
+    /// What every process opened and closed until now, by line. With `is_end` nothing more is
+    /// expected of anybody.
+    pub(crate) fn processes(&self, symbols: &mut Symbols, is_end: bool) -> Vec<TracedProcess> {
+        let unnamed = {
+            let mut heard = lock(&self.heard);
+            heard.look(is_end);
+            heard.unnamed()
+        };
+        let named = unnamed.into_iter().map(|process| process.name(symbols));
+        named.collect()
+    }
+
+    /// Whether all events of this table were read: then its file is not needed any more.
+    pub(crate) fn is_done_with(&self, key: (u32, u64)) -> bool {
+        lock(&self.heard).is_done_with(key)
+    }
+
     /// How many events were prevented from doing harm: to be asked at any time.
     pub(crate) fn prevented(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.prevented)
@@ -116,6 +146,7 @@ struct Heard {
     /// Tables that are over, or could not be opened.
     over: BTreeSet<PathBuf>,
     lookout: Lookout,
+    lifetimes: Lifetimes,
     stacks: Stacks,
     prevented: Arc<AtomicU64>,
     unheard: u64,
@@ -135,6 +166,7 @@ impl Heard {
             rings: BTreeMap::new(),
             over: BTreeSet::new(),
             lookout: Lookout::new(Collected::ALL),
+            lifetimes: Lifetimes::default(),
             stacks: Stacks::default(),
             prevented: Arc::default(),
             unheard: 0,
@@ -167,6 +199,20 @@ impl Heard {
                 ));
             }
             self.stacks.learn(*key, &source.path, &drained.events);
+            let stacks = &self.stacks;
+            let number = |stack| stacks.number(*key, stack);
+            if drained.lost > 0 {
+                let path = &source.path;
+                self.lifetimes.lose(*key, path, drained.lost, &number);
+            }
+            let is_python = |stack| stacks.is_python(stack);
+            self.lifetimes.take(
+                *key,
+                &source.path,
+                &drained.events,
+                &number,
+                &is_python,
+            );
             source.feed.take(drained.events);
             let mut number = |stack| self.stacks.number(*key, stack);
             while let Some(event) = source.feed.next(now, is_end || is_over, &mut number) {
@@ -178,6 +224,10 @@ impl Heard {
                 }
             }
             if is_over {
+                self.stacks.learn_all(*key, &source.path);
+                let stacks = &self.stacks;
+                let number = |stack| stacks.number(*key, stack);
+                self.lifetimes.finish(*key, &source.path, now, &number);
                 self.lookout.take(&aside(&source.feed, now, What::Exit));
                 ended.push(*key);
             }
@@ -189,6 +239,20 @@ impl Heard {
             }
         }
         most
+    }
+
+    fn unnamed(&mut self) -> Vec<crate::lifetimes::Unnamed> {
+        let rings = &self.rings;
+        let file_of = |key| rings.get(&key).map(|source| source.path.clone());
+        let stacks = &self.stacks;
+        let spots = |stack| stacks.spots_of(stack).to_vec();
+        self.lifetimes.unnamed(monotonic(), &file_of, &spots)
+    }
+
+    /// Not while its ring is read, and not before it was found.
+    fn is_done_with(&self, key: (u32, u64)) -> bool {
+        !self.rings.contains_key(&key)
+            && self.over.iter().any(|path| key_of(path) == Some(key))
     }
 
     /// Looks for processes that are new.
@@ -271,9 +335,20 @@ struct Stacks {
     /// Those of thousands of processes of one program are the same few.
     same: HashMap<Vec<Spot>, StackId>,
     spots: Vec<Vec<Spot>>,
+    /// Whether each has frames of Python.
+    python: Vec<bool>,
 }
 
 impl Stacks {
+    /// Reads all stacks of a process whose table is whole, those too that no event named.
+    fn learn_all(&mut self, key: (u32, u64), path: &Path) {
+        let Ok(Some(table)) = Table::read(path) else {
+            return;
+        };
+        let stacks: BTreeSet<u32> = table.accounts.keys().copied().collect();
+        self.learn_from(key, Some(&table), stacks);
+    }
+
     /// Reads the stacks that are new among these events.
     fn learn(
         &mut self,
@@ -293,18 +368,33 @@ impl Stacks {
         }
         // One whose table is gone has no frames.
         let table = Table::read(path).ok().flatten();
-        for stack in new {
-            let spots = table
-                .as_ref()
-                .map(|table| table.spots(stack))
-                .unwrap_or_default();
+        self.learn_from((pid, began), table.as_ref(), new);
+    }
+
+    fn learn_from(&mut self, key: (u32, u64), table: Option<&Table>, stacks: BTreeSet<u32>) {
+        let known = self.numbers.entry(key).or_default();
+        for stack in stacks {
+            if known.contains_key(&stack) {
+                continue;
+            }
+            let spots = table.map(|table| table.spots(stack)).unwrap_or_default();
+            if spots.is_empty() && table.is_some() {
+                // Another thread is writing it just now: the next event that names it asks again.
+                continue;
+            }
             let next = StackId(u32::try_from(self.spots.len()).unwrap_or(u32::MAX));
             let number = *self.same.entry(spots).or_insert_with_key(|spots| {
+                self.python.push(spots.iter().any(is_python));
                 self.spots.push(spots.clone());
                 next
             });
             known.insert(stack, number);
         }
+    }
+
+    fn is_python(&self, number: StackId) -> bool {
+        let index = usize::try_from(number.0).unwrap_or(usize::MAX);
+        self.python.get(index).copied().unwrap_or(false)
     }
 
     /// Its events were all taken; what they name stays.
@@ -315,7 +405,7 @@ impl Stacks {
     fn number(&self, (pid, began): (u32, u64), stack: u32) -> StackId {
         let of_process = self.numbers.get(&(pid, began));
         let known = of_process.and_then(|known| known.get(&stack));
-        known.copied().unwrap_or(StackId(u32::MAX))
+        known.copied().unwrap_or(LOST_STACK)
     }
 
     fn spots_of(&self, number: StackId) -> &[Spot] {
@@ -324,6 +414,11 @@ impl Stacks {
             .and_then(|index| self.spots.get(index));
         known.map(Vec::as_slice).unwrap_or_default()
     }
+}
+
+fn is_python(spot: &Spot) -> bool {
+    let tongue = fdguard_wire::Tongue::Python;
+    matches!(spot, Spot::Language { tongue: of, .. } if *of == tongue)
 }
 
 /// Now, by the clock that the injected library uses, in nanoseconds.

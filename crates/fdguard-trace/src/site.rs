@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use fdguard_core::blame::{is_own, telling_frame};
+use fdguard_core::lifetimes::{self, CallPath, Lifetime};
 use fdguard_core::origin::{Culprit, Frame, Origin, Stack};
 use fdguard_core::through::through;
 
-use fdguard_wire::Account;
+use fdguard_wire::{Account, How};
 
 use crate::symbol::Symbols;
 use crate::table::{Descriptor, Table, Tables};
@@ -85,7 +86,59 @@ impl Open {
     }
 }
 
+/// What a path held when the end began.
+fn shown(path: &CallPath) -> &[Lifetime] {
+    match path.judgement.is_released {
+        true => &path.judgement.survivors,
+        false => &path.history.live,
+    }
+}
+
+impl From<&Lifetime> for Open {
+    fn from(one: &Lifetime) -> Self {
+        Self {
+            fd: one.fd,
+            descriptor: Descriptor {
+                generation: 0,
+                stack: 0,
+                tid: one.thread,
+                ns: one.at,
+                how: How::named(one.call),
+                forks: 0,
+                used: 0,
+            },
+        }
+    }
+}
+
 impl Site {
+    /// A site as its lifetimes have it, when the end began; none where it held nothing.
+    #[must_use]
+    pub fn of_lifetimes(site: &lifetimes::Site) -> Option<Self> {
+        let strands: Vec<Strand> = site
+            .paths
+            .iter()
+            .map(|path| Strand {
+                stack: path.stack.clone(),
+                fds: shown(path).iter().map(|one| one.fd).collect(),
+                opened: path.history.opened,
+                closed: path.history.closed,
+            })
+            .collect();
+        let open: Vec<Open> = site.paths.iter().flat_map(shown).map(Open::from).collect();
+        let first = site.paths.first().filter(|_| !open.is_empty())?;
+        Some(Self {
+            stack: first.stack.clone(),
+            culprit: site.culprit.clone(),
+            telling: site.leaking_caller.clone(),
+            open,
+            opened: site.opened(),
+            closed: site.closed(),
+            account: Account::default(),
+            strands,
+        })
+    }
+
     /// The sites of these descriptors of a process, the one with the most first. Descriptors that it does not know are left out.
     #[must_use]
     pub fn rank(

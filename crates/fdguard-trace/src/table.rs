@@ -71,6 +71,8 @@ pub struct Descriptor {
     pub how: How,
     /// How many forks ago: the stack is one of an ancestor.
     pub forks: u8,
+    /// After which event it was used last, by the time of that event; 0 when it was not.
+    pub used: u64,
 }
 
 /// The last word of a process.
@@ -251,6 +253,7 @@ impl Table {
                 ns: birth.ns,
                 how: birth.how,
                 forks: birth.forks,
+                used: record.used,
             };
             Some((fd, descriptor))
         });

@@ -7,7 +7,7 @@ use crate::event::Prevented;
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
 /// The version of the layout; a reader takes no other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The header. Counters only rise.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub struct Header {
     pub modules: AtomicU64,
     /// Tickets of the ring that were taken.
     pub events: AtomicU64,
+    /// When the latest open or close was, by the monotonic clock.
+    pub latest: AtomicU64,
     /// Stacks in use.
     pub stacks: AtomicU64,
     /// Births and ends that found no place: numbers too high, no memory.
@@ -76,6 +78,7 @@ impl Header {
             words: AtomicU64::new(0),
             modules: AtomicU64::new(0),
             events: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
             lost_events: AtomicU64::new(0),
             lost_stacks: AtomicU64::new(0),

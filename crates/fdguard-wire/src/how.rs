@@ -108,6 +108,13 @@ impl How {
         found.map_or(Self::Unknown, |(how, _)| *how)
     }
 
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let found = NAMES.iter().find(|(_, known)| *known == name);
+        found.map_or(Self::Unknown, |(how, _)| *how)
+    }
+
     /// The name of the call.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -126,6 +133,7 @@ mod tests {
             assert_eq!(*how as usize, index);
             assert_eq!(how.name(), *name);
             assert_eq!(How::of(u8::try_from(index).unwrap()), *how);
+            assert_eq!(How::named(name), *how);
         }
         assert_eq!(How::of(255), How::Unknown);
     }

@@ -18,6 +18,8 @@ pub struct Slot {
     by: AtomicU64,
     /// The three before, mixed.
     check: AtomicU64,
+    /// After which event it was used last, by the time of that event; 0 when it was not.
+    used: AtomicU64,
 }
 
 /// What is known when a descriptor comes into being.
@@ -55,6 +57,8 @@ pub struct SlotRecord {
     pub generation: u32,
     /// What is known of it; absent where the record is not whole.
     pub birth: Option<Birth>,
+    /// After which event it was used last, by the time of that event; 0 when it was not.
+    pub used: u64,
 }
 
 fn turn(state: u64) -> u32 {
@@ -86,6 +90,7 @@ impl Slot {
             ns: AtomicU64::new(0),
             by: AtomicU64::new(0),
             check: AtomicU64::new(0),
+            used: AtomicU64::new(0),
         }
     }
 
@@ -97,6 +102,7 @@ impl Slot {
         let state = packed(next, birth.stack);
         let by =
             u64::from(birth.tid) | u64::from(birth.how as u8) << 32 | u64::from(birth.forks) << 40;
+        self.used.store(0, Ordering::Relaxed);
         self.ns.store(birth.ns, Ordering::Relaxed);
         self.by.store(by, Ordering::Relaxed);
         self.check
@@ -164,7 +170,14 @@ impl Slot {
     pub fn record(&self) -> Option<SlotRecord> {
         let word = |atomic: &AtomicU64| atomic.load(Ordering::Acquire);
         let (state, ns, by) = (word(&self.state), word(&self.ns), word(&self.by));
-        record([state, ns, by, word(&self.check)])
+        record([state, ns, by, word(&self.check), word(&self.used)])
+    }
+
+    /// It was used; the latest event was at this time. Mostly a load and no store.
+    pub(crate) fn note_use(&self, latest: u64) {
+        if self.used.load(Ordering::Relaxed) != latest {
+            self.used.store(latest, Ordering::Relaxed);
+        }
     }
 
     /// Its turn: odd while it is open.
@@ -188,7 +201,13 @@ pub(crate) const SIZE: usize = size_of::<Slot>();
 
 /// A slot from its bytes; `None` when nothing is open.
 pub(crate) fn read(words: Words<'_>) -> Option<SlotRecord> {
-    record([words.at(0)?, words.at(1)?, words.at(2)?, words.at(3)?])
+    record([
+        words.at(0)?,
+        words.at(1)?,
+        words.at(2)?,
+        words.at(3)?,
+        words.at(4)?,
+    ])
 }
 
 /// Whether a number was open once and is not now, from its bytes.
@@ -198,7 +217,7 @@ pub(crate) fn has_ended(words: Words<'_>) -> bool {
         .is_some_and(|state| turn(state) > 0 && !is_open(state))
 }
 
-fn record([state, ns, by, check]: [u64; 4]) -> Option<SlotRecord> {
+fn record([state, ns, by, check, used]: [u64; 5]) -> Option<SlotRecord> {
     if !is_open(state) {
         return None;
     }
@@ -212,6 +231,7 @@ fn record([state, ns, by, check]: [u64; 4]) -> Option<SlotRecord> {
     Some(SlotRecord {
         generation: turn(state).div_ceil(2),
         birth: (check == mixed(state, ns, by)).then_some(birth),
+        used,
     })
 }
 

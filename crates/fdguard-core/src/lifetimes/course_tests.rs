@@ -153,6 +153,19 @@ fn requests_that_are_served_as_the_end_comes_are_in_use() {
     }
 }
 
+#[test]
+fn connections_that_are_replaced_after_a_while_are_not_a_leak() {
+    // Lives of five seconds on the average, some much longer.
+    let births = every(0.1, 1.0, 200);
+    let lives = births.iter().enumerate().map(|(nth, born)| {
+        let share = (f64::from(u32::try_from(nth * 37 % 100).unwrap()) + 0.5) / 100.0;
+        let end = born - 5.0 * (1.0 - share).ln();
+        (*born, (end < 22.0).then_some(end))
+    });
+    let story = Story::of(&lives.collect::<Vec<_>>());
+    assert_ne!(course(&story, 22.0), Course::Arrives);
+}
+
 proptest! {
     /// Whatever the load does to the pace, a leak is one and a pool that was made at once is not.
     #[test]

@@ -9,9 +9,11 @@
 //! one history, and [`site`] puts the paths of one line together. Decision 051 says why it is so.
 
 pub mod activity;
+pub mod advice;
 pub mod course;
 mod history;
 mod process;
+pub mod report;
 pub mod site;
 
 #[cfg(test)]

@@ -116,6 +116,9 @@ impl ProcessLifetimes {
             self.paths.entry(path).or_default().add_unseen(1, moment);
             return;
         }
+        if self.opened_at(fd) == Some(at) {
+            return;
+        }
         if self.open.contains_key(&fd) {
             // Its end was not seen: it ended before this one began.
             self.end(fd, at, false);
@@ -189,6 +192,12 @@ impl ProcessLifetimes {
     /// The end of the program begins: what is closed from now on is not its habit.
     pub fn end_begins(&mut self, at: u64) {
         self.ending.get_or_insert(at);
+    }
+
+    /// The end did not come after all.
+    pub fn end_is_off(&mut self) {
+        self.ending = None;
+        self.ending_active = None;
     }
 
     /// The process is gone.
@@ -315,6 +324,12 @@ impl ProcessLifetimes {
         self.gone.is_some()
     }
 
+    /// What was there before, or came from a parent, and is open.
+    #[must_use]
+    pub fn inherited(&self) -> &BTreeSet<Fd> {
+        &self.inherited
+    }
+
     /// The most that were open at once.
     #[must_use]
     pub fn peak(&self) -> Peak {
@@ -333,10 +348,28 @@ impl ProcessLifetimes {
         self.lost
     }
 
-    /// Whether the open of what has this number was seen.
+    /// The numbers whose open was seen, now or before.
+    pub fn known(&self) -> impl Iterator<Item = Fd> {
+        self.open.keys().chain(self.closed.keys()).copied()
+    }
+
+    /// The path that opened what has this number.
     #[must_use]
-    pub fn knows(&self, fd: Fd) -> bool {
-        self.open.contains_key(&fd) || self.closed.contains_key(&fd)
+    pub fn path_of(&self, fd: Fd) -> Option<PathNumber> {
+        self.open.get(&fd).map(|(path, _)| *path)
+    }
+
+    /// When what has this number was opened.
+    #[must_use]
+    pub fn opened_at(&self, fd: Fd) -> Option<u64> {
+        self.open.get(&fd).map(|(_, one)| one.at)
+    }
+
+    /// How many the path opened that opened what has this number.
+    #[must_use]
+    pub fn opened_by_path_of(&self, fd: Fd) -> Option<u64> {
+        let path = self.path_of(fd)?;
+        self.paths.get(&path).map(|state| state.opened)
     }
 
     /// Whether nothing of it is worth keeping after its end: all that it opened was closed one by

@@ -1,12 +1,12 @@
 //! What was open when a process ended: left by mistake, or held on purpose?
 //!
 //! A program need not close what the kernel closes for it, and nobody can read intentions. So each
-//! place in the code is judged by what it did with its descriptors: see decisions 023 and 038.
+//! place in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
 
-use super::births::{self, Closed, Course};
 use super::wording::{descriptors, place_of};
 use super::{Judged, ProofRule, Remains, own};
 use crate::count::as_f64;
+use crate::lifetimes::Course;
 use crate::lint::Severity;
 use crate::origin::Origin;
 use crate::{Class, Fd, Pid, Text};
@@ -28,8 +28,13 @@ const SLACK: f64 = 1.25;
 const UNEVEN: f64 = 0.05;
 /// A thread that waits for its turn on a busy machine, in seconds.
 const STALLED: f64 = 0.25;
-/// Whoever lived for so many seconds has a history, however rarely a busy machine let somebody look.
-const LONG: f64 = 12.0;
+/// Whoever lived for so many seconds has a history: what did not grow in it is held on purpose.
+const LONG: f64 = 5.0;
+/// In a shorter life than this nothing can be told from a mistake.
+const SETTLED: f64 = 1.0;
+/// Descriptors that were opened together, and for how much of the life they were kept, to be a pool.
+const POOL: usize = 4;
+const KEPT: f64 = 0.4;
 
 /// The life of a process.
 #[derive(Clone, Debug)]
@@ -40,8 +45,6 @@ pub struct Life {
     pub comm: Text,
     /// How long it ran, in seconds.
     pub lived: f64,
-    /// Whether it was looked at often enough to tell what grows from what is held.
-    pub has_history: bool,
     /// Whether a signal ended it.
     pub was_cut_off: bool,
 }
@@ -51,8 +54,10 @@ pub struct Life {
 pub struct Place {
     /// Where; its counts are of this process.
     pub origin: Origin,
-    /// What became of those that are not left.
-    pub closed: Closed,
+    /// How it went with what the place opened.
+    pub course: Course,
+    /// Whether it is one of those that leak.
+    pub is_leaking: bool,
     /// What is left.
     pub left: Vec<Left>,
 }
@@ -72,64 +77,53 @@ pub struct Left {
     pub age: f64,
     /// Whether the first thread opened it.
     pub by_main: bool,
-    /// Whether it is one of those that the history shows growing.
-    pub grew: bool,
 }
 
 /// Judges what one place left, class by class. `strict` asks as valgrind does: whatever the program's own code
 /// left open counts, however long it ran.
 #[must_use]
 pub fn judge(life: &Life, place: &Place, strict: bool) -> Vec<Remains> {
-    let (grown, rest): (Vec<&Left>, Vec<&Left>) = place.left.iter().partition(|one| one.grew);
-    let all: Vec<&Left> = place.left.iter().collect();
-    // Looked at from outside, a cache that fills and then replaces can pass for a leak, and a leak on a busy machine for a pool
-    // that fills. The times of the line itself are exact.
-    match course(life, place, &all) {
-        Course::Rolls if !grown.is_empty() => return by_class(life, place, &all, Judged::Rolling),
-        Course::Stopped if !grown.is_empty() => return by_class(life, place, &all, Judged::Held),
-        Course::Arrives if has_history(life) && !life.was_cut_off => {
-            return by_class(life, place, &all, Judged::Grew);
-        }
-        _ => {}
+    let left: Vec<&Left> = place.left.iter().collect();
+    let judged = judge_place(life, place, &left, strict);
+    by_class(life, place, &left, judged)
+}
+
+fn judge_place(life: &Life, place: &Place, left: &[&Left], strict: bool) -> Judged {
+    if place.is_leaking {
+        return Judged::Grew;
     }
-    let judged = judge_rest(life, place, &rest, strict);
-    let mut remains = by_class(life, place, &grown, Judged::Grew);
-    remains.extend(by_class(life, place, &rest, judged));
-    remains
-}
-
-fn has_history(life: &Life) -> bool {
-    life.has_history || life.lived >= LONG
-}
-
-fn course(life: &Life, place: &Place, left: &[&Left]) -> Course {
-    let mut births: Vec<f64> = left.iter().map(|one| life.lived - one.age).collect();
-    births.sort_by(f64::total_cmp);
-    births::course(life.lived, &births, &place.closed)
-}
-
-fn judge_rest(life: &Life, place: &Place, rest: &[&Left], strict: bool) -> Judged {
     if !own::is_programs(&place.origin.stack) {
         return Judged::Runtime;
     }
     if life.was_cut_off {
         return Judged::CutOff;
     }
-    if has_history(life) && !strict {
+    if place.course == Course::Rolls {
+        return Judged::Rolling;
+    }
+    if !strict && is_held(life, place, left) {
         return Judged::Held;
     }
-    let (closed, count) = (place.origin.closed, rest.len() as u64);
-    let by_thread = rest.iter().all(|one| !one.by_main);
-    let is_fresh = || is_youngest(life, place, rest) || oldest(rest) <= STALLED;
+    let (closed, count) = (place.origin.closed, left.len() as u64);
+    let by_thread = left.iter().all(|one| !one.by_main);
+    let is_fresh = || is_youngest(life, place, left) || oldest(left) <= STALLED;
     if closed == 0 {
         Judged::Left
-    } else if course(life, place, rest) == Course::Rolls {
-        Judged::Rolling
     } else if by_thread && closed >= THREAD_HABIT.max(count) && is_fresh() {
         Judged::InFlight
     } else {
         Judged::Strayed
     }
+}
+
+/// Whether they were kept on purpose: they did not become more in a long life, or they were opened
+/// together and kept for much of a shorter one.
+fn is_held(life: &Life, place: &Place, left: &[&Left]) -> bool {
+    let youngest = left.iter().map(|one| one.age).fold(f64::INFINITY, f64::min);
+    let is_pool = left.len() >= POOL
+        && matches!(place.course, Course::Stopped | Course::Burst)
+        && youngest >= KEPT * life.lived;
+    life.lived >= LONG || (life.lived >= SETTLED && is_pool)
 }
 
 /// Whether these are the ones that the place opened last: at an even pace, so many openings ago began the oldest.

@@ -1,11 +1,10 @@
 //! The judgement of a check: what a program left behind, and whether it can have meant to.
 //!
-//! Values in, verdict out. [`ended`] judges what was open when a process ended by the times in [`births`], [`cycles`] what the
+//! Values in, verdict out. [`ended`] judges what was open when a process ended by the course of its call path, [`cycles`] what the
 //! cycles of an exercise left in a server that still runs, [`process`] the processes that outlived the
 //! program. [`Allowance`] is what the user cleared on the command line. Decision 023 says why it is so.
 
 pub mod allowance;
-pub mod births;
 pub mod cycles;
 pub mod ended;
 pub mod own;

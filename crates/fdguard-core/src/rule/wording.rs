@@ -38,7 +38,7 @@ pub fn rate(per_second: f64) -> String {
 
 /// To three digits, however small: a leak of one a day must not become nothing.
 #[must_use]
-pub(super) fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }

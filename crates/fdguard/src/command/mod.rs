@@ -13,6 +13,7 @@ mod drill;
 mod explain;
 mod host;
 mod inspect;
+mod link;
 mod pick;
 mod run;
 mod settings;

@@ -4,7 +4,6 @@ mod baseline;
 mod ended;
 mod exercise;
 mod family;
-mod name;
 mod proof;
 mod stat;
 mod text;

@@ -3,13 +3,6 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use fdguard_core::Class;
-use fdguard_core::diagnosis::Diagnosis;
-use fdguard_core::finding::Finding;
-use fdguard_core::judge::Verdict;
-use fdguard_core::lint::Severity;
-use fdguard_core::origin::Origin;
-use fdguard_core::proof::{Judged, Remains};
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
@@ -20,7 +13,7 @@ use super::baseline;
 use super::ended::{self, Ending};
 use super::family::Family;
 use super::proof::{self, Evidence, Proof};
-use super::{code_of, proof::fails};
+use super::code_of;
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, Watched, joined::Joined};
 use crate::watching::Live;
@@ -57,41 +50,19 @@ fn conclude(
     let processes = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
     let joined = Joined::of(watched, traced, &args.command, settings)?;
     let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
-    let grown: Vec<_> = diagnosis
-        .findings
-        .iter()
-        .filter(|one| fails(one))
-        .cloned()
-        .collect();
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.tables()?;
-    let root = diagnosis.process.clone();
     let ending = Ending {
-        watch,
-        looked: watched.looked,
+        traces: &joined.traces,
         tables: &tables,
-        at_work: &watched.tables,
+        names: &watched.names,
         root: (traced.pid(), status.signal().is_some() || watched.was_ended),
         cut_off: &cut_off,
-        grown: &grown,
         strict: leave.strict,
-        comm: &|pid| {
-            if pid == root.pid {
-                root.comm.clone()
-            } else {
-                family.comm(pid)
-            }
-        },
     };
-    let mut remains = ended::remains(&ending);
-    let went = ended::went(&ending, &remains);
-    let judged: Vec<&Remains> = remains.iter().chain(&went).collect();
-    for finding in &mut diagnosis.findings {
-        acquit(finding, &judged);
-    }
-    remains.extend(went.into_iter().filter(|one| one.judged.fails()));
-    diagnosis.verdict = verdict(&diagnosis, &remains);
-    let is_untold = tables.of(traced.pid()).is_none();
+    let remains = ended::remains(&ending);
+    let held = ended::held(&ending);
+    let is_untold = joined.traces.iter().all(|one| one.pid != traced.pid());
     let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
     if blind {
         diagnosis.gaps.push(proof::too_short());
@@ -100,10 +71,14 @@ fn conclude(
         diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
     }
     let own = code_of(status);
-    let opinion = diagnosis.processes.iter().find(|one| one.pid == root.pid);
-    let classes = opinion.and_then(|one| one.classes.as_ref());
-    let held = classes
-        .map(|classes| baseline::count(classes.iter().map(|one| (one.class.clone(), one.count))));
+    let held = held.or_else(|| {
+        let mut processes = diagnosis.processes.iter();
+        let opinion = processes.find(|one| one.pid == traced.pid())?;
+        let classes = opinion.classes.as_ref()?.iter();
+        Some(baseline::count(
+            classes.map(|one| (one.class.clone(), one.count)),
+        ))
+    });
     let evidence = Evidence {
         diagnosis,
         remains,
@@ -114,42 +89,6 @@ fn conclude(
         blind,
     };
     Ok(Proof::of(evidence, &leave.allow, settings))
-}
-
-/// What the line's own account shows to be a cache that replaces its oldest, or a pool that is full, does not count as growth.
-fn acquit(finding: &mut Finding, remains: &[&Remains]) {
-    let family = finding.class.as_ref().map(Class::family);
-    let same = |one: &&Remains| {
-        let culprit = |origin: Option<&Origin>| origin.and_then(|origin| origin.culprit.clone());
-        one.pid == finding.pid
-            && one.class.as_ref().map(Class::family) == family
-            && culprit(one.origin.as_ref()) == culprit(finding.origin.as_ref())
-    };
-    let mut about = remains.iter().copied().filter(same).peekable();
-    if fails(finding)
-        && about.peek().is_some()
-        && about.all(|one| matches!(one.judged, Judged::Rolling | Judged::Held))
-    {
-        finding.severity = Severity::Info;
-        finding
-            .why
-            .push_str("; but the line's own account shows a cache that replaces its oldest, or a pool that is full");
-    }
-}
-
-/// What is thought of all of it, after the lines' own accounts were heard.
-fn verdict(diagnosis: &Diagnosis, remains: &[Remains]) -> Verdict {
-    let watched = diagnosis.verdict;
-    if remains.iter().any(|one| one.judged == Judged::Grew) {
-        return Verdict::Leaking;
-    }
-    let is_rising = matches!(watched, Verdict::Leaking | Verdict::Growing);
-    let is_told = |rule: &str| matches!(rule, "leak" | "growth");
-    let mut rising = diagnosis.findings.iter().filter(|one| is_told(&one.rule));
-    if is_rising && !rising.any(|one| one.severity >= Severity::Warning || one.cleared.is_some()) {
-        return Verdict::Bounded;
-    }
-    watched
 }
 
 fn has_history(watch: &Watch, pid: u32) -> bool {

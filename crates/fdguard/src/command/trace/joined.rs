@@ -16,10 +16,12 @@ use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Gap, Text};
 use fdguard_trace::{
-    Became, Blind, Descriptor, GO, Program, Site, Symbols, Table, Tables, Traced, monotonic,
+    Became, Blind, Descriptor, GO, Program, Site, Symbols, Table, Tables, Traced, TracedProcess,
+    monotonic,
 };
 use jiff::Timestamp;
 
+use super::conclusions::Material;
 use super::running::Watched;
 use crate::watching::Live;
 
@@ -31,6 +33,8 @@ pub(in crate::command) struct Joined {
     pub(in crate::command) diagnosis: Diagnosis,
     /// Everything that was open at the end, by site, of each process.
     pub(in crate::command) processes: Vec<Origins>,
+    /// What the library saw of each process; none where another fdguard runs the trace.
+    pub(in crate::command) traces: Vec<TracedProcess>,
 }
 
 /// One process and its sites.
@@ -75,26 +79,59 @@ impl About {
 }
 
 impl Joined {
+    /// What a launched program came to: the looks from outside, overruled by what the library saw.
     pub(in crate::command) fn of(
         watched: &Watched<'_>,
         traced: &Traced,
         command: &[std::ffi::OsString],
         settings: &Settings,
     ) -> anyhow::Result<Self> {
-        let seen = watched.live.as_ref().map(Live::watch);
-        match seen.and_then(|watch| Some((watch, watch.diagnosis(settings)?))) {
-            Some((watch, diagnosis)) => {
-                let last = traced.tables()?;
-                let tables = (&watched.tables, &last);
-                let about = About::of(traced);
-                let mut joined = Self::watched(tables, watched.looked, &about, watch, diagnosis);
-                let (hazards, blind) = traced.hazards(&mut Symbols::new(), true);
-                joined.diagnosis.hazards = hazards;
-                joined.diagnosis.gaps.extend(blind);
-                Ok(joined)
-            }
-            None => Self::ended_early(watched.began, traced, command),
+        let watch = watched.live.as_ref().map(Live::watch);
+        let looked = watch.and_then(|watch| watch.diagnosis(settings));
+        let mut diagnosis =
+            looked.unwrap_or_else(|| unwatched(watched.began, traced.pid(), command));
+        let mut symbols = Symbols::new();
+        let traces = traced.processes(&mut symbols, watched.status.is_some());
+        let material = Material {
+            watch,
+            processes: &traces,
+            names: &watched.names,
+            settings,
+        };
+        let processes = material.conclude(&mut diagnosis);
+        let (hazards, blind) = traced.hazards(&mut symbols, true);
+        diagnosis.hazards = hazards;
+        let tables = traced.tables()?;
+        let about = About::of(traced);
+        diagnosis.coverage.backend = BACKEND.to_owned();
+        diagnosis.coverage.attributed_fds = processes.iter().map(Origins::attributed).sum();
+        diagnosis.coverage.lost_events = tables.lost_events();
+        diagnosis.gaps.extend(gaps(&about, &tables, &processes));
+        let traced_pids: BTreeSet<u32> = traces.iter().map(|one| one.pid).collect();
+        let untold: Vec<&Subject> = watch
+            .map(|watch| watch.subjects().collect::<Vec<_>>())
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|one| {
+                let pid = one.process.pid;
+                let is_told = traced_pids.contains(&pid) || about.told.contains(&pid);
+                pid != about.pid && !is_told && one.timeline.looks() > 1
+            })
+            .collect();
+        diagnosis.gaps.extend(untold_gaps(&about, &untold));
+        diagnosis.gaps.extend(blind);
+        if watch.is_none() && traces.iter().all(|one| one.pid != about.pid) {
+            diagnosis.gaps.push(Gap::new(
+                "whether it leaks",
+                "it ended before the first look",
+                "nothing: what it left open at its end is shown",
+            ));
         }
+        Ok(Self {
+            diagnosis,
+            processes,
+            traces,
+        })
     }
 
     /// The tables at the last look, and those of the end, with what a watch came to.
@@ -151,64 +188,38 @@ impl Joined {
         Self {
             diagnosis,
             processes,
+            traces: Vec::new(),
         }
     }
+}
 
-    /// A program that ended before the first look: what it left open is known by its own table alone.
-    fn ended_early(
-        began: Timestamp,
-        traced: &Traced,
-        command: &[std::ffi::OsString],
-    ) -> anyhow::Result<Self> {
-        let (tables, now) = (traced.tables()?, monotonic());
-        let mut symbols = Symbols::new();
-        let (hazards, blind) = traced.hazards(&mut symbols, true);
-        let process = process(traced.pid(), command);
-        let table = tables.of(traced.pid());
-        let origins = table.map(|table| Origins {
-            pid: traced.pid(),
-            comm: process.comm.to_lossy().into_owned(),
-            sites: Site::rank(&tables, table, table.open.keys().copied(), &mut symbols),
-            held: HashMap::new(),
-            now,
-            inherited: 0,
-            unknown: 0,
-            curves: None,
-            is_go: false,
-        });
-        let mut gaps = gaps(&About::of(traced), &tables, &[]);
-        gaps.extend(blind);
-        gaps.push(Gap::new(
-            "whether it leaks",
-            "it ended before the first look",
-            "nothing: what it left open at its end is shown",
-        ));
-        let diagnosis = Diagnosis {
-            schema: DIAGNOSIS_SCHEMA.to_owned(),
-            started_at: began,
-            ended_at: Timestamp::now(),
-            process,
-            samples: 0,
-            baseline: None,
-            last: None,
-            verdict: Verdict::Unknown,
-            ended: Ended::ProcessEnded,
-            findings: Vec::new(),
-            hazards,
-            processes: Vec::new(),
-            predecessors: Vec::new(),
-            coverage: Coverage {
-                backend: BACKEND.to_owned(),
-                attributed_fds: origins.as_ref().map_or(0, Origins::attributed),
-                live_fds: None,
-                lost_events: tables.lost_events(),
-            },
-            gaps,
-        };
-        Ok(Self {
-            diagnosis,
-            processes: origins.into_iter().collect(),
-        })
+/// The diagnosis of a program that ended before the first look from outside.
+fn unwatched(began: Timestamp, pid: u32, command: &[std::ffi::OsString]) -> Diagnosis {
+    Diagnosis {
+        schema: DIAGNOSIS_SCHEMA.to_owned(),
+        started_at: began,
+        ended_at: Timestamp::now(),
+        process: process(pid, command),
+        samples: 0,
+        baseline: None,
+        last: None,
+        verdict: Verdict::Unknown,
+        ended: Ended::ProcessEnded,
+        findings: Vec::new(),
+        hazards: Vec::new(),
+        peak: None,
+        peak_at: None,
+        released_at_end: None,
+        sites: None,
+        processes: Vec::new(),
+        predecessors: Vec::new(),
+        coverage: Coverage {
+            backend: BACKEND.to_owned(),
+            attributed_fds: 0,
+            live_fds: None,
+            lost_events: 0,
+        },
+        gaps: Vec::new(),
     }
 }
 
@@ -301,7 +312,7 @@ fn at_exit(end: &Table, looked: &Table, grown: &BTreeSet<u32>) -> Table {
     table
 }
 
-fn is_go(subject: &Subject) -> bool {
+pub(super) fn is_go(subject: &Subject) -> bool {
     let path = subject.process.exe.as_ref().and_then(Text::as_str);
     path.is_some_and(|path| Program::is_go(Path::new(path)))
 }

@@ -1,9 +1,11 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
 pub(super) mod asked;
+mod conclusions;
 mod figures;
 mod follow;
 pub(super) mod joined;
+pub(super) mod names;
 mod outputs;
 mod report;
 mod running;

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::asked::{Asked, Request, Woken};
+use super::names::Names;
 use crate::watching::{Live, OnSignal, Plan, Progress};
 
 /// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
@@ -29,10 +30,8 @@ pub(in crate::command) struct Watched<'p> {
     /// When the program was started.
     pub(in crate::command) began: Timestamp,
     pub(in crate::command) live: Option<Live<'p>>,
-    /// The tables at the last look.
-    pub(in crate::command) tables: Tables,
-    /// What is older, by the monotonic clock, was seen by that look if it was open.
-    pub(in crate::command) looked: u64,
+    /// What descriptors were at the looks.
+    pub(in crate::command) names: Names,
     /// Whether we ended the program.
     pub(in crate::command) was_ended: bool,
     /// How it ended; absent when we left before.
@@ -45,8 +44,7 @@ pub(super) struct Running<'a, 'p> {
     traced: &'a mut Traced,
     asked: &'a mut Asked,
     tables: Tables,
-    looked: u64,
-    before: u64,
+    names: Names,
     /// Somebody wants it to end.
     request: Option<Request>,
 }
@@ -77,8 +75,7 @@ pub(super) fn watch<'p>(
     let mut watched = Watched {
         began: Timestamp::now(),
         live: None,
-        tables: Tables::default(),
-        looked: 0,
+        names: Names::default(),
         was_ended: false,
         status: None,
     };
@@ -90,20 +87,19 @@ pub(super) fn watch<'p>(
             traced: &mut *traced,
             asked: &mut *asked,
             tables: Tables::default(),
-            looked: 0,
-            before: 0,
+            names: Names::default(),
             request: None,
         };
         audience.attend(&mut running)?;
         request = running.request;
-        watched.looked = running.looked;
-        watched.tables = running.tables;
+        watched.names = running.names;
         watched.live = Some(running.live);
     }
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
     watched.was_ended = ended == Some(Ended::TimeUp);
     let is_told = watched.was_ended || request == Some(Request::End);
     if is_told {
+        traced.end_begins();
         traced.signal(Signal::TERM)?;
     }
     watched.status = match request {
@@ -143,8 +139,7 @@ impl<'p> Running<'_, 'p> {
         let is_gone = subjects.any(|one| one.process.pid == own && one.gone.is_some());
         drop(subjects);
         if !is_gone {
-            self.looked = self.before;
-            self.before = monotonic();
+            self.names.look(self.live.watch(), monotonic());
             self.tables = self.traced.tables_of_living()?;
             let living = self
                 .live
@@ -161,6 +156,8 @@ impl<'p> Running<'_, 'p> {
         if is_gone {
             self.live.stop(Ended::ProcessEnded)?;
         } else if request == Some(Request::Interrupt) {
+            // The terminal has told the program already.
+            self.traced.end_begins();
             let until = Instant::now() + GRACE;
             match self.asked.wait(self.traced, until)? {
                 Woken::Ended(_) => self.live.stop(Ended::Interrupted)?,
@@ -168,9 +165,10 @@ impl<'p> Running<'_, 'p> {
                     self.request = Some(Request::Leave);
                     self.live.stop(Ended::Interrupted)?;
                 }
-                Woken::Time => {}
+                Woken::Time => self.traced.end_is_off(),
             }
         } else if request.is_some() {
+            self.traced.end_begins();
             self.live.stop(Ended::Interrupted)?;
         }
         let is_over = self.live.watch().ended().is_some();
@@ -211,7 +209,10 @@ fn wait(
         match asked.wait(traced, until)? {
             Woken::Ended(status) => return Ok(Some(status)),
             Woken::Asked(Request::Leave) => return part(traced, asked),
-            Woken::Asked(Request::End) => traced.signal(Signal::TERM)?,
+            Woken::Asked(Request::End) => {
+                traced.end_begins();
+                traced.signal(Signal::TERM)?;
+            }
             Woken::Asked(Request::Interrupt) => {}
             Woken::Time if is_quiet => {}
             Woken::Time => {

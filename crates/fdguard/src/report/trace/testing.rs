@@ -33,7 +33,7 @@ impl Default for Made {
         Self {
             diagnosis: diagnosis(),
             curves: None,
-            sites: Vec::new(),
+            sites: None,
         }
     }
 }
@@ -189,6 +189,10 @@ fn diagnosis() -> Diagnosis {
         ended: Ended::ProcessEnded,
         findings: Vec::new(),
         hazards: Vec::new(),
+        peak: None,
+        peak_at: None,
+        released_at_end: None,
+        sites: Vec::new(),
         processes: Vec::new(),
         predecessors: Vec::new(),
         coverage: Coverage {

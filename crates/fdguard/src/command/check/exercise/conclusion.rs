@@ -94,6 +94,10 @@ pub(super) fn diagnosis(
         },
         findings: Vec::new(),
         hazards,
+        peak: None,
+        peak_at: None,
+        released_at_end: None,
+        sites: None,
         processes: Vec::new(),
         predecessors: Vec::new(),
         coverage: Coverage {

@@ -9,7 +9,7 @@ use fdguard_core::{Class, Text};
 
 /// By what its link in `/proc` said: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent where only the process could
 /// have told: the kind of a socket.
-pub(super) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
+pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
     let target = Text::from(link);
     let text = String::from_utf8_lossy(link);
     if let Some(name) = text.strip_prefix("anon_inode:") {
@@ -70,7 +70,7 @@ fn of_kind(kind: FileType) -> Class {
 }
 
 /// By the call alone, where it leaves no choice.
-pub(super) fn of_call(call: &str) -> Option<Class> {
+pub(in crate::command) fn of_call(call: &str) -> Option<Class> {
     let class = match call {
         "pipe" | "popen" => Class::Pipe,
         "eventfd" => Class::Eventfd,

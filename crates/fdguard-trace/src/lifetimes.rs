@@ -1,0 +1,379 @@
+//! The events of every traced process as lifetimes of descriptors. They stay when a process is gone,
+//! however it ended.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use fdguard_core::event::StackId;
+use fdguard_core::lifetimes::{
+    History, PathNumber, Peak, ProcessLifetimes, Site, TracedPath, sites,
+};
+use fdguard_core::{Class, Fd, Text};
+use fdguard_wire::{EventRecord, How, Kind};
+
+use crate::call_class::CallClasses;
+use crate::symbol::Symbols;
+use crate::table::{Spot, Table};
+
+/// A process by number and the time its table was made.
+type Key = (u32, u64);
+
+/// The error of a close that closed nothing.
+const EBADF: u16 = 9;
+/// Processes that ended clean and are remembered.
+const MOST_CLEAN: usize = 256;
+/// Descriptors, open or closed, whose class is remembered before the closed ones are forgotten.
+const MOST_NAMES: usize = 1 << 18;
+/// What is opened by a stack that was lost.
+pub(crate) const LOST_STACK: StackId = StackId(u32::MAX);
+
+/// A traced process, as it was when its end began or as it is now.
+#[derive(Clone, Debug)]
+pub struct TracedProcess {
+    /// Its number.
+    pub pid: u32,
+    /// When its table was made, by the monotonic clock, in nanoseconds.
+    pub began: u64,
+    /// What it is called.
+    pub comm: String,
+    /// The process that it was forked from, if it runs the same program.
+    pub parent: Option<Key>,
+    /// Every line that opened something, those that leak first.
+    pub sites: Vec<Site>,
+    /// What descriptors are as far as the calls say, by number and time of opening.
+    pub classes: HashMap<(Fd, u64), Class>,
+    /// What links in `/proc` said of descriptors, by number and time of opening.
+    pub links: HashMap<(Fd, u64), Text>,
+    /// The most descriptors that it held.
+    pub peak: Peak,
+    /// How many it holds now, or held in the end.
+    pub count: u64,
+    /// When the judgement is of, by the monotonic clock: the beginning of the end, or now.
+    pub until: u64,
+    /// Whether it is gone.
+    pub is_gone: bool,
+    /// Events that were lost.
+    pub lost: u64,
+    /// What was open before its first instruction, or came from its parent, and still is.
+    pub inherited: BTreeSet<Fd>,
+    /// Numbers whose opening was seen.
+    known: BTreeSet<Fd>,
+}
+
+impl TracedProcess {
+    /// Whether the opening of what has this number was seen.
+    #[must_use]
+    pub fn knows(&self, fd: Fd) -> bool {
+        self.known.contains(&fd)
+    }
+}
+
+/// The lifetimes of all processes of a trace.
+#[derive(Debug, Default)]
+pub(crate) struct Lifetimes {
+    processes: BTreeMap<Key, State>,
+    /// When the end of the program began.
+    ending: Option<u64>,
+}
+
+#[derive(Debug)]
+struct State {
+    lifetimes: ProcessLifetimes,
+    parent: Option<Key>,
+    comm: String,
+    calls: CallClasses,
+    classes: HashMap<(Fd, u64), Class>,
+    links: HashMap<(Fd, u64), Text>,
+    /// Links that were read just now: believed if the descriptor is still there at the next look.
+    fresh: Vec<(Fd, u64, Text)>,
+}
+
+/// A process with its stacks not yet named.
+pub(crate) struct Unnamed {
+    process: TracedProcess,
+    paths: Vec<(Vec<Spot>, History)>,
+}
+
+impl Lifetimes {
+    /// Takes in the events of one process, in order. `number` gives each stack of the process its number in the
+    /// trace; `is_python` says whether a stack has frames of Python.
+    pub(crate) fn take(
+        &mut self,
+        key: Key,
+        path: &Path,
+        events: &[EventRecord],
+        number: &dyn Fn(u32) -> StackId,
+        is_python: &dyn Fn(StackId) -> bool,
+    ) {
+        if events.is_empty() {
+            return;
+        }
+        let Some(state) = self.state(key, path) else {
+            return;
+        };
+        state.check_links();
+        for event in events {
+            state.take(event, number, is_python);
+        }
+        state.read_links(key.0, events);
+    }
+
+    /// Events of a process were lost: what it wrote down itself puts it right.
+    pub(crate) fn lose(&mut self, key: Key, path: &Path, count: u64, number: &dyn Fn(u32) -> StackId) {
+        if let Some(state) = self.state(key, path) {
+            state.lifetimes.lose(count);
+            if let Ok(Some(table)) = Table::read(path) {
+                state.reconcile(&table, number);
+            }
+        }
+    }
+
+    /// A process is gone.
+    pub(crate) fn finish(
+        &mut self,
+        key: Key,
+        path: &Path,
+        now: u64,
+        number: &dyn Fn(u32) -> StackId,
+    ) {
+        let table = Table::read(path).ok().flatten();
+        if let (Some(state), Some(table)) = (self.state(key, path), table) {
+            state.check_links();
+            state.reconcile(&table, number);
+            state.note_uses(&table);
+        }
+        if let Some(state) = self.processes.get_mut(&key) {
+            state.lifetimes.finish(now);
+        }
+        self.forget();
+    }
+
+    /// The stacks of a process that the table of its end knows and no event told.
+    pub(crate) fn forget(&mut self) {
+        let clean = |state: &State| state.lifetimes.is_gone() && state.lifetimes.is_clean();
+        let keys = self.processes.iter().filter(|(_, state)| clean(state));
+        let keys: Vec<Key> = keys.map(|(key, _)| *key).collect();
+        let oldest = keys.len().saturating_sub(MOST_CLEAN);
+        for key in keys.iter().take(oldest) {
+            self.processes.remove(key);
+        }
+    }
+
+    /// The end of the program begins now, in all its processes.
+    pub(crate) fn end_begins(&mut self, now: u64) {
+        let ending = *self.ending.get_or_insert(now);
+        for state in self.processes.values_mut() {
+            state.lifetimes.end_begins(ending);
+        }
+    }
+
+    /// It did not end after all.
+    pub(crate) fn end_is_off(&mut self) {
+        self.ending = None;
+        for state in self.processes.values_mut() {
+            state.lifetimes.end_is_off();
+        }
+    }
+
+    /// Every process with what its stacks did, to be named outside the lock.
+    pub(crate) fn unnamed(
+        &mut self,
+        now: u64,
+        file_of: &dyn Fn(Key) -> Option<std::path::PathBuf>,
+        spots: &dyn Fn(StackId) -> Vec<Spot>,
+    ) -> Vec<Unnamed> {
+        let processes = self.processes.iter_mut().map(|(key, state)| {
+            let file = file_of(*key).filter(|_| !state.lifetimes.is_gone());
+            if let Some(table) = file.and_then(|path| Table::read(&path).ok().flatten()) {
+                state.note_uses(&table);
+                state.comm = comm(key.0).unwrap_or_else(|| state.comm.clone());
+            }
+            state.unnamed(*key, now, spots)
+        });
+        processes.collect()
+    }
+
+    /// The state of a process; none before its table can be read.
+    fn state(&mut self, key: Key, path: &Path) -> Option<&mut State> {
+        if !self.processes.contains_key(&key) {
+            let table = Table::read(path).ok().flatten()?;
+            let mut state = State::new(key, &table);
+            if let Some(ending) = self.ending.filter(|ending| key.1 < *ending) {
+                state.lifetimes.end_begins(ending);
+            }
+            self.processes.insert(key, state);
+        }
+        self.processes.get_mut(&key)
+    }
+}
+
+impl Unnamed {
+    /// With lines in place of addresses.
+    pub(crate) fn name(mut self, symbols: &mut Symbols) -> TracedProcess {
+        let paths = self.paths.into_iter().map(|(spots, history)| TracedPath {
+            stack: symbols.name(&spots),
+            history,
+        });
+        self.process.sites = sites(paths.collect());
+        self.process
+    }
+}
+
+impl State {
+    fn new((pid, began): Key, table: &Table) -> Self {
+        let forked = table.open.iter().filter(|(_, one)| one.forks > 0);
+        let inherited = table.inherited.iter().chain(forked.map(|(fd, _)| fd));
+        Self {
+            lifetimes: ProcessLifetimes::new(began, inherited.copied().collect()),
+            parent: table.parent,
+            comm: comm(pid).unwrap_or_default(),
+            calls: CallClasses::default(),
+            classes: HashMap::new(),
+            links: HashMap::new(),
+            fresh: Vec::new(),
+        }
+    }
+
+    fn take(
+        &mut self,
+        event: &EventRecord,
+        number: &dyn Fn(u32) -> StackId,
+        is_python: &dyn Fn(StackId) -> bool,
+    ) {
+        let (fd, at) = (event.fd, event.ns);
+        match event.kind {
+            Kind::Birth => {
+                let how = How::of(event.code);
+                let path = path_number(number(event.stack));
+                self.lifetimes.open(fd, path, at, how.name(), event.tid);
+                if let Some(class) = self.calls.open(event) {
+                    self.classes.insert((fd, at), class);
+                }
+                if self.classes.len() > MOST_NAMES {
+                    let lifetimes = &self.lifetimes;
+                    let is_open = |(fd, at): &(Fd, u64)| lifetimes.opened_at(*fd) == Some(*at);
+                    self.classes.retain(|one, _| is_open(one));
+                    self.links.retain(|one, _| is_open(one));
+                }
+            }
+            Kind::End if event.errno != EBADF => {
+                let opener = self.lifetimes.path_of(fd).map(StackId);
+                // An interpreter that cleans up runs no line of the program any more.
+                let is_finalized = opener.is_some_and(is_python) && !is_python(number(event.stack));
+                self.forget_name(fd, at);
+                self.lifetimes.close(fd, at, is_finalized);
+                self.calls.close(fd);
+            }
+            Kind::EndRange => {
+                let last = u32::try_from(event.more[0]).unwrap_or(u32::MAX);
+                self.lifetimes.close_range(fd, last, at);
+                self.calls.close_range(fd, last);
+            }
+            Kind::Retold => {
+                let path = path_number(number(event.stack));
+                self.lifetimes.assign(fd, path);
+            }
+            _ => {}
+        }
+    }
+
+    /// What lived for a moment only needs no name: there may be millions.
+    fn forget_name(&mut self, fd: Fd, now: u64) {
+        const MOMENT: u64 = 100_000_000;
+        if let Some(at) = self.lifetimes.opened_at(fd)
+            && now.saturating_sub(at) < MOMENT
+        {
+            self.classes.remove(&(fd, at));
+            self.links.remove(&(fd, at));
+        }
+    }
+
+    fn reconcile(&mut self, table: &Table, number: &dyn Fn(u32) -> StackId) {
+        let own = table.open.iter().filter(|(_, one)| one.forks == 0);
+        let open = own.map(|(fd, one)| {
+            let path = path_number(number(one.stack));
+            (*fd, (path, one.ns, one.how.name(), one.tid))
+        });
+        let counts = table.accounts.iter().map(|(stack, account)| {
+            let path = path_number(number(*stack));
+            (path, account.opened, account.closed)
+        });
+        let now = self.lifetimes.latest().max(table.last.unwrap_or(0));
+        self.lifetimes.reconcile(&open.collect(), counts, now);
+    }
+
+    fn note_uses(&mut self, table: &Table) {
+        let uses = table.open.iter().filter(|(_, one)| one.used > 0);
+        self.lifetimes
+            .note_uses(uses.map(|(fd, one)| (*fd, one.used)));
+    }
+
+    /// Reads what some of the new descriptors are called: the first, second, fourth, eighth … of each path.
+    fn read_links(&mut self, pid: u32, events: &[EventRecord]) {
+        for event in events.iter().filter(|event| event.kind == Kind::Birth) {
+            let (fd, at) = (event.fd, event.ns);
+            let is_open = self.lifetimes.opened_at(fd) == Some(at);
+            let opened = self.lifetimes.opened_by_path_of(fd);
+            if is_open
+                && opened.is_some_and(u64::is_power_of_two)
+                && let Ok(link) = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"))
+            {
+                let link = Text::from(link.as_os_str().as_bytes());
+                self.fresh.push((fd, at, link));
+            }
+        }
+    }
+
+    fn check_links(&mut self) {
+        for (fd, at, link) in std::mem::take(&mut self.fresh) {
+            if self.lifetimes.opened_at(fd) == Some(at) {
+                self.links.insert((fd, at), link);
+            }
+        }
+    }
+
+    fn unnamed(
+        &self,
+        (pid, began): Key,
+        now: u64,
+        spots: &dyn Fn(StackId) -> Vec<Spot>,
+    ) -> Unnamed {
+        let histories = self.lifetimes.histories(now);
+        let paths = histories.into_iter().filter(|(_, one)| one.opened > 0);
+        let fresh = self.fresh.iter().cloned();
+        let mut links = self.links.clone();
+        links.extend(fresh.map(|(fd, at, link)| ((fd, at), link)));
+        Unnamed {
+            process: TracedProcess {
+                pid,
+                began,
+                comm: self.comm.clone(),
+                parent: self.parent,
+                sites: Vec::new(),
+                classes: self.classes.clone(),
+                links,
+                peak: self.lifetimes.peak(),
+                count: self.lifetimes.count(),
+                until: self.lifetimes.until(now),
+                is_gone: self.lifetimes.is_gone(),
+                lost: self.lifetimes.lost(),
+                inherited: self.lifetimes.inherited().clone(),
+                known: self.lifetimes.known().collect(),
+            },
+            paths: paths
+                .map(|(path, history)| (spots(StackId(path)), history))
+                .collect(),
+        }
+    }
+}
+
+fn path_number(stack: StackId) -> PathNumber {
+    stack.0
+}
+
+fn comm(pid: u32) -> Option<String> {
+    let comm = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let text = String::from_utf8_lossy(&comm).trim_end().to_owned();
+    (!text.is_empty()).then_some(text)
+}
