@@ -163,6 +163,7 @@ fn create() -> Option<&'static Mapping> {
     owner::settle(pid);
     MAPPING.store(mapping, Ordering::Release);
     let mapping = current()?;
+    mapping.name(sys::thread_name());
     mapping.begin(pid, monotonic, wall);
     Some(mapping)
 }

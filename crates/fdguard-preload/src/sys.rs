@@ -22,6 +22,8 @@ const EXIT_GROUP: usize = 231;
 const FTRUNCATE: usize = 77;
 const READLINK: usize = 89;
 const SIGALTSTACK: usize = 131;
+const PRCTL: usize = 157;
+const PR_GET_NAME: usize = 16;
 const GETTID: usize = 186;
 const CLOCK_GETTIME: usize = 228;
 const FALLOCATE: usize = 285;
@@ -74,6 +76,15 @@ pub(crate) fn process() -> u32 {
     // SAFETY: getpid takes nothing and touches no memory.
     let pid = unsafe { call(GETPID, [0; 6]) };
     u32::try_from(pid).unwrap_or(0)
+}
+
+/// What the calling thread is called; zeros where the kernel does not say.
+pub(crate) fn thread_name() -> [u64; 2] {
+    let mut name = [0_u64; 2];
+    let place = (&raw mut name) as usize;
+    // SAFETY: the kernel writes 16 bytes, and there are as many.
+    let _ = unsafe { call(PRCTL, [PR_GET_NAME, place, 0, 0, 0, 0]) };
+    name
 }
 
 /// The calling thread.

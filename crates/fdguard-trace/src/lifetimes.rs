@@ -227,7 +227,7 @@ impl State {
         Self {
             lifetimes: ProcessLifetimes::new(began, inherited.copied().collect()),
             parent: table.parent,
-            comm: comm(pid).unwrap_or_default(),
+            comm: comm(pid).unwrap_or_else(|| table.comm.clone()),
             calls: CallClasses::default(),
             classes: HashMap::new(),
             links: HashMap::new(),

@@ -26,6 +26,8 @@ pub struct Table {
     pub pid: u32,
     /// When it began, by the monotonic clock, in nanoseconds.
     pub began: u64,
+    /// What it was called then.
+    pub comm: String,
     /// The one that it was forked from.
     pub parent: Option<(u32, u64)>,
     /// What is open, by number.
@@ -261,6 +263,7 @@ impl Table {
         let mut table = Self {
             pid: image.pid(),
             began: image.began(),
+            comm: comm(&image.comm()),
             parent: image.parent(),
             open: open.collect(),
             ended: image.ended().collect(),
@@ -358,6 +361,11 @@ fn last_event(file: &File, tickets: u64) -> Option<u64> {
             file.read_exact_at(&mut bytes, at).ok()?;
             Image::event(&bytes, ticket).map(|event| event.ns)
         })
+}
+
+fn comm(bytes: &[u8]) -> String {
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }
 
 fn bytes_to_os(bytes: &[u8]) -> std::ffi::OsString {

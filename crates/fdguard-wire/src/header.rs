@@ -53,6 +53,8 @@ pub struct Header {
     pub cut_stacks: AtomicU64,
     /// Numbers below 1024 that were open before the first instruction of the program, a bit each.
     pub inherited: [AtomicU64; 16],
+    /// What the process is called, as the kernel has it; zeros at the end.
+    pub comm: [AtomicU64; 2],
     /// 1 when the process is protected.
     pub protected: AtomicU64,
     /// How many numbers that keeps now: the process has so many descriptors more than it knows of.
@@ -86,6 +88,7 @@ impl Header {
             foreign_calls: AtomicU64::new(0),
             cut_stacks: AtomicU64::new(0),
             inherited: [const { AtomicU64::new(0) }; 16],
+            comm: [const { AtomicU64::new(0) }; 2],
             protected: AtomicU64::new(0),
             graves: AtomicU64::new(0),
             prevented: [const { AtomicU64::new(0) }; Prevented::KINDS],

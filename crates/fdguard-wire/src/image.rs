@@ -102,6 +102,17 @@ impl<'a> Image<'a> {
         (pid != 0).then(|| (pid, self.field(offset_of!(Header, parent_began))))
     }
 
+    /// What the process was called when the mapping was made, with zeros at the end.
+    #[must_use]
+    pub fn comm(&self) -> [u8; 16] {
+        let at = offset_of!(Header, comm);
+        let mut comm = [0; 16];
+        for (part, at) in comm.chunks_exact_mut(8).zip([at, at + 8]) {
+            part.copy_from_slice(&self.field(at).to_ne_bytes());
+        }
+        comm
+    }
+
     /// Births and ends that found no place.
     #[must_use]
     pub fn lost_events(&self) -> u64 {

@@ -84,6 +84,13 @@ impl Mapping {
         header.magic.store(MAGIC, Ordering::Release);
     }
 
+    /// What the process is called.
+    pub fn name(&self, comm: [u64; 2]) {
+        for (word, part) in self.header.comm.iter().zip(comm) {
+            word.store(part, Ordering::Relaxed);
+        }
+    }
+
     /// Writes the birth of a descriptor down.
     pub fn open(&self, area: &impl Area, fd: u32, birth: &Birth) {
         let Some(slot) = self.slots.get(fd as usize) else {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anstyle::Style;
+use fdguard_core::Gap;
 use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
 use fdguard_core::finding::Finding;
 use fdguard_core::forecast::Forecast;
@@ -50,7 +51,12 @@ pub fn write(
     if let Some(note) = ended(diagnosis.ended) {
         writeln!(out, "{DIM}{note}{DIM:#}")?;
     }
-    for gap in &diagnosis.gaps {
+    write_gaps(out, &diagnosis.gaps, width)
+}
+
+/// What could not be seen.
+pub(crate) fn write_gaps(out: &mut dyn Write, gaps: &[Gap], width: usize) -> anyhow::Result<()> {
+    for gap in gaps {
         let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
         wrapped(out, "", &sanitize_str(&text), width, DIM)?;
     }
@@ -75,7 +81,12 @@ fn ended(ended: Ended) -> Option<&'static str> {
     }
 }
 
-fn write_opinion(out: &mut dyn Write, opinion: &Opinion, width: usize) -> anyhow::Result<()> {
+/// What is said of one process.
+pub(crate) fn write_opinion(
+    out: &mut dyn Write,
+    opinion: &Opinion,
+    width: usize,
+) -> anyhow::Result<()> {
     let style = style_of(opinion.verdict);
     let (verdict, comm) = (word(opinion.verdict), sanitize(&opinion.comm));
     let numbers = format!(
@@ -120,6 +131,7 @@ fn counts(opinion: &Opinion) -> String {
     match (opinion.baseline, opinion.last) {
         (Some(first), Some(last)) if first == last => format!("{last} descriptors"),
         (Some(first), Some(last)) => format!("{first} → {last} descriptors"),
+        (None, Some(last)) => format!("{last} descriptors"),
         _ => "an unknown number of descriptors".to_owned(),
     }
 }
@@ -205,7 +217,7 @@ pub fn duration(seconds: f64) -> String {
 }
 
 /// Words in lines, each after `indent`.
-pub(super) fn wrapped(
+pub(crate) fn wrapped(
     out: &mut dyn Write,
     indent: &str,
     text: &str,

@@ -99,7 +99,7 @@ impl<'s> Follower<'s> {
         }
         if self.judged.is_none_or(|at| watch.at() - at >= JUDGED) {
             self.judged = Some(watch.at());
-            self.judge(watch);
+            self.judge(running);
             let hazards = running.hazards(&mut self.symbols);
             self.hazards(&hazards);
         }
@@ -125,10 +125,14 @@ impl<'s> Follower<'s> {
         }
     }
 
-    fn judge(&mut self, watch: &Watch) {
-        let running = watch.subjects().filter(|subject| subject.gone.is_none());
-        for subject in running {
-            let opinion = subject.opinion(self.settings);
+    fn judge(&mut self, running: &Running<'_, '_>) {
+        let watch = running.live().watch();
+        let traced = running.verdicts(&mut self.symbols, self.settings);
+        for subject in watch.subjects().filter(|subject| subject.gone.is_none()) {
+            let mut opinion = subject.opinion(self.settings);
+            if let Some(verdict) = traced.get(&subject.process.pid) {
+                opinion.verdict = opinion.verdict.min(Verdict::Bounded).max(*verdict);
+            }
             let before = self.verdicts.insert(subject.id, opinion.verdict);
             let before = before.unwrap_or(Verdict::Unknown);
             if before == opinion.verdict {

@@ -1,18 +1,22 @@
 //! The program runs, and is looked at from outside until it ends, its time is up, or somebody wants us to leave.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use fdguard_core::diagnosis::Ended;
 use fdguard_core::hazard::Hazard;
+use fdguard_core::judge::Verdict;
 use fdguard_core::recording::Entry;
+use fdguard_core::rule::Settings;
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Symbols, Tables, Traced, monotonic};
 use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::asked::{Asked, Request, Woken};
+use super::conclusions::Material;
 use super::names::Names;
 use crate::watching::{Live, OnSignal, Plan, Progress};
 
@@ -184,6 +188,25 @@ impl<'p> Running<'_, 'p> {
     /// Misuse that was found so far.
     pub(super) fn hazards(&self, symbols: &mut Symbols) -> Vec<Hazard> {
         self.traced.hazards(symbols, false).0
+    }
+
+    /// What its lifetimes say of each process that the library sees into.
+    pub(super) fn verdicts(
+        &self,
+        symbols: &mut Symbols,
+        settings: &Settings,
+    ) -> HashMap<u32, Verdict> {
+        let processes = self.traced.processes(symbols, false);
+        let material = Material {
+            watch: Some(self.live.watch()),
+            processes: &processes,
+            names: &self.names,
+            settings,
+        };
+        let verdicts = processes
+            .iter()
+            .map(|process| (process.pid, material.conclusion(process).verdict));
+        verdicts.collect()
     }
 
     /// What its processes wrote down, at the last look.

@@ -1,7 +1,11 @@
-//! A trace for people: the hazards, the verdict, then every site with its stack, the largest first.
+//! A trace for people: the answer, the hazards, what is said of each process, then every site that
+//! holds something, the program's own first.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
+use fdguard_core::blame::is_own;
+use fdguard_core::diagnosis::{Diagnosis, Opinion};
 use fdguard_core::through::through;
 
 use super::joined::{Joined, Origins};
@@ -9,6 +13,7 @@ use super::seen::{holder, seen};
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
 use crate::report::table::class_name;
+use crate::report::trace::answer::{self, Shown};
 use crate::report::trace::{Holder, Place, Seen, hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -28,23 +33,81 @@ pub(super) fn write(
 
 fn write_seen(out: &mut dyn Write, seen: &Seen<'_>, width: Option<usize>) -> anyhow::Result<()> {
     let found = seen.diagnosis;
+    let columns = diagnosis::columns(width);
+    let shown = Shown::here(columns);
+    for one in answer::answers(found) {
+        one.write(out, &shown)?;
+    }
     for one in found.hazards.iter().take(MOST_HAZARDS) {
         let comm = hazard::comm(found, one.pid);
-        hazard::write(out, one, comm.as_deref(), diagnosis::columns(width))?;
+        hazard::write(out, one, comm.as_deref(), columns)?;
     }
     let more = found.hazards.len().saturating_sub(MOST_HAZARDS);
     if more > 0 {
         writeln!(out, "{DIM}and {more} more hazards{DIM:#}")?;
     }
-    diagnosis::write(out, found, width)?;
+    write_processes(out, found, columns)?;
+    diagnosis::write_gaps(out, &found.gaps, columns)?;
     for holder in &seen.holders {
-        write_holder(out, holder)?;
+        write_holder(out, found, holder)?;
     }
     Ok(())
 }
 
-fn write_holder(out: &mut dyn Write, holder: &Holder<'_>) -> anyhow::Result<()> {
-    if holder.places.is_empty() {
+/// The launched process and those with something to say, each; the others of one name and verdict in
+/// one line.
+fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow::Result<()> {
+    let mut others: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
+    for opinion in found.processes.iter().chain(&found.predecessors) {
+        let mut rest = opinion.clone();
+        rest.findings.retain(|one| !answer::is_answered(one));
+        if opinion.pid == found.process.pid || is_worth_a_line(&rest) {
+            diagnosis::write_opinion(out, &rest, width)?;
+        } else {
+            let key = (
+                sanitize(&opinion.comm),
+                diagnosis::word(opinion.verdict),
+            );
+            *others.entry(key).or_default() += 1;
+        }
+    }
+    let root = found.processes.iter().find(|one| one.pid == found.process.pid);
+    if let Some(peak) = found.peak.filter(|peak| root.and_then(|one| one.last) != Some(*peak)) {
+        writeln!(out, "  {peak} descriptors at most")?;
+    }
+    for ((comm, verdict), count) in others {
+        writeln!(out, "{DIM}{count} × {comm}: {verdict}{DIM:#}")?;
+    }
+    Ok(())
+}
+
+fn is_worth_a_line(opinion: &Opinion) -> bool {
+    let counts = |one: &fdguard_core::finding::Finding| {
+        one.cleared.is_some() || one.severity >= fdguard_core::lint::Severity::Warning
+    };
+    opinion.findings.iter().any(counts)
+}
+
+/// What a process held in the end that is not part of an answer. Of children that ended it is
+/// mostly nobody's concern.
+fn write_holder(
+    out: &mut dyn Write,
+    found: &Diagnosis,
+    holder: &Holder<'_>,
+) -> anyhow::Result<()> {
+    let is_root = holder.pid == found.process.pid;
+    let is_told = |place: &&Place<'_>| {
+        let is_leaking = found.findings.iter().any(|one| {
+            let origin = one.origin.as_ref();
+            let culprit = origin.and_then(|origin| origin.culprit.as_ref());
+            one.pid == holder.pid && answer::is_answered(one) && culprit == place.culprit
+        });
+        is_root || is_leaking
+    };
+    let places: Vec<&Place<'_>> = holder.places.iter().filter(is_told).collect();
+    let (own, others): (Vec<&Place<'_>>, Vec<&Place<'_>>) =
+        places.into_iter().partition(|place| is_of_program(place));
+    if own.is_empty() && others.is_empty() {
         return Ok(());
     }
     let comm = sanitize_str(holder.comm);
@@ -53,19 +116,30 @@ fn write_holder(out: &mut dyn Write, holder: &Holder<'_>) -> anyhow::Result<()> 
         "{HEADING}still open{HEADING:#} in {comm} (pid {}):",
         holder.pid
     )?;
-    write_places(out, holder)
+    // Without a line of the program's own the runtime's are all there is.
+    let shown = if own.is_empty() { &others } else { &own };
+    write_places(out, shown)?;
+    if !own.is_empty() && !others.is_empty() {
+        let count: u64 = others.iter().map(|place| place.live).sum();
+        writeln!(out, "  {DIM}and {count} opened by the runtime and its libraries{DIM:#}")?;
+    }
+    Ok(())
+}
+
+fn is_of_program(place: &Place<'_>) -> bool {
+    place.stack.is_empty() || place.stack.iter().any(is_own)
 }
 
 /// The sites of a process.
 pub(super) fn write_sites(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
-    write_places(out, &holder(process))
+    write_places(out, &holder(process).places.iter().collect::<Vec<_>>())
 }
 
-fn write_places(out: &mut dyn Write, holder: &Holder<'_>) -> anyhow::Result<()> {
-    for place in holder.places.iter().take(MOST_SITES) {
+fn write_places(out: &mut dyn Write, places: &[&Place<'_>]) -> anyhow::Result<()> {
+    for place in places.iter().take(MOST_SITES) {
         write_place(out, place)?;
     }
-    let more = holder.places.len().saturating_sub(MOST_SITES);
+    let more = places.len().saturating_sub(MOST_SITES);
     if more > 0 {
         writeln!(out, "  {DIM}and {more} more sites{DIM:#}")?;
     }
@@ -129,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn r40_hazards_come_before_everything_and_sites_last() {
+    fn r40_hazards_come_before_the_sites() {
         let stack = [frame("arm\x1b[2J", Some(("/srv/main.c", 3)), Language::C)];
         let mut made = Made::default().site("srv", &stack, 312);
         made.diagnosis.hazards = vec![hazard(); 22];
@@ -141,7 +215,6 @@ mod tests {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
         let order = [
             at("and 2 more hazards\n"),
-            at("The process ended"),
             at("still open in srv"),
         ];
         assert!(order.is_sorted(), "{text}");

@@ -1,6 +1,7 @@
 //! What a trace found, as values that every output is made from, and the outputs: folded stacks, a flame graph, a profile.
 //! The page is [`super::html::trace`].
 
+pub mod answer;
 pub mod flame;
 pub mod folded;
 pub mod hazard;

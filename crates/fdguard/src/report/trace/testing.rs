@@ -6,7 +6,8 @@ use fdguard_core::evidence::{Curve, Curves, Point};
 use fdguard_core::hazard::{Fault, Hazard, Party};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
-use fdguard_core::origin::{Culprit, Frame, Language, Stack};
+use fdguard_core::finding::Finding;
+use fdguard_core::origin::{Culprit, Frame, Language, Origin, Stack};
 use fdguard_core::snapshot::Process;
 use jiff::Timestamp;
 
@@ -33,7 +34,7 @@ impl Default for Made {
         Self {
             diagnosis: diagnosis(),
             curves: None,
-            sites: None,
+            sites: Vec::new(),
         }
     }
 }
@@ -108,6 +109,40 @@ pub(crate) fn frame(function: &str, at: Option<(&str, u32)>, language: Language)
         line: at.map(|(_, line)| line),
         module: None,
         language,
+    }
+}
+
+/// A leak of files.
+pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
+    Finding {
+        rule: "leak".to_owned(),
+        pid,
+        comm: "srv".into(),
+        severity: Severity::Warning,
+        class: Some(Class::Regular),
+        target: Some("/srv/a.log".into()),
+        count: Some(count),
+        grown: None,
+        rate_per_min: None,
+        confidence: 1.0,
+        walls: Vec::new(),
+        why: format!("{count} files opened, none closed"),
+        next_step: "Close them.".to_owned(),
+        origin: Some(Origin {
+            culprit: Culprit::of(stack),
+            telling: None,
+            through: Vec::new(),
+            partly: false,
+            stack: stack.to_vec(),
+            thread: Some(7),
+            live: count,
+            opened: count,
+            closed: 0,
+            oldest_age_seconds: None,
+        }),
+        shape: None,
+        advice: None,
+        cleared: None,
     }
 }
 
@@ -192,7 +227,7 @@ fn diagnosis() -> Diagnosis {
         peak: None,
         peak_at: None,
         released_at_end: None,
-        sites: Vec::new(),
+        sites: None,
         processes: Vec::new(),
         predecessors: Vec::new(),
         coverage: Coverage {
