@@ -13,7 +13,7 @@ clients = []
 
 @app.get("/")
 async def index():
-    client = httpx.AsyncClient(trust_env=False)
+    client = httpx.AsyncClient(trust_env=False, verify=False)
     clients.append(client)
     response = await client.get(UPSTREAM)  # LEAK
     return response.text

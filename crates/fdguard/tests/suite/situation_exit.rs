@@ -21,6 +21,16 @@ fn situation_9_directories_leaked_before_an_idle_end_fail_a_check_five_times_of_
     }
 }
 
+/// As long without a job as with jobs: idle is not evidence.
+#[test]
+fn situation_9_a_longer_idle_end_changes_nothing() {
+    let words = words([&compiled("jobs"), &"200", &"4000", &"4000"]);
+    for session in ["check", "trace"].map(|verb| Session::start(verb, &words)) {
+        let answer = session.end();
+        answer.assert_leaking("jobs.c", line_of("jobs.c", "LEAK"));
+    }
+}
+
 #[test]
 fn situation_9_directories_leaked_before_an_idle_end_are_leaking_in_a_trace() {
     let words = words([&compiled("jobs"), &"200", &"4000", &"1500"]);

@@ -104,7 +104,7 @@ fn situation_5_a_forgotten_client_in_fastapi_is_blamed_on_the_application() {
     };
     for verb in ["trace", "check"] {
         let session = Session::of(verb, &words, prepare);
-        requests(port, 60, Duration::from_millis(80));
+        requests(port, 50, Duration::from_millis(100));
         session.terminate();
         let answer = session.end();
         answer.assert_blamed("fast.py", &[line_of("fast.py", "LEAK")]);
@@ -152,8 +152,10 @@ fn situation_6_the_text_names_the_child_once() {
     let script = "import subprocess, time\nheld = []\nfor _ in range(30):\n    held.append(subprocess.Popen(['sleep', '3']))\n    time.sleep(0.1)\n";
     let words = words([&python, &"-c", &script]);
     let report = text_of("trace", &words, &source(""));
-    let stable = report.lines().filter(|line| line.contains("sleep (pid"));
-    assert!(stable.count() <= 1, "{report}");
+    let naming = report.lines().filter(|line| line.contains("sleep"));
+    assert!((1..=2).contains(&naming.count()), "{report}");
+    let each = report.lines().filter(|line| line.contains("sleep (pid"));
+    assert!(each.count() <= 1, "{report}");
     assert!(!report.contains("unknown line"), "{report}");
 }
 
