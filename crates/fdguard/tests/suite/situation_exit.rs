@@ -141,5 +141,6 @@ fn situation_12_forty_equal_runs_have_equal_answers() {
         wrong.len(),
         wrong[0]
     );
-    assert_eq!(held.len(), 1, "{held:#?}");
+    let is_torn = held.keys().any(|held| held.contains("other:socket"));
+    assert!(held.len() == 1 && !is_torn, "{held:#?}");
 }
