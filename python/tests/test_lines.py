@@ -142,3 +142,36 @@ def test_a_test_that_fills_the_table_is_told_with_its_line(pytester, traced):
     result.assert_outcomes(passed=1, errors=1)
     place = f"{path.name}:{line_of(path, 'all')} test_fills"
     result.stdout.fnmatch_lines([f"fdguard: * descriptors left behind, opened at {place}", "  and * more"])
+
+
+def test_a_leaked_event_loop_is_blamed_on_the_test(pytester, traced):
+    """Its own line, not one of the standard library's, wherever that is: as in a virtual environment over pyenv."""
+    path = pytester.makepyfile(
+        """
+        import asyncio
+
+        kept = []
+
+        def test_loop():
+            kept.append(asyncio.new_event_loop())  # LEAK loop
+
+        def test_run():
+            async def work():
+                kept.append(asyncio.new_event_loop())  # LEAK task
+
+            asyncio.run(work())
+        """
+    )
+    result = traced("-W", "ignore")
+    result.assert_outcomes(passed=2, errors=2)
+    loop, task = (line_of(path, mark) for mark in ("loop", "task"))
+    result.stdout.fnmatch_lines(
+        [
+            "*teardown of test_loop*",
+            f"fdguard: 3 descriptors left behind, opened at {path.name}:{loop} test_loop",
+            "*teardown of test_run*",
+            f"fdguard: 3 descriptors left behind, opened at {path.name}:{task} *work",
+        ]
+    )
+    blamed = [line.strip() for line in result.outlines if line.strip().startswith("opened at ")]
+    assert blamed and all(line.startswith(f"opened at {path.name}:") for line in blamed), blamed

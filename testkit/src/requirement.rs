@@ -63,6 +63,20 @@ pub fn runtimes(name: &str, wanted: &[u32]) -> Vec<Runtime> {
     found
 }
 
+/// A path in the software that `testkit/software` installs: `venv/bin/python`, `node/node_modules`.
+/// Reports aloud where it is missing.
+#[must_use]
+pub fn software(path: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/software");
+    // Only the directory: the interpreter of a virtual environment must keep its own name.
+    let found = root.canonicalize().ok().map(|root| root.join(path));
+    let found = found.filter(|found| found.exists());
+    if found.is_none() {
+        skip(&format!("no {path}: testkit/software installs it"));
+    }
+    found
+}
+
 /// The first number that it says of its version: `v18.20.8`, `openjdk 17.0.15 2025-04-15`.
 fn version(program: &Path) -> Option<u32> {
     let said = Command::new(program).arg("--version").output().ok()?;
