@@ -76,7 +76,29 @@ fn write(pid: u32) -> Option<()> {
     Some(())
 }
 
-/// `7 /srv/a.log` and a zero.
+const SOL_SOCKET: usize = 1;
+const SO_TYPE: usize = 3;
+const SO_DOMAIN: usize = 39;
+const IPPROTO_TCP: usize = 6;
+/// Its first byte is the state of the connection.
+const TCP_INFO: usize = 11;
+
+/// ` 2 1 10`: domain, type and, of TCP, the state. Nobody can ask for them once the process is gone.
+fn socket(text: &mut Text<'_>, fd: u32) -> Option<()> {
+    let domain = sys::socket_option(fd, SOL_SOCKET, SO_DOMAIN);
+    let kind = sys::socket_option(fd, SOL_SOCKET, SO_TYPE);
+    let (Some(domain), Some(kind)) = (domain, kind) else {
+        return Some(());
+    };
+    let state = sys::socket_option(fd, IPPROTO_TCP, TCP_INFO).map_or(0, |info| info & 0xff);
+    for number in [domain, kind, state] {
+        text.push(b" ")?;
+        text.number(u64::from(number))?;
+    }
+    Some(())
+}
+
+/// `7 /srv/a.log` and a zero; of a socket what it is as well.
 fn line(file: usize, fd: u32) -> Option<()> {
     let mut name = [0; 4096];
     let mut text = Text {
@@ -100,7 +122,11 @@ fn line(file: usize, fd: u32) -> Option<()> {
     };
     text.number(u64::from(fd))?;
     text.push(b" ")?;
-    text.push(link.get(..length)?)?;
+    let link = link.get(..length)?;
+    text.push(link)?;
+    if link.starts_with(b"socket:") {
+        socket(&mut text, fd)?;
+    }
     text.push(b"\0")?;
     let Text { buffer, used } = text;
     sys::write(file, buffer.get(..used)?).then_some(())

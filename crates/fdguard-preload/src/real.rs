@@ -89,3 +89,32 @@ pub(crate) fn stack_end() -> usize {
     // SAFETY: the variable is the loader's, written before any code of the program runs.
     unsafe { place.read() as usize }
 }
+
+static PROGRAM_NAME: Real<*const *const c_char> =
+    // SAFETY: not a function: the C library's variable with the program's name. Only its address is taken.
+    unsafe { Real::new(c"program_invocation_short_name") };
+
+/// What the program is called, 15 bytes of it, without asking the kernel; zeros where the C library
+/// does not say.
+pub(crate) fn program_name() -> [u64; 2] {
+    let mut name = [0_u8; 16];
+    let Some(place) = PROGRAM_NAME.get() else {
+        return [0; 2];
+    };
+    // SAFETY: the variable is the C library's, set before any code of the program runs.
+    let text = unsafe { place.read() };
+    if text.is_null() {
+        return [0; 2];
+    }
+    for (index, letter) in name.iter_mut().take(15).enumerate() {
+        let place = text.wrapping_add(index);
+        // SAFETY: a C string, of which no byte behind its zero is read.
+        let byte = unsafe { place.read() }.cast_unsigned();
+        if byte == 0 {
+            break;
+        }
+        *letter = byte;
+    }
+    let (first, second) = name.split_at(8);
+    [first, second].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()))
+}

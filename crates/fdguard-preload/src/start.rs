@@ -13,7 +13,7 @@ use fdguard_wire::Mapping;
 use crate::ground::Ground;
 use crate::real::Real;
 use crate::{
-    closing, errno, java, language, lock, modules, owner, protect, seat, sys, thread, walkers,
+    closing, errno, java, language, lock, modules, owner, protect, real, seat, sys, thread, walkers,
 };
 
 /// The folder for the mappings; nothing is recorded without it.
@@ -163,7 +163,7 @@ fn create() -> Option<&'static Mapping> {
     owner::settle(pid);
     MAPPING.store(mapping, Ordering::Release);
     let mapping = current()?;
-    mapping.name(sys::thread_name());
+    mapping.name(real::program_name());
     mapping.begin(pid, monotonic, wall);
     Some(mapping)
 }

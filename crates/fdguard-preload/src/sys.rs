@@ -16,14 +16,13 @@ const POLL: usize = 7;
 const MMAP: usize = 9;
 const MUNMAP: usize = 11;
 const RT_SIGPROCMASK: usize = 14;
+const GETSOCKOPT: usize = 55;
 const MADVISE: usize = 28;
 const GETPID: usize = 39;
 const EXIT_GROUP: usize = 231;
 const FTRUNCATE: usize = 77;
 const READLINK: usize = 89;
 const SIGALTSTACK: usize = 131;
-const PRCTL: usize = 157;
-const PR_GET_NAME: usize = 16;
 const GETTID: usize = 186;
 const CLOCK_GETTIME: usize = 228;
 const FALLOCATE: usize = 285;
@@ -76,15 +75,6 @@ pub(crate) fn process() -> u32 {
     // SAFETY: getpid takes nothing and touches no memory.
     let pid = unsafe { call(GETPID, [0; 6]) };
     u32::try_from(pid).unwrap_or(0)
-}
-
-/// What the calling thread is called; zeros where the kernel does not say.
-pub(crate) fn thread_name() -> [u64; 2] {
-    let mut name = [0_u64; 2];
-    let place = (&raw mut name) as usize;
-    // SAFETY: the kernel writes 16 bytes, and there are as many.
-    let _ = unsafe { call(PRCTL, [PR_GET_NAME, place, 0, 0, 0, 0]) };
-    name
 }
 
 /// The calling thread.
@@ -255,6 +245,16 @@ pub(crate) fn link(name: &CStr, path: &mut [u8]) -> usize {
         )
     };
     usize::try_from(bytes).unwrap_or(0)
+}
+
+/// One option of a socket, a number; none where it has no such option.
+pub(crate) fn socket_option(fd: u32, level: usize, option: usize) -> Option<u32> {
+    let mut value = 0_u32;
+    let mut length = size_of::<u32>();
+    let (place, size) = ((&raw mut value) as usize, (&raw mut length) as usize);
+    // SAFETY: the kernel writes at most as many bytes as `length` says, and there are as many.
+    let result = unsafe { call(GETSOCKOPT, [fd as usize, level, option, place, size, 0]) };
+    (result == 0).then_some(value)
 }
 
 #[repr(C)]

@@ -82,9 +82,7 @@ impl Injection {
             "LD_PRELOAD",
             preloads(&folder.library(), &others),
         );
-        if self.options.keep_ended {
-            set(variables, "FDGUARD_FAREWELL", "1".into());
-        }
+        set(variables, "FDGUARD_FAREWELL", "1".into());
         if let Some(protection) = &self.options.protect {
             for (name, value) in protection.variables() {
                 set(variables, name, value);

@@ -79,6 +79,7 @@ pub(crate) struct Lifetimes {
 
 #[derive(Debug)]
 struct State {
+    pid: u32,
     lifetimes: ProcessLifetimes,
     parent: Option<Key>,
     comm: String,
@@ -89,6 +90,14 @@ struct State {
     fresh: Vec<(Fd, u64, Text)>,
 }
 
+/// What is in a stack.
+pub(crate) struct Codes<'a> {
+    /// Frames of Python.
+    pub(crate) is_python: &'a dyn Fn(StackId) -> bool,
+    /// A frame of the outermost level of a Python program or module.
+    pub(crate) is_in_module: &'a dyn Fn(StackId) -> bool,
+}
+
 /// A process with its stacks not yet named.
 pub(crate) struct Unnamed {
     process: TracedProcess,
@@ -97,14 +106,14 @@ pub(crate) struct Unnamed {
 
 impl Lifetimes {
     /// Takes in the events of one process, in order. `number` gives each stack of the process its number in the
-    /// trace; `is_python` says whether a stack has frames of Python.
+    /// trace, `codes` says what is in a stack.
     pub(crate) fn take(
         &mut self,
         key: Key,
         path: &Path,
         events: &[EventRecord],
         number: &dyn Fn(u32) -> StackId,
-        is_python: &dyn Fn(StackId) -> bool,
+        codes: &Codes<'_>,
     ) {
         if events.is_empty() {
             return;
@@ -114,7 +123,7 @@ impl Lifetimes {
         };
         state.check_links();
         for event in events {
-            state.take(event, number, is_python);
+            state.take(event, number, codes);
         }
         state.read_links(key.0, events);
     }
@@ -142,6 +151,7 @@ impl Lifetimes {
             state.check_links();
             state.reconcile(&table, number);
             state.note_uses(&table);
+            state.read_exit_report(&table);
         }
         if let Some(state) = self.processes.get_mut(&key) {
             state.lifetimes.finish(now);
@@ -225,6 +235,7 @@ impl State {
         let forked = table.open.iter().filter(|(_, one)| one.forks > 0);
         let inherited = table.inherited.iter().chain(forked.map(|(fd, _)| fd));
         Self {
+            pid,
             lifetimes: ProcessLifetimes::new(began, inherited.copied().collect()),
             parent: table.parent,
             comm: comm(pid).unwrap_or_else(|| table.comm.clone()),
@@ -239,7 +250,7 @@ impl State {
         &mut self,
         event: &EventRecord,
         number: &dyn Fn(u32) -> StackId,
-        is_python: &dyn Fn(StackId) -> bool,
+        codes: &Codes<'_>,
     ) {
         let (fd, at) = (event.fd, event.ns);
         match event.kind {
@@ -259,8 +270,10 @@ impl State {
             }
             Kind::End if event.errno != EBADF => {
                 let opener = self.lifetimes.path_of(fd).map(StackId);
-                // An interpreter that cleans up runs no line of the program any more.
-                let is_finalized = opener.is_some_and(is_python) && !is_python(number(event.stack));
+                // An interpreter that cleans up has left the program's outermost line behind.
+                let is_finalized = opener.is_some_and(&codes.is_python)
+                    && event.tid == self.pid
+                    && !(codes.is_in_module)(number(event.stack));
                 self.forget_name(fd, at);
                 self.lifetimes.close(fd, at, is_finalized);
                 self.calls.close(fd);
@@ -301,6 +314,18 @@ impl State {
         });
         let now = self.lifetimes.latest().max(table.last.unwrap_or(0));
         self.lifetimes.reconcile(&open.collect(), counts, now);
+    }
+
+    /// What the process said in the end of what it left open.
+    fn read_exit_report(&mut self, table: &Table) {
+        let Some(report) = table.farewell() else {
+            return;
+        };
+        for (fd, link) in report.names {
+            if let Some(at) = self.lifetimes.opened_at(fd) {
+                self.links.insert((fd, at), Text::from(link.as_slice()));
+            }
+        }
     }
 
     fn note_uses(&mut self, table: &Table) {

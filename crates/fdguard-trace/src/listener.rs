@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::feed::Feed;
-use crate::lifetimes::{LOST_STACK, Lifetimes, TracedProcess};
+use crate::lifetimes::{Codes, LOST_STACK, Lifetimes, TracedProcess};
 use crate::observe::is_alive;
 use crate::ring::Ring;
 use crate::symbol::Symbols;
@@ -205,14 +205,13 @@ impl Heard {
                 let path = &source.path;
                 self.lifetimes.lose(*key, path, drained.lost, &number);
             }
-            let is_python = |stack| stacks.is_python(stack);
-            self.lifetimes.take(
-                *key,
-                &source.path,
-                &drained.events,
-                &number,
-                &is_python,
-            );
+            let codes = Codes {
+                is_python: &|stack| stacks.has(stack, |code| code.is_python),
+                is_in_module: &|stack| stacks.has(stack, |code| code.is_in_module),
+            };
+            let path = &source.path;
+            self.lifetimes
+                .take(*key, path, &drained.events, &number, &codes);
             source.feed.take(drained.events);
             let mut number = |stack| self.stacks.number(*key, stack);
             while let Some(event) = source.feed.next(now, is_end || is_over, &mut number) {
@@ -335,8 +334,7 @@ struct Stacks {
     /// Those of thousands of processes of one program are the same few.
     same: HashMap<Vec<Spot>, StackId>,
     spots: Vec<Vec<Spot>>,
-    /// Whether each has frames of Python.
-    python: Vec<bool>,
+    codes: Vec<Code>,
 }
 
 impl Stacks {
@@ -384,7 +382,7 @@ impl Stacks {
             }
             let next = StackId(u32::try_from(self.spots.len()).unwrap_or(u32::MAX));
             let number = *self.same.entry(spots).or_insert_with_key(|spots| {
-                self.python.push(spots.iter().any(is_python));
+                self.codes.push(Code::of(spots));
                 self.spots.push(spots.clone());
                 next
             });
@@ -392,9 +390,9 @@ impl Stacks {
         }
     }
 
-    fn is_python(&self, number: StackId) -> bool {
+    fn has(&self, number: StackId, what: impl Fn(&Code) -> bool) -> bool {
         let index = usize::try_from(number.0).unwrap_or(usize::MAX);
-        self.python.get(index).copied().unwrap_or(false)
+        self.codes.get(index).is_some_and(what)
     }
 
     /// Its events were all taken; what they name stays.
@@ -416,9 +414,30 @@ impl Stacks {
     }
 }
 
-fn is_python(spot: &Spot) -> bool {
-    let tongue = fdguard_wire::Tongue::Python;
-    matches!(spot, Spot::Language { tongue: of, .. } if *of == tongue)
+/// What kind of code is in a stack.
+#[derive(Clone, Copy, Debug, Default)]
+struct Code {
+    is_python: bool,
+    /// The outermost level of a Python program or module.
+    is_in_module: bool,
+}
+
+impl Code {
+    fn of(spots: &[Spot]) -> Self {
+        let mut code = Self::default();
+        for spot in spots {
+            if let Spot::Language {
+                tongue: fdguard_wire::Tongue::Python,
+                function,
+                ..
+            } = spot
+            {
+                code.is_python = true;
+                code.is_in_module |= function == "<module>";
+            }
+        }
+        code
+    }
 }
 
 /// Now, by the clock that the injected library uses, in nanoseconds.

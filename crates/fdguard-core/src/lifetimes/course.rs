@@ -179,6 +179,7 @@ fn final_sweep(history: &History) -> Sweep {
         first = first.min(end.real);
         last = if end.real > last.real { end } else { last };
     }
+    // An interpreter may take its time: objects run code of their own when they go.
     let finalized = history.recent.iter().filter(|one| one.is_finalized).count();
     let is_after_end = history.is_ending && first >= history.until.real;
     if is_after_end || finalized * 2 > swept {

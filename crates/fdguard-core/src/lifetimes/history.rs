@@ -35,6 +35,8 @@ pub struct Lifetime {
 /// The history of a call path, or of several, until the end of the program began or until now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
+    /// The call that opened them: one line may make an event loop and accept connections.
+    pub call: &'static str,
     /// Descriptors that it ever opened.
     pub opened: u64,
     /// Those of them that were closed.

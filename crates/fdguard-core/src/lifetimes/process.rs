@@ -46,6 +46,7 @@ pub struct ProcessLifetimes {
 /// One path, while events come.
 #[derive(Clone, Debug, Default)]
 struct PathState {
+    call: &'static str,
     opened: u64,
     closed: u64,
     past: Closed,
@@ -127,6 +128,7 @@ impl ProcessLifetimes {
         let is_after_end = self.ending.is_some_and(|ending| at > ending);
         let state = self.paths.entry(path).or_default();
         state.opened += 1;
+        state.call = call;
         if !is_after_end {
             state.open_again(at, opened);
         }
@@ -185,6 +187,7 @@ impl ProcessLifetimes {
         }
         let state = self.paths.entry(path).or_default();
         state.opened += 1;
+        state.call = one.call;
         state.open_again(one.at, one.opened);
         self.open.insert(fd, (path, one));
     }
@@ -285,6 +288,7 @@ impl ProcessLifetimes {
 
     fn history(&self, state: &PathState, until: u64) -> History {
         History {
+            call: state.call,
             opened: state.opened,
             closed: state.closed,
             live: Vec::new(),

@@ -422,14 +422,23 @@ fn why(
         0 => ", none closed".to_owned(),
         closed => format!(" and never closed, while {closed} of {opened} from the same call path were"),
     });
-    let released = members.iter().filter_map(|(one, _)| one.closed).map(|at| at.real);
-    if let Some(at) = released.clone().reduce(f64::max) {
-        let all = released.count() as u64;
-        let how_many = if all == count { "all".to_owned() } else { all.to_string() };
-        text.push_str(&format!(
-            ". {count} were open at most; {how_many} closed at the end, at {at:.1} s"
-        ));
-    }
+    let closed = members.iter().filter_map(|(one, _)| one.closed);
+    let Some(at) = closed.map(|at| at.real).reduce(f64::max) else {
+        return text;
+    };
+    let released = members.iter().filter(|(one, _)| one.closed.is_some());
+    let released = released.count() as u64;
+    let how_many = if released == count {
+        "all".to_owned()
+    } else {
+        released.to_string()
+    };
+    let is_finalized = members.iter().any(|(one, _)| one.is_finalized);
+    text.push_str(&if is_finalized {
+        " while it ran; the interpreter closed them when it ended".to_owned()
+    } else {
+        format!(" while it ran; {count} open at most, {how_many} closed at shutdown, at {at:.1} s")
+    });
     text
 }
 

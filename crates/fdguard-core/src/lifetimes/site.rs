@@ -95,10 +95,11 @@ impl Site {
 /// The sites of a process: those that leak first, then those with the most open.
 #[must_use]
 pub fn sites(paths: Vec<TracedPath>) -> Vec<Site> {
-    let mut by_lines: HashMap<(Option<Culprit>, Vec<OwnLine>), TracedPath> = HashMap::new();
-    let mut most: HashMap<(Option<Culprit>, Vec<OwnLine>), u64> = HashMap::new();
+    let mut by_lines: HashMap<PathKey, TracedPath> = HashMap::new();
+    let mut most: HashMap<PathKey, u64> = HashMap::new();
     for path in paths {
-        let key = (Culprit::of(&path.stack), own_lines(&path.stack));
+        let culprit = Culprit::of(&path.stack);
+        let key = (culprit, path.history.call, own_lines(&path.stack));
         let opened = path.history.opened;
         match by_lines.get_mut(&key) {
             Some(same) => {
@@ -116,7 +117,7 @@ pub fn sites(paths: Vec<TracedPath>) -> Vec<Site> {
         }
     }
     let mut by_culprit: HashMap<Option<Culprit>, Vec<TracedPath>> = HashMap::new();
-    for ((culprit, _), path) in by_lines {
+    for ((culprit, _, _), path) in by_lines {
         by_culprit.entry(culprit).or_default().push(path);
     }
     let mut sites: Vec<Site> = by_culprit
@@ -171,18 +172,17 @@ fn blame_together(paths: &mut [CallPath]) {
         let has_some = !path.judgement.survivors.is_empty();
         has_some && path.judgement.course == Course::Unclear && !path.history.is_used_well()
     };
-    let mut together: Option<History> = None;
+    let mut together: HashMap<&'static str, History> = HashMap::new();
     for path in paths.iter().filter(|path| is_undecided(path)) {
-        match &mut together {
-            Some(all) => all.merge(&path.history),
-            None => together = Some(path.history.clone()),
-        }
+        let history = &path.history;
+        let known = together.entry(history.call);
+        known
+            .and_modify(|all| all.merge(history))
+            .or_insert_with(|| history.clone());
     }
-    let course = together.map(|all| judge(&all).course);
-    if course == Some(Course::Arrives) {
-        for path in paths.iter_mut() {
-            path.is_leaking = is_undecided(path);
-        }
+    together.retain(|_, all| judge(all).course == Course::Arrives);
+    for path in paths.iter_mut() {
+        path.is_leaking = is_undecided(path) && together.contains_key(path.history.call);
     }
 }
 
@@ -198,6 +198,9 @@ fn leaking_caller(paths: &[CallPath]) -> Option<Culprit> {
     }
     telling_frame(&leaking, &healthy).map(Culprit::from)
 }
+
+/// What makes two stacks one call path: the line, the call, and the lines that lead there.
+type PathKey = (Option<Culprit>, &'static str, Vec<OwnLine>);
 
 type OwnLine = (Option<crate::Text>, Option<String>, Option<u32>);
 

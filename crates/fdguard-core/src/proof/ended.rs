@@ -9,7 +9,7 @@ use crate::count::as_f64;
 use crate::lifetimes::Course;
 use crate::lint::Severity;
 use crate::origin::Origin;
-use crate::{Class, Fd, Pid, Text};
+use crate::{Class, Fd, Pid, TcpState, Text};
 
 /// Descriptors that a program forgot.
 pub const RULE: ProofRule = ProofRule {
@@ -35,6 +35,7 @@ const SETTLED: f64 = 1.0;
 /// Descriptors that were opened together, and for how much of the life they were kept, to be a pool.
 const POOL: usize = 4;
 const KEPT: f64 = 0.4;
+const START: f64 = 0.8;
 
 /// The life of a process.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Life {
     pub lived: f64,
     /// Whether a signal ended it.
     pub was_cut_off: bool,
+    /// Whether it was forked and still runs its parent's program: a worker.
+    pub is_worker: bool,
 }
 
 /// A place in the code and what it left open.
@@ -123,7 +126,11 @@ fn is_held(life: &Life, place: &Place, left: &[&Left]) -> bool {
     let is_pool = left.len() >= POOL
         && matches!(place.course, Course::Stopped | Course::Burst)
         && youngest >= KEPT * life.lived;
-    life.lived >= LONG || (life.lived >= SETTLED && is_pool)
+    let is_listening = |one: &&Left| one.class == Some(Class::Tcp(TcpState::Listen));
+    // What a worker opens as it starts it keeps, and nobody closes it when the worker ends.
+    let is_start = life.is_worker && youngest >= START * life.lived;
+    let is_kept = is_pool || is_start || left.iter().all(is_listening);
+    life.lived >= LONG || (life.lived >= SETTLED && is_kept)
 }
 
 /// Whether these are the ones that the place opened last: at an even pace, so many openings ago began the oldest.

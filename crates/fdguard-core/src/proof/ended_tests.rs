@@ -11,6 +11,7 @@ fn life(lived: f64) -> Life {
         comm: "victim".into(),
         lived,
         was_cut_off: false,
+        is_worker: false,
     }
 }
 
@@ -179,4 +180,19 @@ fn a_pool_made_at_the_start_is_held_in_a_short_life_too() {
     }
     let one = went(Course::Stopped, place(1, 0, vec![left(2.0)]));
     assert_eq!(judged(&life(2.5), &one), Judged::Left, "not a pool");
+}
+
+#[test]
+fn what_a_worker_opens_as_it_starts_and_what_listens_is_held() {
+    let worker = Life {
+        is_worker: true,
+        ..life(3.0)
+    };
+    assert_eq!(judged(&worker, &place(2, 0, vec![left(2.9)])), Judged::Held);
+    assert_eq!(judged(&worker, &place(2, 0, vec![left(1.0)])), Judged::Left);
+    let listening = Left {
+        class: Some(Class::Tcp(crate::TcpState::Listen)),
+        ..left(2.0)
+    };
+    assert_eq!(judged(&life(3.0), &place(1, 0, vec![listening])), Judged::Held);
 }

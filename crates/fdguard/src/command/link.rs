@@ -5,11 +5,14 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use fdguard_core::{Class, Text};
+use fdguard_core::{Class, TcpState, Text};
 
 /// By what its link in `/proc` said: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent where only the process could
 /// have told: the kind of a socket.
 pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
+    if link.starts_with(b"socket:[") {
+        return of_socket(link);
+    }
     let target = Text::from(link);
     let text = String::from_utf8_lossy(link);
     if let Some(name) = text.strip_prefix("anon_inode:") {
@@ -18,7 +21,6 @@ pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
     }
     let class = match () {
         () if text.starts_with("pipe:[") => Some(Class::Pipe),
-        () if text.starts_with("socket:[") => None,
         () if text.starts_with("/memfd:") => Some(Class::Memfd),
         () if text.ends_with(" (deleted)") => Some(Class::Deleted),
         () if text.starts_with("/dev/pts/") => Some(Class::Tty),
@@ -27,6 +29,51 @@ pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
         () => None,
     };
     (class, target)
+}
+
+/// `socket:[7]`, and where the process itself said it: domain, type and state.
+fn of_socket(link: &[u8]) -> (Option<Class>, Text) {
+    const UNIX: u32 = 1;
+    const INET: [u32; 2] = [2, 10];
+    const NETLINK: u32 = 16;
+    const PACKET: u32 = 17;
+    const VSOCK: u32 = 40;
+    let text = String::from_utf8_lossy(link);
+    let mut words = text.split(' ');
+    let target = Text::from(words.next().unwrap_or_default());
+    let mut numbers = words.map_while(|word| word.parse::<u32>().ok());
+    let (Some(domain), Some(kind)) = (numbers.next(), numbers.next()) else {
+        return (None, target);
+    };
+    let class = match (domain, kind) {
+        (UNIX, _) => Class::Unix,
+        (domain, 1) if INET.contains(&domain) => Class::Tcp(tcp_state(numbers.next())),
+        (domain, 2) if INET.contains(&domain) => Class::Udp,
+        (domain, 3) if INET.contains(&domain) => Class::Raw,
+        (NETLINK, _) => Class::Netlink,
+        (PACKET, _) => Class::Packet,
+        (VSOCK, _) => Class::Vsock,
+        _ => return (None, target),
+    };
+    (Some(class), target)
+}
+
+/// By the kernel's number.
+fn tcp_state(number: Option<u32>) -> TcpState {
+    match number {
+        Some(1) => TcpState::Established,
+        Some(2) => TcpState::SynSent,
+        Some(3) => TcpState::SynRecv,
+        Some(4) => TcpState::FinWait1,
+        Some(5) => TcpState::FinWait2,
+        Some(6) => TcpState::TimeWait,
+        Some(7) => TcpState::Unbound,
+        Some(8) => TcpState::CloseWait,
+        Some(9) => TcpState::LastAck,
+        Some(10) => TcpState::Listen,
+        Some(11) => TcpState::Closing,
+        _ => TcpState::Unknown,
+    }
 }
 
 fn anonymous(name: &str) -> Class {
@@ -92,7 +139,7 @@ pub(in crate::command) fn of_call(call: &str) -> Option<Class> {
 
 #[cfg(test)]
 mod tests {
-    use fdguard_core::Class;
+    use fdguard_core::{Class, TcpState};
 
     use super::{of_call, of_link};
 
@@ -101,6 +148,9 @@ mod tests {
         let class = |link: &str| of_link(link.as_bytes()).0;
         assert_eq!(class("pipe:[12]"), Some(Class::Pipe));
         assert_eq!(class("socket:[12]"), None);
+        assert_eq!(class("socket:[12] 2 1 10"), Some(Class::Tcp(TcpState::Listen)));
+        assert_eq!(class("socket:[12] 1 2 0"), Some(Class::Unix));
+        assert_eq!(of_link(b"socket:[12] 10 2 0").1, "socket:[12]".into());
         assert_eq!(class("anon_inode:[eventfd]"), Some(Class::Eventfd));
         assert_eq!(class("anon_inode:inotify"), Some(Class::Inotify));
         assert_eq!(class("anon_inode:[new]"), Some(Class::Other("new".into())));

@@ -80,6 +80,7 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
         } else {
             names.report.is_none()
         },
+        is_worker: process.parent.is_some(),
     };
     let places = process.sites.iter().flat_map(|site| {
         let paths = site.paths.iter();

@@ -113,14 +113,6 @@ impl Family {
         left
     }
 
-    /// The command of a descendant, where somebody saw it; else its number.
-    pub(super) fn comm(&self, pid: u32) -> Text {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut latest = known.range((pid, 0)..=(pid, u64::MAX)).rev();
-        let comm = latest.find_map(|(_, one)| (!one.comm.is_empty()).then(|| one.comm.clone()));
-        comm.unwrap_or_else(|| Text::from(format!("pid {pid}").as_str()))
-    }
-
     fn stop(&mut self) {
         if let Some((stop, thread)) = self.watcher.take() {
             drop(stop);

@@ -72,7 +72,11 @@ impl Names {
         };
         let seen = sightings.and_then(|all| all.iter().rev().find(is_it));
         let key = (one.fd, one.at);
-        let by_call = || process.classes.get(&key).cloned();
+        // `open` says nothing about what the file is.
+        let by_call = || {
+            let class = process.classes.get(&key).cloned();
+            class.filter(|class| *class != Class::Regular || link::of_call(one.call).is_some())
+        };
         match (seen, process.links.get(&key)) {
             (Some(seen), _) if !matches!(seen.class, Class::Other(_)) => {
                 (Some(seen.class.clone()), Some(seen.target.clone()))

@@ -96,14 +96,7 @@ fn write_holder(
     holder: &Holder<'_>,
 ) -> anyhow::Result<()> {
     let is_root = holder.pid == found.process.pid;
-    let is_told = |place: &&Place<'_>| {
-        let is_leaking = found.findings.iter().any(|one| {
-            let origin = one.origin.as_ref();
-            let culprit = origin.and_then(|origin| origin.culprit.as_ref());
-            one.pid == holder.pid && answer::is_answered(one) && culprit == place.culprit
-        });
-        is_root || is_leaking
-    };
+    let is_told = |place: &&Place<'_>| is_root || is_leaking(found, holder, place);
     let places: Vec<&Place<'_>> = holder.places.iter().filter(is_told).collect();
     let (own, others): (Vec<&Place<'_>>, Vec<&Place<'_>>) =
         places.into_iter().partition(|place| is_of_program(place));
@@ -118,12 +111,22 @@ fn write_holder(
     )?;
     // Without a line of the program's own the runtime's are all there is.
     let shown = if own.is_empty() { &others } else { &own };
-    write_places(out, shown)?;
+    let is_answered = |place: &Place<'_>| is_leaking(found, holder, place);
+    write_places(out, shown, &is_answered)?;
     if !own.is_empty() && !others.is_empty() {
         let count: u64 = others.iter().map(|place| place.live).sum();
         writeln!(out, "  {DIM}and {count} opened by the runtime and its libraries{DIM:#}")?;
     }
     Ok(())
+}
+
+/// Whether an answer was given about it.
+fn is_leaking(found: &Diagnosis, holder: &Holder<'_>, place: &Place<'_>) -> bool {
+    found.findings.iter().any(|one| {
+        let origin = one.origin.as_ref();
+        let culprit = origin.and_then(|origin| origin.culprit.as_ref());
+        one.pid == holder.pid && answer::is_answered(one) && culprit == place.culprit
+    })
 }
 
 fn is_of_program(place: &Place<'_>) -> bool {
@@ -132,12 +135,19 @@ fn is_of_program(place: &Place<'_>) -> bool {
 
 /// The sites of a process.
 pub(super) fn write_sites(out: &mut dyn Write, process: &Origins) -> anyhow::Result<()> {
-    write_places(out, &holder(process).places.iter().collect::<Vec<_>>())
+    let holder = holder(process);
+    let places: Vec<&Place<'_>> = holder.places.iter().collect();
+    write_places(out, &places, &|_| false)
 }
 
-fn write_places(out: &mut dyn Write, places: &[&Place<'_>]) -> anyhow::Result<()> {
+/// What has its stack in an answer is not given it again.
+fn write_places(
+    out: &mut dyn Write,
+    places: &[&Place<'_>],
+    is_answered: &dyn Fn(&Place<'_>) -> bool,
+) -> anyhow::Result<()> {
     for place in places.iter().take(MOST_SITES) {
-        write_place(out, place)?;
+        write_place(out, place, is_answered(place))?;
     }
     let more = places.len().saturating_sub(MOST_SITES);
     if more > 0 {
@@ -147,7 +157,7 @@ fn write_places(out: &mut dyn Write, places: &[&Place<'_>]) -> anyhow::Result<()
 }
 
 /// `+4.0/s, 312 live of 312, oldest 5.0 min: main.c:23 begin`, what they are, then the stack.
-fn write_place(out: &mut dyn Write, place: &Place<'_>) -> anyhow::Result<()> {
+fn write_place(out: &mut dyn Write, place: &Place<'_>, is_short: bool) -> anyhow::Result<()> {
     let rate = place.per_second.map(|rate| format!("+{rate:.1}/s, "));
     let oldest = place.oldest.map(diagnosis::duration);
     let oldest = oldest.map(|age| format!(", oldest {age}"));
@@ -167,6 +177,9 @@ fn write_place(out: &mut dyn Write, place: &Place<'_>) -> anyhow::Result<()> {
         place.how,
         what(place),
     )?;
+    if is_short {
+        return Ok(());
+    }
     if let Some(telling) = place.telling {
         let caller = name::culprit(telling);
         writeln!(

@@ -188,7 +188,7 @@ impl<'a> Answer<'a> {
         let what = self.what();
         let who = match self.pids.as_slice() {
             [pid] => format!("{} (pid {pid})", sanitize(&first.comm)),
-            pids => format!("{} processes of {}", pids.len(), sanitize(&first.comm)),
+            pids => format!("{} workers of {}", pids.len(), sanitize(&first.comm)),
         };
         let Some(culprit) = culprit(first) else {
             return format!("{who} opened {what} at an unknown line{}", target.unwrap_or_default());
@@ -321,7 +321,7 @@ mod tests {
         let mut made = Made::default();
         made.diagnosis.findings = [100, 101, 102].map(|pid| leak(pid, &stack, 10)).to_vec();
         let text = told(&made, &Shown::default());
-        let line = "leaking: /srv/app.py:25 in index() opened 30 files, closed 0 (/srv/a.log), in 3 processes of srv\n";
+        let line = "leaking: /srv/app.py:25 in index() opened 30 files, closed 0 (/srv/a.log), in 3 workers of srv\n";
         assert!(text.starts_with(line), "{text}");
         assert_eq!(text.matches("leaking:").count(), 1);
     }
