@@ -128,6 +128,7 @@ const EXPORTS: &[&str] = &[
     "poll",
     "popen",
     "posix_openpt",
+    "pthread_create",
     "ppoll",
     "prctl",
     "pread",
