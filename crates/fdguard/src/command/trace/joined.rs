@@ -21,6 +21,7 @@ use fdguard_trace::{
 use jiff::Timestamp;
 
 use super::running::Watched;
+use super::unread;
 use crate::watching::Live;
 
 const BACKEND: &str = "preload";
@@ -148,6 +149,7 @@ impl Joined {
         diagnosis.coverage.lost_events = last.lost_events();
         diagnosis.gaps.extend(gaps(about, last, &processes));
         diagnosis.gaps.extend(untold_gaps(about, &untold));
+        diagnosis.gaps.extend(unread_gaps(&processes));
         Self {
             diagnosis,
             processes,
@@ -178,6 +180,7 @@ impl Joined {
         });
         let mut gaps = gaps(&About::of(traced), &tables, &[]);
         gaps.extend(blind);
+        gaps.extend(unread_gaps(origins.as_slice()));
         gaps.push(Gap::new(
             "whether it leaks",
             "it ended before the first look",
@@ -346,6 +349,12 @@ fn gaps(about: &About, tables: &Tables, processes: &[Origins]) -> Vec<Gap> {
         ));
     }
     gaps
+}
+
+/// Languages whose lines are not read.
+fn unread_gaps(processes: &[Origins]) -> Vec<Gap> {
+    let names = processes.iter().map(|one| one.comm.as_str());
+    unread::gaps(names, processes.iter().flat_map(|one| &one.sites))
 }
 
 /// Children that the library does not see into, by the reason.
