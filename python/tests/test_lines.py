@@ -142,3 +142,20 @@ def test_a_test_that_fills_the_table_is_told_with_its_line(pytester, traced):
     result.assert_outcomes(passed=1, errors=1)
     place = f"{path.name}:{line_of(path, 'all')} test_fills"
     result.stdout.fnmatch_lines([f"fdguard: * descriptors left behind, opened at {place}", "  and * more"])
+
+
+def test_an_event_loop_is_told_with_the_line_of_the_test(pytester, traced):
+    path = pytester.makepyfile(
+        """
+        import asyncio
+
+        kept = []
+
+        def test_loop():
+            kept.append(asyncio.new_event_loop())  # LEAK loop
+        """
+    )
+    result = traced()
+    result.assert_outcomes(passed=1, errors=1)
+    loop = line_of(path, "loop")
+    result.stdout.fnmatch_lines([f"fdguard: 3 descriptors left behind, opened at {path.name}:{loop} test_loop"])

@@ -89,7 +89,7 @@ fn write_place(out: &mut dyn Write, place: &Place<'_>) -> anyhow::Result<()> {
         place.live,
         place.opened,
         oldest.unwrap_or_default(),
-        name::place(place.culprit),
+        name::site(place.culprit, place.stack),
         place.how,
         what(place),
     )?;
