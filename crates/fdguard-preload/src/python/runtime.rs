@@ -213,25 +213,36 @@ impl Runtime {
     /// What a task is created with: the frame of the coroutine that is the first of these
     /// arguments, a tuple. `None` for anything else than a coroutine of Python's own.
     pub(crate) fn coroutine_of(&self, arguments: u64) -> Option<Place> {
+        if self.walked.load(Ordering::Relaxed) < PROVING {
+            return self.coroutine_in(Probed, arguments);
+        }
+        // SAFETY: the interpreter calls with a tuple, which holds its items, and the layout has been
+        // right so far; a coroutine is followed further only after its type was compared.
+        let direct = unsafe { Direct::trusting() };
+        self.coroutine_in(direct, arguments)
+    }
+
+    fn coroutine_in<M: Memory>(&self, memory: M, arguments: u64) -> Option<Place> {
         let at = &self.layout.offsets;
         let items = u64::from(at.tuple_items);
-        let tuple = Probed.span(arguments, items)?;
+        let tuple = memory.span(arguments, items)?;
         if tuple.word(at.tuple_length)? == 0 || self.coroutine_type == 0 {
             return None;
         }
-        let coroutine = Probed.span(arguments.checked_add(items)?, 8)?.word(0)?;
-        let length = u64::from(at.generator_frame).checked_add(8)?;
-        let object = Probed.span(coroutine, length)?;
-        if object.word(at.object_type)? != self.coroutine_type {
+        let coroutine = memory.span(arguments.checked_add(items)?, 8)?.word(0)?;
+        let length = u64::from(at.object_type).checked_add(8)?;
+        if memory.span(coroutine, length)?.word(at.object_type)? != self.coroutine_type {
             return None;
         }
         let frame = if at.has_frame_objects() {
-            object.word(at.generator_frame)?
+            let length = u64::from(at.generator_frame).checked_add(8)?;
+            // Null when it has run already.
+            memory.span(coroutine, length)?.word(at.generator_frame)?
         } else {
             coroutine.checked_add(u64::from(at.generator_frame))?
         };
         let length = u64::from(at.frame_code).checked_add(8)?;
-        let code = Probed.span(frame, length)?.word(at.frame_code)?;
+        let code = memory.span(frame, length)?.word(at.frame_code)?;
         Some(Place {
             frame,
             code,
