@@ -276,6 +276,21 @@ fn a_console_script_is_never_the_culprit() {
 }
 
 #[test]
+fn a_console_script_is_known_by_whatever_path_it_was_called() {
+    for launcher in [
+        "/srv/app/../env/bin/uvicorn|<module>|8|",
+        "/srv/./env/bin/uvicorn|<module>|8|",
+        "/home/ann/link/bin/uvicorn|<module>|8|",
+        "env/bin/uvicorn|<module>|8|",
+    ] {
+        let mut frames = LAUNCHED[..4].to_vec();
+        frames.push((Python, launcher));
+        assert_eq!(blamed(&frames).as_deref(), Some("startup"), "{launcher}");
+        assert!(!is_programs(&stack(&frames)), "{launcher}");
+    }
+}
+
+#[test]
 fn a_script_of_ones_own_in_a_bin_folder_is_ones_own() {
     for own in [
         "/srv/app/bin/server|<module>|8|",
