@@ -3,53 +3,75 @@
 //! Libraries open descriptors because somebody asked them to. The frame to look at is the innermost one
 //! that the application's authors wrote; where nobody can be told from a library, the innermost of all.
 
-use crate::origin::{Frame, Language, Stack};
+mod interpreter;
+mod launcher;
+mod own;
 
-/// Folders of code that was installed and not written here, whatever the language.
-const INSTALLED: &[&str] = &[
-    "/site-packages/",
-    "/dist-packages/",
-    "/node_modules/",
-    "/.cargo/registry/",
-    "/.cargo/git/",
-    "/rustc/",
-    "/rustlib/src/",
-    "/go/pkg/mod/",
-    "/jdk/",
-    "/jdk-",
-    "/jvm/",
-];
+use crate::origin::{Culprit, Frame, Language, Stack};
+pub use interpreter::{language_of_program, unread_language};
+use launcher::is_launcher;
+use own::{is_own, is_package, is_users};
 
-/// Where the system keeps its libraries and their sources.
-const SYSTEM: &[&str] = &[
-    "/usr/lib/",
-    "/usr/lib64/",
-    "/usr/libexec/",
-    "/usr/include/",
-    "/usr/src/",
-    "/usr/share/",
-    "/lib/",
-    "/lib64/",
-    "/build/glibc",
-    "./sysdeps/",
-    "../sysdeps/",
-    "./csu/",
-    "../csu/",
-    "./nptl/",
-    "./io/",
-    "./socket/",
-    "./libio/",
-    "[vdso]",
-];
+/// Java's loader of classes opens archives for whoever uses a class first, and keeps them.
+const LOADERS: &[&str] = &["jdk.internal.loader.", "jdk.internal.module."];
 
-/// The innermost frame of the application's own code. Without one, the innermost in a language with a runtime of its own, for the
-/// runtime's machine code below it tells less; without that the innermost that has a name or a file.
+/// The frames of the application's own code, innermost first. A console script is none of them.
+pub fn own_frames(stack: &[Frame]) -> impl Iterator<Item = &Frame> {
+    let own = stack.iter().filter(|frame| is_own(frame));
+    own.filter(|frame| !is_launcher(frame, stack))
+}
+
+/// The innermost frame of the application's own code. Without one, the innermost that says most: of an
+/// installed package, then of a language with a runtime of its own, for the runtime's machine code
+/// below it tells less; without that the innermost that has a name or a file. None where only the
+/// C functions of an interpreter are left, whose program is not read.
 #[must_use]
 pub fn culprit(stack: &[Frame]) -> Option<&Frame> {
-    let own = stack.iter().find(|frame| is_own(frame));
-    let spoken = || stack.iter().find(|frame| is_spoken(frame));
-    let named = || stack.iter().find(|frame| is_named(frame));
-    own.or_else(spoken).or_else(named).or_else(|| stack.first())
+    let spoken = || stack.iter().filter(|frame| is_spoken(frame));
+    let package = || spoken().find(|frame| is_package(frame));
+    let library = || spoken().find(|frame| !is_launcher(frame, stack));
+    let by_lines = own_frames(stack).next().or_else(package).or_else(library);
+    let found = by_lines.or_else(|| spoken().next());
+    if found.is_some() || unread_language(stack).is_some() {
+        return found;
+    }
+    let named = stack.iter().find(|frame| is_named(frame));
+    named.or_else(|| stack.first())
+}
+
+/// The place to blame: the culprit's, and of a program without names its file.
+#[must_use]
+pub fn blamed(stack: &[Frame]) -> Option<Culprit> {
+    if let Some(own) = own_frames(stack).next() {
+        return Some(own.into());
+    }
+    let nameless = stack.iter().find(|frame| is_users(frame));
+    let nameless = nameless.filter(|frame| !is_launcher(frame, stack));
+    let program = nameless.map(|frame| Culprit {
+        file: frame.module.clone(),
+        ..Culprit::from(frame)
+    });
+    program.or_else(|| culprit(stack).map(Culprit::from))
+}
+
+/// Whether the program's own code asked for what this stack opened. A runtime that loads code for itself
+/// did so on its own account, whoever stands further out.
+#[must_use]
+pub fn is_programs(stack: &[Frame]) -> bool {
+    for frame in stack {
+        if is_loader(frame) {
+            return false;
+        }
+        if is_users(frame) && !is_launcher(frame, stack) {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_loader(frame: &Frame) -> bool {
+    let function = frame.function.as_deref().unwrap_or_default();
+    frame.language == Language::Java && LOADERS.iter().any(|name| function.starts_with(name))
 }
 
 fn is_spoken(frame: &Frame) -> bool {
@@ -65,11 +87,10 @@ fn is_spoken(frame: &Frame) -> bool {
 #[must_use]
 pub fn telling_frame<'a>(leaking: &'a [Stack], healthy: &[Stack]) -> Option<&'a Frame> {
     let is_healthy = |frame: &Frame| healthy.iter().any(|stack| stack.contains(frame));
-    let own = |stack: &'a Stack| stack.iter().filter(|frame| is_own(frame));
     // Each leaking stack proposes its innermost such frame; the one that most of them share tells most.
     let candidates = leaking.iter().flat_map(|stack| {
-        let found = own(stack).enumerate().find(|(_, frame)| !is_healthy(frame));
-        found.into_iter()
+        let mut own = own_frames(stack).enumerate();
+        own.find(|(_, frame)| !is_healthy(frame))
     });
     let shared = |frame: &Frame| leaking.iter().filter(|stack| stack.contains(frame)).count();
     candidates
@@ -77,137 +98,8 @@ pub fn telling_frame<'a>(leaking: &'a [Stack], healthy: &[Stack]) -> Option<&'a 
         .map(|(_, frame)| frame)
 }
 
-/// Whether the application's authors wrote it, as far as names tell.
-#[must_use]
-pub fn is_own(frame: &Frame) -> bool {
-    let file = frame.file.as_ref().map(|file| file.to_lossy());
-    let module = frame.module.as_ref().map(|module| module.to_lossy());
-    let (file, module) = (file.as_deref(), module.as_deref());
-    if file.is_none() && frame.function.is_none() {
-        return false;
-    }
-    let is_foreign = |place: &str| {
-        INSTALLED.iter().any(|folder| place.contains(folder))
-            || SYSTEM.iter().any(|folder| place.starts_with(folder))
-    };
-    if file.is_some_and(is_foreign) {
-        return false;
-    }
-    let function = frame.function.as_deref().unwrap_or_default();
-    match frame.language {
-        Language::Python => file.is_some_and(|file| !is_python_runtime(file)),
-        Language::Node => file.is_some_and(|file| !is_node_runtime(file)),
-        Language::Java => !is_java_runtime(function, module),
-        Language::Rust => !is_rust_runtime(function) && !is_native_library(module),
-        Language::Go => !is_go_runtime(function, file),
-        Language::C | Language::Cpp | Language::Native => {
-            !is_native_library(module) && !is_start(function) && !is_cpp_runtime(function)
-        }
-    }
-}
-
 fn is_named(frame: &Frame) -> bool {
     frame.file.is_some() || frame.function.is_some()
-}
-
-/// The standard library: `…/lib/python3.11/…`, frozen modules, and what is made at run time.
-fn is_python_runtime(file: &str) -> bool {
-    let is_library = |file: &str| {
-        file.match_indices("/lib/python").any(|(at, name)| {
-            let rest = &file[at + name.len()..];
-            let folder = rest.split('/').next().unwrap_or_default();
-            rest.contains('/') && folder.starts_with(|c: char| c.is_ascii_digit())
-        })
-    };
-    is_library(file) || (file.starts_with('<') && file != "<stdin>" && file != "<string>")
-}
-
-fn is_node_runtime(file: &str) -> bool {
-    file.starts_with("node:") || file.starts_with("internal/") || file == "native"
-}
-
-/// Java's classes carry their package in the function: `java.nio.file.Files.lines`.
-fn is_java_runtime(function: &str, module: Option<&str>) -> bool {
-    const PACKAGES: &[&str] = &[
-        "java.", "javax.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.",
-    ];
-    let of_module = |module: &str| module.starts_with("java.") || module.starts_with("jdk.");
-    let is_jar_of_others = |module: &str| module.contains("/.m2/") || module.contains("/.gradle/");
-    PACKAGES.iter().any(|package| function.starts_with(package))
-        || module.is_some_and(|module| of_module(module) || is_jar_of_others(module))
-}
-
-/// `<std::fs::File as …>` and `core::…` alike.
-fn is_rust_runtime(function: &str) -> bool {
-    const CRATES: &[&str] = &[
-        "std::",
-        "core::",
-        "alloc::",
-        "__rust",
-        "rust_begin",
-        "rust_eh",
-        "rust_start",
-    ];
-    let bare = function.trim_start_matches(['<', '&', '_']);
-    let under = |name: &&str| function.starts_with(*name) || bare.starts_with(*name);
-    CRATES.iter().any(under) || is_start(function)
-}
-
-/// Without a domain in its first component a Go package is of the standard library, but for `main`
-/// and for modules with a plain name, whose files are then not under GOROOT.
-fn is_go_runtime(function: &str, file: Option<&str>) -> bool {
-    const ROOTS: &[&str] = &["/usr/local/go/src/", "/go/src/", "/goroot/src/"];
-    if function.starts_with("runtime.") || function.starts_with("syscall.") {
-        return true;
-    }
-    file.is_some_and(|file| ROOTS.iter().any(|root| file.contains(root)))
-}
-
-/// A shared library of the system, of an installed package or of a runtime.
-fn is_native_library(module: Option<&str>) -> bool {
-    const RUNTIMES: &[&str] = &[
-        "libc.so",
-        "libc-",
-        "libpython",
-        "libjvm",
-        "libnode",
-        "libstdc++",
-        "libpthread",
-        "ld-linux",
-        "ld-musl",
-        "linux-vdso",
-        "libgcc_s",
-    ];
-    const PROGRAMS: &[&str] = &["python", "python2", "python3", "node", "java"];
-    let Some(module) = module else { return false };
-    let name = module.rsplit('/').next().unwrap_or(module);
-    let program = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    RUNTIMES.iter().any(|runtime| name.starts_with(runtime))
-        || PROGRAMS.contains(&name)
-        || (PROGRAMS.contains(&program) && name != program)
-        || SYSTEM.iter().any(|folder| module.starts_with(folder))
-        || INSTALLED.iter().any(|folder| module.contains(folder))
-        || module.contains("/lib-dynload/")
-}
-
-/// What runs before `main` and around a thread.
-fn is_start(function: &str) -> bool {
-    matches!(
-        function,
-        "_start"
-            | "__libc_start_main"
-            | "__libc_start_call_main"
-            | "start_thread"
-            | "clone"
-            | "clone3"
-            | "__clone"
-            | "__clone3"
-    ) || function.starts_with("__libc_start")
-}
-
-fn is_cpp_runtime(function: &str) -> bool {
-    let bare = function.strip_prefix("void ").unwrap_or(function);
-    bare.starts_with("std::") || bare.starts_with("__gnu_cxx::") || bare.starts_with("__cxxabiv1::")
 }
 
 #[cfg(test)]

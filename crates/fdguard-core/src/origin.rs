@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Text;
-use crate::blame::culprit;
+use crate::blame::blamed;
 use crate::event::Tid;
 
 /// The language of a frame, under the contract's names.
@@ -65,7 +65,7 @@ impl Culprit {
     /// The culprit of a stack: the innermost frame of the application's own code.
     #[must_use]
     pub fn of(stack: &[Frame]) -> Option<Self> {
-        culprit(stack).map(Self::from)
+        blamed(stack)
     }
 }
 

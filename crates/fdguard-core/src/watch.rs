@@ -49,6 +49,16 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// It became another program, and is still the same process.
+    fn rename(&mut self, now: Option<&Process>) {
+        let is_same = |now: &&Process| {
+            now.pid == self.process.pid && now.start_ticks == self.process.start_ticks
+        };
+        if let Some(now) = now.filter(is_same) {
+            self.process = now.clone();
+        }
+    }
+
     /// What is said of it.
     #[must_use]
     pub fn opinion(&self, settings: &Settings) -> Opinion {
@@ -83,6 +93,7 @@ impl Watch {
                 self.at = self.at.max(look.at);
                 if let Some(subject) = self.subject_mut(*id) {
                     subject.timeline.observe(look);
+                    subject.rename(look.process.as_deref());
                 }
             }
             Entry::Gone { id, at } => {
@@ -259,6 +270,7 @@ mod tests {
     use crate::diagnosis::{Diagnosis, Ended};
     use crate::judge::Verdict;
     use crate::recording::{Appearance, Entry, Header};
+    use crate::snapshot::Process;
     use crate::testing::watched::{Watched, header, leak, settings, watched};
     use crate::testing::{PID, snapshot};
     use crate::timeline::Look;
@@ -381,6 +393,33 @@ mod tests {
     fn go(watch: &mut Watch, id: u32) {
         let at = f64::from(id) + 0.9;
         watch.take(&Entry::Gone { id, at });
+    }
+
+    #[test]
+    fn findings_carry_the_name_that_a_process_has_after_exec() {
+        let mut told = leak(&Class::Pipe, "pipe:[7]", 80).entries(0, None);
+        let Some(Entry::Process(first)) = told.first() else {
+            panic!("who it is comes first");
+        };
+        let mut now = first.process.clone();
+        now.comm = "python3".into();
+        let stranger = Process {
+            pid: now.pid + 1,
+            comm: "stranger".into(),
+            ..now.clone()
+        };
+        let renamed = |process: Process| Entry::Look {
+            id: 0,
+            look: Box::new(Look {
+                at: 200.0,
+                process: Some(Box::new(process)),
+                ..Look::default()
+            }),
+        };
+        told.extend([renamed(now), renamed(stranger)]);
+        let found = diagnosis(&taken([told]));
+        assert_eq!(found.process.comm, "python3".into());
+        assert_eq!(found.findings[0].comm, "python3".into());
     }
 
     #[test]

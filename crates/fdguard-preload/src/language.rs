@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use fdguard_wire::{Frame, Mapping, Tongue};
 
+use crate::creator::{Api, Junction, Search};
 use crate::java;
 use crate::modules::{self, Module};
 use crate::python::{RawFrame, Refusal, Runtime, Walked};
@@ -41,6 +42,8 @@ struct Interpreter {
     runtime: Runtime,
     /// The function that runs Python's instructions.
     eval: Extent,
+    /// What is needed to follow creators; absent where a function is missing.
+    api: Option<Api>,
 }
 
 /// The one of the process.
@@ -130,9 +133,11 @@ fn take(search: impl Fn(&CStr) -> *const c_void) {
         Ok(runtime) => {
             let eval = search(c"_PyEval_EvalFrameDefault") as usize;
             let eval = unwind::extent(eval).unwrap_or(Extent::NOWHERE);
+            // SAFETY: as above.
+            let api = unsafe { Api::find(&search) };
             let cell = PYTHON.interpreter.get();
             // SAFETY: only who made the state SEARCHING comes here, and nobody reads before FOUND.
-            unsafe { cell.write(MaybeUninit::new(Interpreter { runtime, eval })) };
+            unsafe { cell.write(MaybeUninit::new(Interpreter { runtime, eval, api })) };
             FOUND
         }
         // A library may bring it later.
@@ -154,6 +159,19 @@ fn python() -> Option<&'static Interpreter> {
     Some(unsafe { interpreter.assume_init_ref() })
 }
 
+/// Whether this process runs Python that is known.
+#[inline]
+pub(crate) fn is_python() -> bool {
+    PYTHON.state.load(Ordering::Relaxed) == FOUND
+}
+
+/// Runs `work` with the interpreter, where creators can be followed.
+pub(crate) fn with_python<T>(work: impl FnOnce(&'static Runtime, &'static Api) -> T) -> Option<T> {
+    let interpreter = python()?;
+    let api = interpreter.api.as_ref()?;
+    Some(work(&interpreter.runtime, api))
+}
+
 /// The calling thread gives memory back. One that shuts the interpreter down may so take the frames of others, and they may be read
 /// just now.
 pub(crate) fn unmapping() {
@@ -173,6 +191,8 @@ pub(crate) struct Languages<'a> {
 pub(crate) struct InPython {
     runtime: &'static Runtime,
     walked: Walked,
+    /// Who created what runs here.
+    junction: Option<Junction>,
 }
 
 pub(crate) struct InJava {
@@ -184,7 +204,7 @@ impl Languages<'_> {
     /// Equal for equal stacks; 0 where there is none.
     #[inline]
     pub(crate) fn hash(self) -> u64 {
-        let python = self.python.map_or(0, |found| found.walked.hash);
+        let python = self.python.map_or(0, InPython::hash);
         python ^ self.java.map_or(0, |found| found.walked.hash)
     }
 
@@ -216,7 +236,8 @@ impl InPython {
         let trace = &native.trace;
         let is_whole = is_at_loop && trace.is_generated_sure && trace.generated.is_none();
         let walk = Walk::begin();
-        let walked = runtime.glance(DEPTH, is_whole);
+        let mut search = Search::new();
+        let walked = runtime.glance(DEPTH, is_whole, |place| search.pass(runtime, place));
         drop(walk);
         if is_at_loop {
             if walked.is_some_and(|walked| walked.frames > 0 && !walked.is_broken) {
@@ -225,7 +246,28 @@ impl InPython {
                 native.follow(Extent::NOWHERE);
             }
         }
-        walked.map(|walked| Self { runtime, walked })
+        walked.map(|walked| Self {
+            runtime,
+            walked,
+            junction: search.finish(&walked),
+        })
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        let creator = self.junction.map_or(0, |one| u64::from(one.creator.stack));
+        self.walked.hash ^ creator.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// How many creators this stack has, for one that creates something itself; `None` where no
+    /// Python runs. The innermost few are kept.
+    pub(crate) fn depth_as_creator(&mut self) -> Option<u8> {
+        if self.walked.frames == 0 {
+            return None;
+        }
+        self.junction = self.junction.filter(|one| !one.creator.is_deepest());
+        let depth = self.junction.map(|one| one.creator.depth.saturating_add(1));
+        Some(depth.unwrap_or(0))
     }
 
     #[inline(never)]
@@ -239,10 +281,21 @@ impl InPython {
         let length = self.runtime.render(&frames, &walked, &mut record);
         drop(walk);
         let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
-        while let Some((frame, after)) = Written::read(rest) {
+        let mut left = self.junction.map_or(DEPTH, |one| one.after);
+        while let Some((frame, after)) = Written::read(rest)
+            && left > 0
+        {
             let text = (frame.file, frame.function, frame.line);
             push_text(mapping, Tongue::Python, text, push);
             rest = after;
+            left -= 1;
+        }
+        if let Some(Junction { creator, .. }) = self.junction {
+            mapping.each_frame(creator.stack, |frame| {
+                if matches!(frame, Frame::Language { .. }) {
+                    push(frame);
+                }
+            });
         }
     }
 }

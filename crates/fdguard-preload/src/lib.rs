@@ -26,6 +26,7 @@ compile_error!("the injected library knows Linux on x86_64 only");
 mod alone;
 mod call;
 mod closing;
+mod creator;
 mod errno;
 mod farewell;
 mod filter;

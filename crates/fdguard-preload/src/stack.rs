@@ -2,6 +2,7 @@
 
 use fdguard_wire::{Frame, Mapping};
 
+use crate::creator::Creator;
 use crate::language::{InJava, InPython, Languages};
 use crate::start::GROUND;
 use crate::unwind::{Native, Trace};
@@ -15,6 +16,28 @@ pub(crate) fn here(mapping: &Mapping) -> u32 {
         return 0;
     }
     taken(mapping)
+}
+
+/// The stack that led here, as the creator of something; `None` where no Python runs.
+pub(crate) fn creator(mapping: &Mapping) -> Option<Creator> {
+    if !room::is_enough() {
+        return None;
+    }
+    creator_here(mapping)
+}
+
+#[inline(never)]
+fn creator_here(mapping: &Mapping) -> Option<Creator> {
+    let mut native = Native::new();
+    native.begin_here();
+    let mut python = InPython::look(&mut native)?;
+    let depth = python.depth_as_creator()?;
+    let languages = Languages {
+        python: Some(&python),
+        java: None,
+    };
+    let stack = intern(mapping, &native.trace, languages);
+    (stack != 0).then_some(Creator { stack, depth })
 }
 
 /// Not part of its caller: all the room is on the stack from here on.

@@ -13,7 +13,8 @@ use fdguard_wire::Mapping;
 use crate::ground::Ground;
 use crate::real::Real;
 use crate::{
-    closing, errno, java, language, lock, modules, owner, protect, real, seat, sys, thread, walkers,
+    closing, creator, errno, java, language, lock, modules, owner, protect, real, seat, sys, thread,
+    walkers,
 };
 
 /// The folder for the mappings; nothing is recorded without it.
@@ -177,6 +178,7 @@ unsafe extern "C" fn forked() {
     closing::forget();
     java::forget();
     walkers::forget();
+    creator::forget();
     let old = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
     SILENT.store(core::ptr::null_mut(), Ordering::Release);
     if IS_BARREN.load(Ordering::Relaxed) != 0 {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use fdguard_core::blame::{is_own, telling_frame};
+use fdguard_core::blame::{own_frames, telling_frame};
 use fdguard_core::lifetimes::{self, CallPath, Lifetime};
 use fdguard_core::origin::{Culprit, Frame, Origin, Stack};
 use fdguard_core::through::through;
@@ -298,8 +298,8 @@ impl Site {
 /// Whether two stacks go through the same lines of the program's own.
 fn is_same_way(one: &[Frame], other: &[Frame]) -> bool {
     let own = |stack: &[Frame]| {
-        let frames = stack.iter().filter(|frame| is_own(frame));
-        let lines = frames.map(|frame| (frame.file.clone(), frame.function.clone(), frame.line));
+        let lines =
+            own_frames(stack).map(|frame| (frame.file.clone(), frame.function.clone(), frame.line));
         lines.collect::<Vec<_>>()
     };
     let lines = own(one);

@@ -169,6 +169,19 @@ impl Mapping {
         matches!(frame, Some(Frame::Language { .. }))
     }
 
+    /// Gives the frames of a stack, innermost first; none when it was lost or is being written.
+    pub fn each_frame(&self, stack: u32, mut give: impl FnMut(Frame)) {
+        let Some((first, frames)) = self.stacks.get(stack as usize).map(Stack::place) else {
+            return;
+        };
+        let words = self.words.iter().skip(first as usize);
+        for word in words.take((frames as usize).min(crate::FRAMES)) {
+            if let Some(frame) = Frame::unpack(word.load(Ordering::Relaxed)) {
+                give(frame);
+            }
+        }
+    }
+
     fn count_end(&self, death: &Death, now: u64) {
         if death.forks == 0
             && let Some(stack) = self.stacks.get(death.stack as usize)

@@ -115,6 +115,12 @@ impl Stack {
         low(self.place.load(Ordering::Acquire))
     }
 
+    /// The first of its words, and how many there are; none until they are written.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        let place = self.place.load(Ordering::Acquire);
+        (low(place), low(place >> 32))
+    }
+
     pub(crate) fn publish(&self, first: u32, frames: u32) {
         let place = u64::from(first) | u64::from(frames) << 32;
         self.place.store(place, Ordering::Release);

@@ -1,4 +1,4 @@
-use super::{culprit, telling_frame};
+use super::{blamed as place, culprit, is_programs, telling_frame, unread_language};
 use crate::origin::{Frame, Language, Stack};
 
 /// `file|function|line|module`, each may be empty.
@@ -232,4 +232,120 @@ fn where_only_a_runtime_is_left_its_own_language_tells_more_than_its_machine_cod
     ];
     assert_eq!(blamed(&frames).as_deref(), Some("serve"));
     assert_eq!(blamed(&frames[..1]).as_deref(), Some("sock_close"));
+}
+
+/// A server that a console script started, with nothing of the application on the stack.
+const LAUNCHED: &[(Language, &str)] = &[
+    (
+        Python,
+        "/opt/py/lib/python3.11/socket.py|socket.__init__|232|",
+    ),
+    (
+        Python,
+        "/opt/py/lib/python3.11/asyncio/base_events.py|create_server|1500|",
+    ),
+    (
+        Python,
+        "/srv/env/lib/python3.11/site-packages/uvicorn/server.py|startup|162|",
+    ),
+    (
+        Python,
+        "/srv/env/lib/python3.11/site-packages/click/core.py|invoke|783|",
+    ),
+    (Python, "/srv/env/bin/uvicorn|<module>|8|"),
+];
+
+#[test]
+fn a_console_script_is_never_the_culprit() {
+    assert_eq!(blamed(LAUNCHED).as_deref(), Some("startup"));
+    assert!(!is_programs(&stack(LAUNCHED)));
+    for launcher in [
+        "/usr/bin/celery|<module>|8|",
+        "/usr/local/bin/gunicorn|<module>|8|",
+        "/home/ann/.local/bin/flask|<module>|8|",
+        "/srv/tool.pex/__main__.py|<module>|3|",
+        "/srv/tool.pyz/__main__.py|<module>|3|",
+        "/root/.pex/unzipped_pexes/ab12/__main__.py|<module>|3|",
+    ] {
+        let frames = [
+            (Python, "/opt/py/lib/python3.11/socket.py|accept|232|"),
+            (Python, launcher),
+        ];
+        assert_eq!(blamed(&frames).as_deref(), Some("accept"), "{launcher}");
+    }
+}
+
+#[test]
+fn a_console_script_is_known_by_whatever_path_it_was_called() {
+    for launcher in [
+        "/srv/app/../env/bin/uvicorn|<module>|8|",
+        "/srv/./env/bin/uvicorn|<module>|8|",
+        "/home/ann/link/bin/uvicorn|<module>|8|",
+        "env/bin/uvicorn|<module>|8|",
+    ] {
+        let mut frames = LAUNCHED[..4].to_vec();
+        frames.push((Python, launcher));
+        assert_eq!(blamed(&frames).as_deref(), Some("startup"), "{launcher}");
+        assert!(!is_programs(&stack(&frames)), "{launcher}");
+    }
+}
+
+#[test]
+fn a_script_of_ones_own_in_a_bin_folder_is_ones_own() {
+    for own in [
+        "/srv/app/bin/server|<module>|8|",
+        "/srv/env/bin/serve.py|<module>|8|",
+        "/srv/env/bin/worker|handle|40|",
+    ] {
+        let library = (
+            Python,
+            "/srv/env/lib/python3.11/site-packages/httpx/x.py|get|3|",
+        );
+        let found = culprit(&stack(&[library, (Python, own)])).cloned();
+        assert_eq!(found, Some(frame(Python, own)), "{own}");
+    }
+}
+
+#[test]
+fn the_line_that_created_a_task_comes_before_the_launcher() {
+    let mut frames = vec![
+        (
+            Python,
+            "/srv/env/lib/python3.11/site-packages/anyio/_core/_sockets.py|try_connect|199|",
+        ),
+        (
+            Python,
+            "/srv/env/lib/python3.11/site-packages/httpx/_client.py|get|1768|",
+        ),
+        (Python, "/srv/app.py|leak|15|"),
+    ];
+    frames.extend(LAUNCHED);
+    assert_eq!(blamed(&frames).as_deref(), Some("leak"));
+    assert!(is_programs(&stack(&frames)));
+}
+
+#[test]
+fn a_function_of_an_interpreter_that_is_not_read_is_no_culprit() {
+    let frames = [
+        (
+            Native,
+            "./io/open64.c|__open64|41|/lib/x86_64-linux-gnu/libc.so.6",
+        ),
+        (
+            Native,
+            "|PerlIOUnix_open||/usr/lib/x86_64-linux-gnu/libperl.so.5.36",
+        ),
+        (Native, "|perl_run||/usr/bin/perl"),
+        (Native, "|main||/usr/bin/perl"),
+    ];
+    assert_eq!(place(&stack(&frames)), None);
+    assert_eq!(unread_language(&stack(&frames)), Some("Perl"));
+    let local = (
+        Native,
+        "|rb_sysopen||/home/ann/.rbenv/versions/3.2.0/bin/ruby",
+    );
+    assert_eq!(place(&stack(&[local])), None);
+    // An extension that one wrote has a line of one's own.
+    let own = (C, "/srv/ext/store.c|store_open|12|/srv/ext/store.so");
+    assert_eq!(blamed(&[local, own]).as_deref(), Some("store_open"));
 }

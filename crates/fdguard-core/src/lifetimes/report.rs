@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::advice::{Suspicion, advice};
 use super::history::Lifetime;
 use super::site::{CallPath, Site};
+use crate::blame::own_frames;
 use crate::collapse;
 use crate::count::as_f64;
 use crate::finding::{ClearedNote, Finding, WallEta};
@@ -270,7 +271,7 @@ impl Subject<'_> {
             listed.map(|site| self.report(site, findings)).collect();
         let is_own = |report: &SiteReport| {
             let first = report.paths.first();
-            first.is_some_and(|path| path.stack.iter().any(crate::blame::is_own))
+            first.is_some_and(|path| own_frames(&path.stack).next().is_some())
         };
         reports.sort_by_key(|report| {
             let rank = std::cmp::Reverse((report.verdict, is_own(report)));

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::course::{Course, Judgement, judge};
 use super::history::{History, Lifetime};
-use crate::blame::{is_own, telling_frame};
+use crate::blame::{blamed, own_frames, telling_frame};
 use crate::origin::{Culprit, Frame, Stack};
 
 /// A stack of a process and what it did.
@@ -98,7 +98,7 @@ pub fn sites(paths: Vec<TracedPath>) -> Vec<Site> {
     let mut by_lines: HashMap<PathKey, TracedPath> = HashMap::new();
     let mut most: HashMap<PathKey, u64> = HashMap::new();
     for path in paths {
-        let culprit = Culprit::of(&path.stack);
+        let culprit = blamed(&path.stack);
         let key = (culprit, path.history.call, own_lines(&path.stack));
         let opened = path.history.opened;
         match by_lines.get_mut(&key) {
@@ -206,8 +206,8 @@ type OwnLine = (Option<crate::Text>, Option<String>, Option<u32>);
 
 /// The application's own lines of a stack.
 fn own_lines(stack: &[Frame]) -> Vec<OwnLine> {
-    let own = stack.iter().filter(|frame| is_own(frame));
-    own.map(|frame| (frame.file.clone(), frame.function.clone(), frame.line))
+    own_frames(stack)
+        .map(|frame| (frame.file.clone(), frame.function.clone(), frame.line))
         .collect()
 }
 

@@ -4,7 +4,8 @@
 //! place in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
 
 use super::wording::{descriptors, place_of};
-use super::{Judged, ProofRule, Remains, own};
+use super::{Judged, ProofRule, Remains};
+use crate::blame::is_programs;
 use crate::count::as_f64;
 use crate::lifetimes::Course;
 use crate::lint::Severity;
@@ -95,7 +96,7 @@ fn judge_place(life: &Life, place: &Place, left: &[&Left], strict: bool) -> Judg
     if place.is_leaking {
         return Judged::Grew;
     }
-    if !own::is_programs(&place.origin.stack) {
+    if !is_programs(&place.origin.stack) {
         return Judged::Runtime;
     }
     if life.was_cut_off {

@@ -1,6 +1,8 @@
 //! How remains are told.
 
 use super::Remains;
+use crate::Text;
+use crate::blame::is_programs;
 use crate::origin::{Culprit, Origin};
 
 /// `main.c:23 begin`, or as much of it as is known.
@@ -35,12 +37,20 @@ pub fn what(remains: &Remains) -> String {
 /// What to do about remains that fail a check.
 #[must_use]
 pub fn next_step(remains: &Remains) -> String {
-    let culprit = remains.origin.as_ref().and_then(|one| one.culprit.as_ref());
+    // A line of a library or of a launcher would allow what every caller of it opens.
+    let own = remains
+        .origin
+        .as_ref()
+        .filter(|one| is_programs(&one.stack));
+    let culprit = own.and_then(|one| one.culprit.as_ref());
+    let path = remains.target.as_ref().and_then(Text::as_str);
+    let path = path.filter(|path| path.starts_with('/') && !path.contains(' '));
     let allow = match culprit.map(|one| (one.file.as_ref(), one.line)) {
         Some((Some(file), Some(line))) => format!("--allow {}:{line}", file.base_name()),
-        _ => match &remains.class {
-            Some(class) => format!("--allow {class}"),
-            None => "[[cleared]] in fdguard.toml".to_owned(),
+        _ => match (path, &remains.class) {
+            (Some(path), _) => format!("--allow {path}"),
+            (None, Some(class)) => format!("--allow {class}"),
+            (None, None) => "[[cleared]] in fdguard.toml".to_owned(),
         },
     };
     format!(
@@ -53,5 +63,43 @@ pub(super) fn descriptors(count: u64) -> String {
     match count {
         1 => "1 descriptor".to_owned(),
         count => format!("{count} descriptors"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_step;
+    use crate::Class;
+    use crate::proof::testing::{frame, origin};
+    use crate::proof::{Judged, Remains};
+
+    #[test]
+    fn an_entry_point_is_never_offered_to_be_allowed() {
+        let package = "/srv/env/lib/python3.11/site-packages/uvicorn/server.py";
+        let launched = vec![
+            frame(package, "startup", 162),
+            frame("/srv/env/bin/uvicorn", "<module>", 8),
+        ];
+        let mut remains = Remains {
+            pid: 7,
+            comm: "uvicorn".into(),
+            class: Some(Class::Pipe),
+            target: Some("pipe:[7]".into()),
+            call: "pipe".to_owned(),
+            count: 1,
+            fds: vec![3],
+            judged: Judged::Left,
+            why: String::new(),
+            origin: Some(origin(launched.clone())),
+            exercise: None,
+            per_cycle: None,
+            allowed_by: None,
+        };
+        assert!(next_step(&remains).ends_with("--allow pipe."));
+        remains.target = Some("/var/log/a.log".into());
+        assert!(next_step(&remains).ends_with("--allow /var/log/a.log."));
+        let own = [vec![frame("/srv/app.py", "serve", 7)], launched].concat();
+        remains.origin = Some(origin(own));
+        assert!(next_step(&remains).ends_with("--allow app.py:7."));
     }
 }

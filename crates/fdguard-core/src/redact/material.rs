@@ -224,6 +224,9 @@ impl Redactor {
     }
 
     fn look(&mut self, look: &mut Look) {
+        if let Some(process) = &mut look.process {
+            **process = self.process(process);
+        }
         if let Some(Change {
             opened, changed, ..
         }) = &mut look.table

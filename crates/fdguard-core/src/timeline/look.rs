@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{Ceilings, Limits};
+use crate::snapshot::{Ceilings, Limits, Process};
 use crate::{Class, Fd, FdEntry, Text, collapse};
 
 /// One look at a watched process.
@@ -24,6 +24,9 @@ pub struct Look {
     /// Its children, when they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
+    /// Who the process is by now, when it took another name: it became another program (exec).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Box<Process>>,
 }
 
 /// The difference between two listings. A number that was closed and opened again in between is in

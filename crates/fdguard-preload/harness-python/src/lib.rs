@@ -118,7 +118,7 @@ pub extern "C" fn fdguard_hash() -> u64 {
     let Ok(found) = runtime() else { return 0 };
     let mut frames = [RawFrame::default(); DEPTH];
     let walked = found.walk(&mut frames);
-    let is_same = [false, true].map(|is_whole| found.glance(DEPTH, is_whole) == walked);
+    let is_same = [false, true].map(|is_whole| found.glance(DEPTH, is_whole, |_| ()) == walked);
     walked
         .filter(|_| is_same == [true, true])
         .map_or(0, |walked| walked.hash)

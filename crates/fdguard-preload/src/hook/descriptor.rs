@@ -7,6 +7,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use fdguard_wire::How;
 
 use super::{again, missing};
+use crate::creator;
 use crate::protect::{self, answer};
 use crate::real::Real;
 use crate::record::{born, born_from, born_of, reborn, socket_born};
@@ -85,6 +86,7 @@ unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
     };
     // SAFETY: the caller's own arguments.
     let fd = again(|| unsafe { real(flags) });
+    creator::loop_created();
     born(fd, How::Epoll)
 }
 

@@ -2,11 +2,12 @@
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
-use core::ffi::{c_char, c_int, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_uint};
 
 use fdguard_wire::How;
 
 use super::{again, missing};
+use crate::creator;
 use crate::protect::answer;
 use crate::protect::band::place;
 use crate::real::Real;
@@ -16,6 +17,17 @@ use crate::record::born;
 const AT_FDCWD: c_int = -100;
 /// How `creat` opens.
 const O_WRONLY: c_int = 1;
+
+/// Python opens the modules that it imports by two of these calls.
+///
+/// # Safety
+/// With a number, the path is a text that ends.
+unsafe fn opened(fd: c_int, path: *const c_char) {
+    if fd >= 0 {
+        // SAFETY: by the caller's word.
+        creator::file_opened(|| unsafe { CStr::from_ptr(path) }.to_bytes());
+    }
+}
 
 // SAFETY: the type of its manual page.
 static OPEN: Real<unsafe extern "C" fn(*const c_char, c_int, c_uint) -> c_int> =
@@ -30,6 +42,8 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(path, flags, mode) };
     let fd = place(AT_FDCWD, path, flags, || again(open));
+    // SAFETY: the kernel has read the path.
+    unsafe { opened(fd, path) };
     born(fd, How::Open)
 }
 
@@ -46,6 +60,8 @@ unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> 
     // SAFETY: the caller's own arguments.
     let open = || unsafe { real(path, flags, mode) };
     let fd = place(AT_FDCWD, path, flags, || again(open));
+    // SAFETY: the kernel has read the path.
+    unsafe { opened(fd, path) };
     born(fd, How::Open)
 }
 

@@ -19,6 +19,7 @@ mod restrain;
 mod stream;
 mod syscall;
 mod terminal;
+mod thread;
 mod transfer;
 mod unmap;
 mod wait;

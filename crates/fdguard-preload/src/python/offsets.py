@@ -65,6 +65,11 @@ int main(void) {
     SAY("bytes_start", offsetof(PyBytesObject, ob_sval));
     SAY("code_filename", offsetof(PyCodeObject, co_filename));
     SAY("code_first_line", offsetof(PyCodeObject, co_firstlineno));
+    SAY("type_name", offsetof(PyTypeObject, tp_name));
+    SAY("type_init", offsetof(PyTypeObject, tp_init));
+    SAY("type_alloc", offsetof(PyTypeObject, tp_alloc));
+    SAY("tuple_length", offsetof(PyVarObject, ob_size));
+    SAY("tuple_items", offsetof(PyTupleObject, ob_item));
 """
 
 OBJECTS = r"""
@@ -79,6 +84,9 @@ OBJECTS = r"""
     SAY("code_name", offsetof(PyCodeObject, co_name));
     SAY("code_first_traceable", 0);
     SAY("code_start", 0);
+    SAY("frame_generator", offsetof(PyFrameObject, f_gen));
+    SAY("frame_locals", offsetof(PyFrameObject, f_localsplus));
+    SAY("generator_frame", offsetof(PyGenObject, gi_frame));
 """
 
 FRAMES = r"""
@@ -89,6 +97,9 @@ FRAMES = r"""
     SAY("code_name", offsetof(PyCodeObject, co_qualname));
     SAY("code_first_traceable", offsetof(PyCodeObject, _co_firsttraceable));
     SAY("code_start", offsetof(PyCodeObject, co_code_adaptive));
+    SAY("frame_generator", 0);
+    SAY("frame_locals", offsetof(_PyInterpreterFrame, localsplus));
+    SAY("generator_frame", offsetof(PyGenObject, gi_iframe));
 """
 
 CFRAME = r"""

@@ -52,6 +52,18 @@ pub(crate) struct Offsets {
     pub(crate) code_first_traceable: u16,
     /// Where the instructions begin, from 3.11 on.
     pub(crate) code_start: u16,
+    /// `tp_name`, `tp_init` and `tp_alloc`.
+    pub(crate) type_name: u16,
+    pub(crate) type_init: u16,
+    pub(crate) type_alloc: u16,
+    pub(crate) tuple_length: u16,
+    pub(crate) tuple_items: u16,
+    /// The generator or coroutine of a frame, up to 3.10; later the owner says whether it has one.
+    pub(crate) frame_generator: u16,
+    /// Where a frame's local variables begin: the arguments first.
+    pub(crate) frame_locals: u16,
+    /// A coroutine's pointer to its frame, up to 3.10; later the frame itself.
+    pub(crate) generator_frame: u16,
 }
 
 impl Offsets {

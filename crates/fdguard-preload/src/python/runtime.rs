@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory::{Direct, Memory, Probed};
 use super::offsets::{DEBUG_SPAN, Offsets, Told};
-use super::walk::{RawFrame, Walked};
+use super::walk::{Place, RawFrame, Walked};
 use super::{render, walk};
 
 /// As many walks and renderings read nothing that the kernel has not been asked about; then the
@@ -57,6 +57,8 @@ pub(crate) struct Runtime {
     version: u32,
     layout: Layout,
     this_thread: unsafe extern "C" fn() -> *const c_void,
+    /// `PyCoro_Type`; 0 where it is not known.
+    coroutine_type: u64,
     /// `_PyRuntime`.
     state: u64,
     /// Walks that went well, up to [`PROVING`].
@@ -110,6 +112,7 @@ impl Runtime {
             version,
             layout: layout.checked(Probed, version, state, object(c"PyFrame_Type")?)?,
             this_thread,
+            coroutine_type: object(c"PyCoro_Type").unwrap_or(0),
             state,
             walked: AtomicU32::new(0),
             rendered: AtomicU32::new(0),
@@ -120,6 +123,11 @@ impl Runtime {
             return Err(Refusal::LayoutDiffers);
         }
         Ok(found)
+    }
+
+    /// Where this interpreter keeps what is read of it.
+    pub(crate) const fn offsets(&self) -> &Offsets {
+        &self.layout.offsets
     }
 
     /// As `Py_Version`: `0x030b07f0` is 3.11.7.
@@ -143,28 +151,33 @@ impl Runtime {
     }
 
     /// The same without keeping the frames: how many there are, up to `depth`, and their hash. `is_whole` when the
-    /// innermost frame is known to be complete: no signal came in between.
+    /// innermost frame is known to be complete: no signal came in between. `pass` is given the place of each.
     #[inline]
-    pub(crate) fn glance(&self, depth: usize, is_whole: bool) -> Option<Walked> {
+    pub(crate) fn glance(
+        &self,
+        depth: usize,
+        is_whole: bool,
+        pass: impl FnMut(Place),
+    ) -> Option<Walked> {
         let thread = self.thread()?;
         if self.walked.load(Ordering::Relaxed) < PROVING {
-            return self.prove(thread, depth);
+            return self.prove(thread, depth, pass);
         }
         // SAFETY: as in `walk`.
         let direct = unsafe { Direct::trusting() };
         let layout = &self.layout;
         let walked = if is_whole {
-            walk::glance(direct, direct, layout, thread, depth)
+            walk::glance(direct, direct, layout, thread, depth, pass)
         } else {
-            walk::glance(Probed, direct, layout, thread, depth)
+            walk::glance(Probed, direct, layout, thread, depth, pass)
         };
         Some(walked)
     }
 
     #[cold]
     #[inline(never)]
-    fn prove(&self, thread: u64, depth: usize) -> Option<Walked> {
-        let walked = walk::glance(Probed, Probed, &self.layout, thread, depth);
+    fn prove(&self, thread: u64, depth: usize, pass: impl FnMut(Place)) -> Option<Walked> {
+        let walked = walk::glance(Probed, Probed, &self.layout, thread, depth, pass);
         self.count(&walked);
         Some(walked)
     }
@@ -197,13 +210,78 @@ impl Runtime {
         done.length
     }
 
+    /// What a task is created with: the frame of the coroutine that is the first of these
+    /// arguments, a tuple. `None` for anything else than a coroutine of Python's own.
+    pub(crate) fn coroutine_of(&self, arguments: u64) -> Option<Place> {
+        if self.walked.load(Ordering::Relaxed) < PROVING {
+            return self.coroutine_in(Probed, arguments);
+        }
+        // SAFETY: the interpreter calls with a tuple, which holds its items, and the layout has been
+        // right so far; a coroutine is followed further only after its type was compared.
+        let direct = unsafe { Direct::trusting() };
+        self.coroutine_in(direct, arguments)
+    }
+
+    fn coroutine_in<M: Memory>(&self, memory: M, arguments: u64) -> Option<Place> {
+        let at = &self.layout.offsets;
+        let items = u64::from(at.tuple_items);
+        let tuple = memory.span(arguments, items)?;
+        if tuple.word(at.tuple_length)? == 0 || self.coroutine_type == 0 {
+            return None;
+        }
+        let coroutine = memory.span(arguments.checked_add(items)?, 8)?.word(0)?;
+        let length = u64::from(at.object_type).checked_add(8)?;
+        if memory.span(coroutine, length)?.word(at.object_type)? != self.coroutine_type {
+            return None;
+        }
+        let frame = if at.has_frame_objects() {
+            let length = u64::from(at.generator_frame).checked_add(8)?;
+            // Null when it has run already.
+            memory.span(coroutine, length)?.word(at.generator_frame)?
+        } else {
+            coroutine.checked_add(u64::from(at.generator_frame))?
+        };
+        let length = u64::from(at.frame_code).checked_add(8)?;
+        let code = memory.span(frame, length)?.word(at.frame_code)?;
+        Some(Place {
+            frame,
+            code,
+            is_generator: true,
+        })
+    }
+
+    /// The first argument of the function that runs in a frame of the calling thread.
+    pub(crate) fn first_argument(&self, frame: u64) -> Option<u64> {
+        let at = self.layout.offsets.frame_locals;
+        let length = u64::from(at).checked_add(8)?;
+        Probed.span(frame, length)?.word(at)
+    }
+
+    /// Whether the object is a class, made by `metaclass`, of this name, which ends with a null.
+    pub(crate) fn is_type_of_name(&self, object: u64, metaclass: u64, name: &[u8]) -> bool {
+        let at = &self.layout.offsets;
+        let found = || {
+            let length = u64::from(at.type_alloc).checked_add(8)?;
+            let object = Probed.span(object, length)?;
+            if object.word(at.object_type)? != metaclass {
+                return None;
+            }
+            let text = Probed.span(object.word(at.type_name)?, name.len() as u64)?;
+            let is_equal = (0_u16..)
+                .zip(name)
+                .all(|(at, byte)| text.byte(at) == Some(*byte));
+            is_equal.then_some(())
+        };
+        found().is_some()
+    }
+
     /// The thread state of the calling thread, with the GIL or without.
     ///
     /// `PyGILState_GetThisThreadState` reads a thread-local. `_PyThreadState_GetCurrent` would not
     /// do: since 3.12 it is null while the GIL is released, as it is around `open`. Since 3.12 both
     /// follow subinterpreters; before, a thread inside of one it did not begin in shows the frames
     /// that entered it.
-    fn thread(&self) -> Option<u64> {
+    pub(crate) fn thread(&self) -> Option<u64> {
         // SAFETY: callable from any thread at any time; before and after the interpreter's life it
         // returns null.
         let thread = unsafe { (self.this_thread)() };

@@ -49,9 +49,21 @@ impl Walked {
     }
 }
 
+/// Where a frame is, and what it is a part of: enough to find who created it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The frame's own address.
+    pub(crate) frame: u64,
+    /// The code object that runs in it.
+    pub(crate) code: u64,
+    /// Whether a generator or coroutine owns it.
+    pub(crate) is_generator: bool,
+}
+
 /// One step of the walk: the frame, if it is one to show, and the next.
 struct Step {
     frame: Option<RawFrame>,
+    is_generator: bool,
     back: u64,
 }
 
@@ -66,14 +78,14 @@ pub(super) fn walk<C: Memory, M: Memory>(
 ) -> Walked {
     let depth = frames.len();
     let mut places = frames.iter_mut();
-    follow(careful, memory, layout, thread, depth, |frame| {
+    follow(careful, memory, layout, thread, depth, |frame, _| {
         if let Some(place) = places.next() {
             *place = *frame;
         }
     })
 }
 
-/// The same without keeping them.
+/// The same without keeping them: `pass` is given the place of each.
 #[inline]
 pub(super) fn glance<C: Memory, M: Memory>(
     careful: C,
@@ -81,8 +93,11 @@ pub(super) fn glance<C: Memory, M: Memory>(
     layout: &Layout,
     thread: u64,
     depth: usize,
+    mut pass: impl FnMut(Place),
 ) -> Walked {
-    follow(careful, memory, layout, thread, depth, |_| {})
+    follow(careful, memory, layout, thread, depth, |_, place| {
+        pass(place);
+    })
 }
 
 #[inline]
@@ -92,7 +107,7 @@ fn follow<C: Memory, M: Memory>(
     layout: &Layout,
     thread: u64,
     depth: usize,
-    mut take: impl FnMut(&RawFrame),
+    mut take: impl FnMut(&RawFrame, Place),
 ) -> Walked {
     let mut walked = Walked::default();
     let Some(mut next) = innermost(memory, layout, thread) else {
@@ -121,7 +136,12 @@ fn follow<C: Memory, M: Memory>(
                 break;
             }
             hash.add(&frame);
-            take(&frame);
+            let place = Place {
+                frame: next,
+                code: frame.code,
+                is_generator: step.is_generator,
+            };
+            take(&frame, place);
             walked.frames = walked.frames.saturating_add(1);
         }
         if steps == 0 {
@@ -155,13 +175,19 @@ fn step<M: Memory>(memory: M, layout: &Layout, frame: u64) -> Option<Step> {
     }
     let frame = memory.span(frame, at.frame_span())?;
     let back = frame.word(at.frame_back)?;
-    let owner = if at.has_frame_objects() {
-        OWNED_BY_GENERATOR
+    let (owner, is_generator) = if at.has_frame_objects() {
+        (OWNED_BY_GENERATOR, frame.word(at.frame_generator)? != 0)
     } else {
-        frame.byte(at.frame_owner)?
+        let owner = frame.byte(at.frame_owner)?;
+        (owner, owner == OWNED_BY_GENERATOR)
+    };
+    let unseen = Step {
+        frame: None,
+        is_generator,
+        back,
     };
     if owner == OWNED_BY_C_STACK {
-        return Some(Step { frame: None, back });
+        return Some(unseen);
     }
     if owner > OWNED_BY_C_STACK {
         return None;
@@ -175,7 +201,7 @@ fn step<M: Memory>(memory: M, layout: &Layout, frame: u64) -> Option<Step> {
     if owner != OWNED_BY_GENERATOR {
         let first = code.int(at.code_first_traceable)?;
         if instruction < first.checked_mul(2)? {
-            return Some(Step { frame: None, back });
+            return Some(unseen);
         }
     }
     let frame = RawFrame {
@@ -188,6 +214,7 @@ fn step<M: Memory>(memory: M, layout: &Layout, frame: u64) -> Option<Step> {
     };
     Some(Step {
         frame: Some(frame),
+        is_generator,
         back,
     })
 }

@@ -1,10 +1,11 @@
 //! Watching one process: a tick that changes nothing costs one system call.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use fdguard_core::snapshot::{Ceilings, Process};
 use fdguard_core::timeline::{Family, Look};
-use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Tier};
+use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
@@ -46,6 +47,8 @@ pub struct Watcher<'p> {
     known: Known,
     /// Whether it was seen to hold an inotify instance.
     watches_files: bool,
+    /// Its name when it was last asked who it is.
+    name: RefCell<Option<Text>>,
 }
 
 impl<'p> Watcher<'p> {
@@ -67,6 +70,7 @@ impl<'p> Watcher<'p> {
             count: None,
             known: Known::default(),
             watches_files: false,
+            name: RefCell::new(None),
         })
     }
 
@@ -91,7 +95,21 @@ impl<'p> Watcher<'p> {
         let mut basics = self.probe.basics(self.pid, self.base.as_fd())?;
         let ticks = basics.process.start_ticks;
         basics.adopt(self.probe.children(self.pid, ticks));
+        self.name.replace(Some(basics.process.comm.clone()));
         Ok(basics.process)
+    }
+
+    /// Who the process is, if it took another name since that was last asked: it became another
+    /// program, or named itself.
+    #[must_use]
+    pub fn renamed(&self) -> Option<Process> {
+        let before = self.name.borrow().clone()?;
+        let name = files::read(&self.base, c"comm").ok()?;
+        let name = name.strip_suffix(b"\n").unwrap_or(&name);
+        if name == before.as_bytes() || self.is_ending() {
+            return None;
+        }
+        self.process().ok()
     }
 
     /// Looks at what surrounds the table: limits, ceilings of the host, children.

@@ -137,6 +137,7 @@ const EXPORTS: &[&str] = &[
     "prlimit",
     "prlimit64",
     "pselect",
+    "pthread_create",
     "pwrite",
     "pwrite64",
     "pwritev",

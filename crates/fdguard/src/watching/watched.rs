@@ -81,7 +81,12 @@ impl<'p> Watched<'p> {
             table: tick.listed.then(|| change(&tick)),
             ..Look::default()
         };
-        if self.budget.is_around_due(now) {
+        let is_around_due = self.budget.is_around_due(now);
+        // A program that begins opens files: its table was just listed.
+        if look.table.is_some() || is_around_due {
+            look.process = self.watcher.renamed().map(Box::new);
+        }
+        if is_around_due {
             let started = Instant::now();
             self.watcher.surroundings(&mut look);
             self.budget.looked_around(now, started.elapsed());

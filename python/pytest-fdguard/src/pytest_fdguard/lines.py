@@ -11,7 +11,10 @@ from .look import room
 # A loaded machine may take its time over many descriptors.
 PATIENCE = 120
 # Whoever calls tests and what they await: what is outside of them is not the test's.
-MACHINERY = ("/_pytest/", "/pluggy/", "/pytest_asyncio/", "/asyncio/events.py")
+MACHINERY = ("/_pytest/", "/pluggy/", "/pytest_asyncio/")
+# The event loop calls what it runs from one method. The rest of that file is called by the test:
+# asyncio.new_event_loop() is in it, too.
+LOOP_FILE, LOOP_METHODS = "/asyncio/events.py", ("_run", "Handle._run")
 FRAMES = 8
 # Nothing found, or findings: both come with the report.
 ANSWERED = (0, 1)
@@ -114,12 +117,19 @@ def frame(one: Optional[dict]) -> str:
     return f"{place} {text(one.get('function'))}"
 
 
+def is_machinery(one: dict) -> bool:
+    """Whether a frame calls tests, or what they await."""
+    file, function = text(one.get("file")), text(one.get("function"))
+    is_loop = file.endswith(LOOP_FILE) and function in LOOP_METHODS
+    return is_loop or any(part in file for part in MACHINERY)
+
+
 def stack(site: dict) -> List[str]:
     """The Python frames of the test, from the one to blame outwards. Where libraries alone took part, the tracer blames who
     started pytest: then it is from the innermost."""
     frames: List[str] = []
     for one in site.get("stack", []):
-        if any(part in text(one.get("file")) for part in MACHINERY):
+        if is_machinery(one):
             break
         if one.get("language") == "python":
             frames.append(frame(one))

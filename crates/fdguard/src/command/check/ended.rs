@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fdguard_core::blame::blamed;
 use fdguard_core::judge;
 use fdguard_core::lifetimes::{CallPath, Lifetime, Site};
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::ended::{self, Left, Life, Place};
-use fdguard_core::proof::{Remains, own};
+use fdguard_core::proof::Remains;
 use fdguard_core::through::through;
 use fdguard_core::watch::Subject;
 use fdguard_core::{Class, Pid, Text};
@@ -102,7 +103,7 @@ fn place(names: &EndNames<'_>, life: &Life, site: &Site, path: &CallPath) -> Opt
     let age = |one: &Lifetime| (life.lived - one.opened.real).max(0.0);
     Some(Place {
         origin: Origin {
-            culprit: own::culprit(&path.stack),
+            culprit: blamed(&path.stack),
             telling: site.leaking_caller.clone().filter(|_| path.is_leaking),
             through: through(&path.stack),
             partly: false,

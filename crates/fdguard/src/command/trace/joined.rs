@@ -23,6 +23,7 @@ use jiff::Timestamp;
 
 use super::conclusions::Material;
 use super::running::Watched;
+use super::unread;
 use crate::watching::Live;
 
 const BACKEND: &str = "preload";
@@ -119,6 +120,7 @@ impl Joined {
             })
             .collect();
         diagnosis.gaps.extend(untold_gaps(&about, &untold));
+        diagnosis.gaps.extend(unread_gaps(&processes));
         diagnosis.gaps.extend(blind);
         if watch.is_none() && traces.iter().all(|one| one.pid != about.pid) {
             diagnosis.gaps.push(Gap::new(
@@ -185,6 +187,7 @@ impl Joined {
         diagnosis.coverage.lost_events = last.lost_events();
         diagnosis.gaps.extend(gaps(about, last, &processes));
         diagnosis.gaps.extend(untold_gaps(about, &untold));
+        diagnosis.gaps.extend(unread_gaps(&processes));
         Self {
             diagnosis,
             processes,
@@ -357,6 +360,12 @@ fn gaps(about: &About, tables: &Tables, processes: &[Origins]) -> Vec<Gap> {
         ));
     }
     gaps
+}
+
+/// Languages whose lines are not read.
+fn unread_gaps(processes: &[Origins]) -> Vec<Gap> {
+    let names = processes.iter().map(|one| one.comm.as_str());
+    unread::gaps(names, processes.iter().flat_map(|one| &one.sites))
 }
 
 /// Children that the library does not see into, by the reason.

@@ -12,6 +12,7 @@ mod running;
 mod seen;
 mod sites;
 mod text;
+mod unread;
 mod view;
 
 use std::io::Write as _;

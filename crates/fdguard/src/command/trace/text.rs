@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use fdguard_core::blame::is_own;
+use fdguard_core::blame::own_frames;
 use fdguard_core::diagnosis::{Diagnosis, Opinion};
 use fdguard_core::through::through;
 
@@ -130,7 +130,7 @@ fn is_leaking(found: &Diagnosis, holder: &Holder<'_>, place: &Place<'_>) -> bool
 }
 
 fn is_of_program(place: &Place<'_>) -> bool {
-    place.stack.is_empty() || place.stack.iter().any(is_own)
+    place.stack.is_empty() || own_frames(place.stack).next().is_some()
 }
 
 /// The sites of a process.
@@ -173,7 +173,7 @@ fn write_place(out: &mut dyn Write, place: &Place<'_>, is_short: bool) -> anyhow
         place.live,
         place.opened,
         oldest.unwrap_or_default(),
-        name::place(place.culprit),
+        name::site(place.culprit, place.stack),
         place.how,
         what(place),
     )?;

@@ -110,7 +110,7 @@ fn row(one: &SiteNow) -> Row {
         oldest: one.oldest,
         class: class.map_or("?".to_owned(), |class| clean(&class)),
         target: one.target.as_ref().map(sanitize),
-        line: clean(&name::place(one.site.culprit.as_ref())),
+        line: clean(&name::site(one.site.culprit.as_ref(), &one.site.stack)),
         stack: frames.collect(),
     }
 }

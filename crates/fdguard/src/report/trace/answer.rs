@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use fdguard_core::blame::is_own;
+use fdguard_core::blame::own_frames;
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lifetimes::report::things;
@@ -69,9 +69,9 @@ impl Shown {
     }
 
     /// A frame of a stack, with its path where it is the application's own.
-    fn frame(&self, frame: &Frame) -> String {
+    fn frame(&self, frame: &Frame, is_own: bool) -> String {
         match (&frame.file, frame.line) {
-            (Some(file), Some(line)) if is_own(frame) => {
+            (Some(file), Some(line)) if is_own => {
                 let function = frame.function.as_deref().unwrap_or("?");
                 format!("{}:{line} {}", self.path(file), sanitize_str(function))
             }
@@ -242,9 +242,11 @@ fn write_stack(out: &mut dyn Write, origin: &Origin, shown: &Shown) -> anyhow::R
         let caller = shown.place(caller);
         writeln!(out, "  called from {HEADING}{caller}{HEADING:#}: only there it leaks")?;
     }
+    let own: Vec<&Frame> = own_frames(&origin.stack).collect();
     for frame in origin.stack.iter().take(MOST_FRAMES) {
-        let text = shown.frame(frame);
-        match is_own(frame) {
+        let is_own = own.contains(&frame);
+        let text = shown.frame(frame, is_own);
+        match is_own {
             true => writeln!(out, "    > {text}")?,
             false => writeln!(out, "      {DIM}{text}{DIM:#}")?,
         }

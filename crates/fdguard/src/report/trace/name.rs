@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use fdguard_core::Text;
+use fdguard_core::blame::unread_language;
 use fdguard_core::origin::{Culprit, Frame, Language};
 
 use crate::terminal::{sanitize, sanitize_bytes, sanitize_str};
@@ -29,9 +30,19 @@ pub fn line(frame: &Frame) -> String {
 #[must_use]
 pub fn culprit(culprit: &Culprit) -> String {
     let function = function(culprit.function.as_deref());
-    match (&culprit.file, culprit.line) {
-        (Some(file), Some(line)) => format!("{}:{line} {function}", base(file)),
+    match (&culprit.file, culprit.line, &culprit.function) {
+        (Some(file), Some(line), _) => format!("{}:{line} {function}", base(file)),
+        (Some(file), None, None) => format!("{} (no debug information)", base(file)),
         _ => function.into_owned(),
+    }
+}
+
+/// The same for a site: without a culprit its stack says why there is none.
+#[must_use]
+pub fn site(found: Option<&Culprit>, stack: &[Frame]) -> String {
+    match (found, unread_language(stack)) {
+        (None, Some(language)) => format!("a line of {language} (not read)"),
+        _ => place(found),
     }
 }
 

@@ -1,0 +1,244 @@
+//! Where Python tells us that a task or a work item is created: a slot of its type.
+//!
+//! `_asyncio.Task` is initialised by the function in its slot `tp_init`, and `_WorkItem` of
+//! `concurrent.futures` gets its memory from `tp_alloc`. Ours notes the creator and calls theirs, so
+//! nothing changes for Python code: no wrapper is on a traceback, no name is bound anew. The types
+//! are looked up in `sys.modules` with the interpreter's lock held: at once where the calling thread
+//! holds it, else by a pending call, which the main thread makes between two instructions. Nobody
+//! waits for the lock.
+
+#![expect(
+    unsafe_code,
+    reason = "calls the interpreter's functions and writes slots of its types"
+)]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use super::{FOLLOWED, ITEMS, RUN_CODE, TASKS};
+use crate::python::Runtime;
+use crate::{language, owner};
+
+/// An object of the interpreter.
+type Object = *mut c_void;
+type Init = unsafe extern "C" fn(Object, Object, Object) -> c_int;
+type Alloc = unsafe extern "C" fn(Object, isize) -> Object;
+type Pending = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// The interpreter's functions that are needed to find a type; all of them are in every version.
+#[derive(Debug)]
+pub(crate) struct Api {
+    current_thread: unsafe extern "C" fn() -> *const c_void,
+    add_pending: unsafe extern "C" fn(Pending, *mut c_void) -> c_int,
+    sys_object: unsafe extern "C" fn(*const c_char) -> Object,
+    item: unsafe extern "C" fn(Object, *const c_char) -> Object,
+    attribute: unsafe extern "C" fn(Object, *const c_char) -> Object,
+    release: unsafe extern "C" fn(Object),
+    fetch_error: unsafe extern "C" fn(*mut Object, *mut Object, *mut Object),
+    restore_error: unsafe extern "C" fn(Object, Object, Object),
+    type_type: u64,
+}
+
+impl Api {
+    /// # Safety
+    /// `search` answers like dlsym(3) for the interpreter.
+    pub(crate) unsafe fn find(search: impl Fn(&CStr) -> *const c_void) -> Option<Self> {
+        let type_type = search(c"PyType_Type");
+        Some(Self {
+            // SAFETY: as below; 3.13 gave the function its second name.
+            current_thread: unsafe { function(search(c"_PyThreadState_UncheckedGet")) }
+                // SAFETY: the same function.
+                .or_else(|| unsafe { function(search(c"PyThreadState_GetUnchecked")) })?,
+            // SAFETY: that is the function's type in every version of the table of offsets.
+            add_pending: unsafe { function(search(c"Py_AddPendingCall")) }?,
+            // SAFETY: that is the function's type in every version of the table of offsets.
+            sys_object: unsafe { function(search(c"PySys_GetObject")) }?,
+            // SAFETY: that is the function's type in every version of the table of offsets.
+            item: unsafe { function(search(c"PyDict_GetItemString")) }?,
+            // SAFETY: that is the function's type in every version of the table of offsets.
+            attribute: unsafe { function(search(c"PyObject_GetAttrString")) }?,
+            // SAFETY: that is the function's type in every version of the table of offsets.
+            release: unsafe { function(search(c"Py_DecRef")) }?,
+            // SAFETY: that is the function's type in every version of the table of offsets.
+            fetch_error: unsafe { function(search(c"PyErr_Fetch")) }?,
+            // SAFETY: that is the function's type in every version of the table of offsets.
+            restore_error: unsafe { function(search(c"PyErr_Restore")) }?,
+            type_type: (!type_type.is_null()).then(|| type_type.expose_provenance() as u64)?,
+        })
+    }
+
+    /// Whether the calling thread holds the interpreter's lock: then, and only then, its own thread
+    /// state is the current one.
+    fn is_locked_here(&self, runtime: &Runtime) -> bool {
+        // SAFETY: reads one variable, callable at any time.
+        let current = unsafe { (self.current_thread)() };
+        !current.is_null() && runtime.thread() == Some(current.expose_provenance() as u64)
+    }
+
+    /// A module that is imported, borrowed. The lock is held.
+    fn module(&self, name: &CStr) -> Option<Object> {
+        // SAFETY: a text that ends; the lock is held.
+        let modules = unsafe { (self.sys_object)(c"modules".as_ptr()) };
+        if modules.is_null() {
+            return None;
+        }
+        // SAFETY: an object, which need not be a dictionary, and a text; the lock is held.
+        let module = unsafe { (self.item)(modules, name.as_ptr()) };
+        (!module.is_null()).then_some(module)
+    }
+
+    /// An attribute, to be released. The lock is held.
+    fn attribute(&self, of: Object, name: &CStr) -> Option<Object> {
+        // SAFETY: an object that is alive and a text; the lock is held.
+        let found = unsafe { (self.attribute)(of, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    }
+
+    /// Runs `work` and leaves an exception that was raised before as it was.
+    fn beside_errors(&self, work: impl FnOnce()) {
+        let mut error = [core::ptr::null_mut(); 3];
+        let [kind, value, trace] = &mut error;
+        // SAFETY: three places to write to; the lock is held.
+        unsafe { (self.fetch_error)(kind, value, trace) };
+        work();
+        let [kind, value, trace] = error;
+        // SAFETY: what was fetched, given back; an exception of our own making is replaced by it.
+        unsafe { (self.restore_error)(kind, value, trace) };
+    }
+}
+
+/// A function by its address.
+///
+/// # Safety
+/// `F` is the type of the function that is there.
+unsafe fn function<F: Copy>(address: *const c_void) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+    // SAFETY: by the caller's word, and the sizes are equal.
+    (!address.is_null()).then(|| unsafe { core::mem::transmute_copy(&address) })
+}
+
+/// Whether a pending call was asked for and has not been made.
+static IS_PENDING: AtomicU32 = AtomicU32::new(0);
+static TASK_INIT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static ITEM_ALLOC: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Follows what can be followed by now. Cheap when all of it is.
+pub(super) fn follow(runtime: &'static Runtime, api: &'static Api) {
+    const ALL: u32 = TASKS | ITEMS;
+    let is_done = FOLLOWED.load(Ordering::Relaxed) & ALL == ALL;
+    if is_done || !owner::is_here() || runtime.thread().is_none() || runtime.is_ended_here() {
+        return;
+    }
+    if api.is_locked_here(runtime) {
+        find_types(runtime, api);
+    } else if IS_PENDING.swap(1, Ordering::Relaxed) == 0 {
+        // SAFETY: callable without the lock; ours is never unloaded.
+        if unsafe { (api.add_pending)(pending, core::ptr::null_mut()) } != 0 {
+            IS_PENDING.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+pub(super) fn forget() {
+    IS_PENDING.store(0, Ordering::Relaxed);
+}
+
+unsafe extern "C" fn pending(_: *mut c_void) -> c_int {
+    IS_PENDING.store(0, Ordering::Relaxed);
+    language::with_python(|runtime, api| {
+        if api.is_locked_here(runtime) && !runtime.is_ended_here() {
+            find_types(runtime, api);
+        }
+    });
+    0
+}
+
+/// The lock is held.
+fn find_types(runtime: &Runtime, api: &Api) {
+    api.beside_errors(|| {
+        if FOLLOWED.load(Ordering::Relaxed) & TASKS == 0 && follow_tasks(runtime, api).is_some() {
+            FOLLOWED.fetch_or(TASKS, Ordering::Relaxed);
+        }
+        if FOLLOWED.load(Ordering::Relaxed) & ITEMS == 0 && follow_items(runtime, api).is_some() {
+            FOLLOWED.fetch_or(ITEMS, Ordering::Relaxed);
+        }
+    });
+}
+
+fn follow_tasks(runtime: &Runtime, api: &Api) -> Option<()> {
+    let module = api.module(c"_asyncio")?;
+    let task = api.attribute(module, c"Task")?;
+    let slot = runtime.offsets().type_init;
+    let is_set = is_type(runtime, api, task, b"_asyncio.Task\0")
+        && replace(task, slot, &TASK_INIT, task_init as *mut c_void);
+    // SAFETY: a reference of ours; the module has another.
+    unsafe { (api.release)(task) };
+    is_set.then_some(())
+}
+
+fn follow_items(runtime: &Runtime, api: &Api) -> Option<()> {
+    let module = api.module(c"concurrent.futures.thread")?;
+    let item = api.attribute(module, c"_WorkItem")?;
+    let run = api.attribute(item, c"run")?;
+    // This reference is kept, so that no other code can be at its address.
+    let code = api.attribute(run, c"__code__")?;
+    let slot = runtime.offsets().type_alloc;
+    let is_set = is_type(runtime, api, item, b"_WorkItem\0")
+        && replace(item, slot, &ITEM_ALLOC, item_alloc as *mut c_void);
+    if is_set {
+        RUN_CODE.store(code.expose_provenance() as u64, Ordering::Relaxed);
+    }
+    for one in [run, item] {
+        // SAFETY: a reference of ours; the class and the module have others.
+        unsafe { (api.release)(one) };
+    }
+    is_set.then_some(())
+}
+
+/// Whether the object is a plain class of this name.
+fn is_type(runtime: &Runtime, api: &Api, object: Object, name: &[u8]) -> bool {
+    runtime.is_type_of_name(object.expose_provenance() as u64, api.type_type, name)
+}
+
+/// Puts a function of ours into a slot of a type, and keeps theirs.
+fn replace(of: Object, slot: u16, theirs: &AtomicPtr<c_void>, ours: *mut c_void) -> bool {
+    let place = of
+        .wrapping_byte_add(usize::from(slot))
+        .cast::<*mut c_void>();
+    // SAFETY: a slot of a type object that is alive, by the offset of this version.
+    let before = unsafe { place.read() };
+    if before.is_null() || before == ours {
+        return false;
+    }
+    theirs.store(before, Ordering::Release);
+    // SAFETY: type objects are in writable memory, the lock is held, and the function has the type
+    // of the slot.
+    unsafe { place.write(ours) };
+    true
+}
+
+unsafe extern "C" fn task_init(task: Object, args: Object, names: Object) -> c_int {
+    language::with_python(|runtime, _| {
+        let coroutine = runtime.coroutine_of(args.expose_provenance() as u64);
+        if let Some(coroutine) = coroutine {
+            super::task_created(coroutine);
+        }
+    });
+    let theirs = TASK_INIT.load(Ordering::Acquire);
+    // SAFETY: what was in the slot of this type.
+    let theirs = unsafe { core::mem::transmute::<*mut c_void, Init>(theirs) };
+    // SAFETY: the caller's own arguments.
+    unsafe { theirs(task, args, names) }
+}
+
+unsafe extern "C" fn item_alloc(kind: Object, count: isize) -> Object {
+    let theirs = ITEM_ALLOC.load(Ordering::Acquire);
+    // SAFETY: what was in the slot of this type.
+    let theirs = unsafe { core::mem::transmute::<*mut c_void, Alloc>(theirs) };
+    // SAFETY: the caller's own arguments.
+    let item = unsafe { theirs(kind, count) };
+    if !item.is_null() {
+        super::item_created(item.expose_provenance() as u64);
+    }
+    item
+}

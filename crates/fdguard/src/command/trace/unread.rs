@@ -1,0 +1,32 @@
+//! Programs in languages whose lines are not read: said once for each language.
+
+use std::collections::BTreeSet;
+
+use fdguard_core::Gap;
+use fdguard_core::blame::{language_of_program, unread_language};
+use fdguard_trace::Site;
+
+/// The gaps of a program of this file name, with these sites.
+pub(in crate::command) fn gaps<'a>(
+    programs: impl IntoIterator<Item = &'a str>,
+    sites: impl IntoIterator<Item = &'a Site>,
+) -> Vec<Gap> {
+    let name = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
+    let by_name = programs
+        .into_iter()
+        .map(name)
+        .filter_map(language_of_program);
+    let by_stack = sites
+        .into_iter()
+        .filter_map(|site| unread_language(&site.stack));
+    let languages: BTreeSet<&str> = by_name.chain(by_stack).collect();
+    languages.into_iter().map(gap).collect()
+}
+
+fn gap(language: &str) -> Gap {
+    Gap::new(
+        format!("the lines of {language} that opened descriptors"),
+        format!("{language} program: lines of {language} are not read yet"),
+        "class, target and count are known; the stack shows the functions of the interpreter",
+    )
+}
