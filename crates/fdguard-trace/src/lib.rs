@@ -8,6 +8,7 @@
 //! [`Symbols`] turns addresses into lines, and [`Site::rank`] puts descriptors of one origin together.
 
 mod abandoned;
+mod children;
 mod error;
 mod feed;
 mod folder;

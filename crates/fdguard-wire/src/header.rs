@@ -7,7 +7,7 @@ use crate::event::Prevented;
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
 /// The version of the layout; a reader takes no other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The header. Counters only rise.
 #[derive(Debug)]

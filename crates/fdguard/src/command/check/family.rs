@@ -164,6 +164,7 @@ impl Family {
             } else {
                 Ending::Kept
             },
+            origin: None,
             allowed_by: None,
         }
     }

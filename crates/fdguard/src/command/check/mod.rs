@@ -6,6 +6,7 @@ mod exercise;
 mod family;
 mod name;
 mod proof;
+mod started;
 mod stat;
 mod text;
 mod whole;

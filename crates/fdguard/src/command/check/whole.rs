@@ -13,14 +13,14 @@ use fdguard_core::proof::{Judged, Remains};
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
-use fdguard_trace::{Options, Traced};
+use fdguard_trace::{Options, Symbols, Traced};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::baseline;
 use super::ended::{self, Ending};
 use super::family::Family;
 use super::proof::{self, Evidence, Proof};
-use super::{code_of, proof::fails};
+use super::{code_of, proof::fails, started};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, Watched, joined::Joined};
 use crate::watching::Live;
@@ -55,6 +55,7 @@ fn conclude(
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
     let processes = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
+    let processes = started::name_lines(processes, traced);
     let joined = Joined::of(watched, traced, &args.command, settings)?;
     let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
     let grown: Vec<_> = diagnosis
@@ -107,6 +108,7 @@ fn conclude(
     let evidence = Evidence {
         diagnosis,
         remains,
+        piles: traced.child_piles(&mut Symbols::new(), true),
         processes,
         status: Some(if watched.was_ended { 0 } else { own }),
         exercises: Vec::new(),
