@@ -13,7 +13,7 @@ use fdguard_wire::Mapping;
 use crate::ground::Ground;
 use crate::real::Real;
 use crate::{
-    closing, errno, java, language, lock, modules, owner, protect, seat, sys, thread, walkers,
+    children, closing, errno, java, language, lock, modules, owner, protect, seat, sys, thread, walkers,
 };
 
 /// The folder for the mappings; nothing is recorded without it.
@@ -173,6 +173,7 @@ unsafe extern "C" fn forked() {
     thread::forget();
     seat::forget();
     lock::forget();
+    children::forget();
     closing::forget();
     java::forget();
     walkers::forget();

@@ -19,6 +19,8 @@ use levels::Levels;
 const FASTER: u64 = 1_000_000_000;
 /// So many starts are remembered; those of children that are gone are forgotten first.
 const MOST_STARTS: usize = 1 << 16;
+/// So many children that are gone are remembered until their wait is reported, and so many waits until their start is.
+const MOST_GONE: usize = 1024;
 /// A pile that its process takes down when it ends was one all the same: judged so within the last seconds of it, or the last
 /// part of its life.
 const LAST: u64 = 2_000_000_000;
@@ -102,6 +104,8 @@ struct Parent {
     paths: BTreeMap<Option<StackId>, Path>,
     /// Waits for children whose start was not reported yet.
     early: BTreeMap<Pid, u64>,
+    /// Children that were seen to be gone before their wait was reported, if there was one.
+    gone: BTreeMap<Pid, Option<StackId>>,
     /// The last pile of each path.
     piles: BTreeMap<Option<StackId>, ChildSite>,
     reviewed: u64,
@@ -151,6 +155,7 @@ impl Children {
             self.starts.retain(|pid, _| living.contains(pid));
         }
         self.starts.insert(pid, start);
+        parent.gone.remove(&pid);
         parent.active = parent.active.max(start.at);
         // A number that comes again is another child: the end of the first was not seen.
         parent.remove(pid, start.at, false);
@@ -198,8 +203,20 @@ impl Children {
             return;
         };
         parent.active = parent.active.max(at);
-        if !parent.remove(pid, at, true) {
-            parent.early.insert(pid, at);
+        if parent.remove(pid, at, true) {
+            return;
+        }
+        match parent.gone.remove(&pid) {
+            Some(stack) => {
+                let path = parent.paths.entry(stack).or_default();
+                path.waited += 1;
+            }
+            None => {
+                if parent.early.len() >= MOST_GONE {
+                    parent.early.clear();
+                }
+                parent.early.insert(pid, at);
+            }
         }
     }
 
@@ -218,7 +235,12 @@ impl Children {
             return;
         };
         if state == ChildState::Gone {
+            let stack = parent.living.get(&pid).map(|child| child.start.stack);
             parent.remove(pid, at, false);
+            if parent.gone.len() >= MOST_GONE {
+                parent.gone.clear();
+            }
+            parent.gone.extend(stack.map(|stack| (pid, stack)));
         } else if let Some(child) = parent.living.get_mut(&pid) {
             match state {
                 ChildState::Running(name) => child.name = Some(name),

@@ -206,3 +206,16 @@ fn a_call_that_keeps_its_child_to_itself_is_found_by_the_time_if_it_was_the_only
     assert_eq!(at(2 * SECOND + MS), None, "two at once");
     assert_eq!(at(5 * SECOND), None);
 }
+
+/// A look at the children fell between a wait and its event.
+#[test]
+fn a_child_that_is_gone_before_its_wait_is_reported_was_waited_for() {
+    let mut story = Story::new();
+    let pid = story.start(SECOND);
+    story
+        .children
+        .see(SERVER, pid, ChildState::Gone, 2 * SECOND);
+    story.wait(pid, 2 * SECOND - MS);
+    let site = &story.children.sites(3 * SECOND)[0];
+    assert_eq!((site.started, site.waited, site.left()), (1, 1, 0));
+}

@@ -78,6 +78,39 @@ fn r38_a_child_for_each_request_that_nobody_waits_for_is_one_finding_with_its_li
     assert_eq!(found["verdict"], "leaking");
 }
 
+/// Node starts a child by a call of its own C code.
+#[test]
+fn r38_in_node_the_line_is_that_of_the_script() {
+    const SCRIPT: &str = "const { spawn } = require('child_process');
+const kept = [];
+function handle() {
+  kept.push(spawn('sleep', ['1000'], { stdio: 'ignore' })); // START node
+  if (kept.length < 24) return;
+  for (const one of kept) process.kill(one.pid, 'SIGKILL');
+  process.exit(0);
+}
+setInterval(handle, 100);
+";
+    let folder = tempfile::tempdir().unwrap();
+    let (script, file) = (folder.path().join("app.js"), folder.path().join("result"));
+    std::fs::write(&script, SCRIPT).unwrap();
+    let mut command = fdguard();
+    command.args(["trace", "--json", "-o"]).arg(&file);
+    let said = Said::of(command.args(["--", "node"]).arg(&script).output().unwrap());
+    if said.code == 127 {
+        return skip("no node");
+    }
+    let found: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let counting = counting(&found);
+    let [finding] = counting.as_slice() else {
+        panic!("{counting:#?}");
+    };
+    assert_eq!(finding["rule"], "unwaited-child");
+    let culprit = &finding["origin"]["culprit"];
+    assert_eq!(culprit["line"], line(&script, "node"), "{finding:#}");
+    assert_eq!(culprit["language"], "node");
+}
+
 #[test]
 fn r38_the_pipes_of_children_that_pile_up_belong_to_the_same_finding() {
     let Some((code, found)) = traced("pipes") else {

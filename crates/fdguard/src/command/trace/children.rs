@@ -18,6 +18,14 @@ pub(super) fn add(diagnosis: &mut Diagnosis, traced: &Traced) {
         let findings = &mut diagnosis.findings;
         findings.sort_by_key(|one| std::cmp::Reverse(one.severity));
     }
+    for opinion in &mut diagnosis.processes {
+        if piles.iter().any(|pile| pile.pid == opinion.pid) {
+            let mine = diagnosis.findings.iter();
+            let mine = mine.filter(|one| one.pid == opinion.pid);
+            opinion.findings = mine.cloned().collect();
+            opinion.verdict = Verdict::Leaking;
+        }
+    }
 }
 
 /// The command of a process that was watched; that of the launched one for a child that nobody saw.

@@ -32,6 +32,9 @@ fn judge(mut pile: ChildPile, starts: &[u64], begins: &[u64], requests: u64) -> 
     match cycles::judge(&series) {
         Outcome::Leaks(rate) => {
             pile.per_cycle = Some((rate, requests));
+            // Those of the warm-up do not count, as descriptors of it do not.
+            let left: u64 = series.iter().sum();
+            pile.running = left.saturating_sub(pile.zombies);
             Some(pile)
         }
         _ => None,
