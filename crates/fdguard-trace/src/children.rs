@@ -1,6 +1,7 @@
 //! The children of traced processes: their starts and waits from the rings, what became of them from `/proc`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use fdguard_core::children::finding::{ChildPile, is_same_line};
 use fdguard_core::children::{ChildSite, ChildStart, ChildState, Children, arrival};
@@ -15,6 +16,8 @@ use crate::observe::is_alive;
 
 /// How often to look what became of children, in nanoseconds.
 const EVERY: u64 = 250_000_000;
+/// With so many children the looks are twice as far apart.
+const MANY: u64 = 512;
 /// Ancestors that are asked for a line.
 const GENERATIONS: usize = 16;
 
@@ -22,9 +25,13 @@ const GENERATIONS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct ChildWatch {
     children: Children,
-    /// When each process began by its mapping; a process that became another program has several.
-    began: BTreeMap<u32, BTreeSet<u64>>,
+    /// When each process began, by the first of its mappings: that is the nearest to its start.
+    began: HashMap<u32, u64>,
+    /// Processes that were forked and are not known to have become another program.
+    forked: HashSet<u32>,
     looked: u64,
+    /// How long until the next look.
+    pause: u64,
 }
 
 impl ChildWatch {
@@ -32,12 +39,17 @@ impl ChildWatch {
     pub(crate) fn take(
         &mut self,
         process: ProcKey,
-        began: u64,
+        (began, is_forked): (u64, bool),
         events: &[EventRecord],
         number: impl Fn(u32) -> StackId,
     ) {
         self.children.add_process(process, began);
-        self.began.entry(process.pid).or_default().insert(began);
+        self.began.entry(process.pid).or_insert(began);
+        if is_forked {
+            self.forked.insert(process.pid);
+        } else {
+            self.forked.remove(&process.pid);
+        }
         for event in events {
             let [pid, since] = event.more;
             let start = ChildStart {
@@ -57,7 +69,7 @@ impl ChildWatch {
 
     /// Looks what became of the children that nobody waited for, if it is time.
     pub(crate) fn look(&mut self, now: u64) {
-        if now.saturating_sub(self.looked) >= EVERY {
+        if now.saturating_sub(self.looked) >= self.pause {
             self.look_now(now);
         }
     }
@@ -65,10 +77,15 @@ impl ChildWatch {
     /// The same at once.
     pub(crate) fn look_now(&mut self, now: u64) {
         self.looked = now;
-        for (parent, pids) in self.children.unwaited() {
+        let unwaited = self.children.unwaited();
+        let many: usize = unwaited.iter().map(|(_, pids)| pids.len()).sum();
+        // Thousands take their time, and the rings must not wait for it.
+        self.pause = EVERY * (1 + many as u64 / MANY);
+        for (parent, pids) in unwaited {
+            let exe = exe_of(parent.pid);
             let seen: Vec<(u32, ChildState)> = pids
                 .into_iter()
-                .map(|pid| (pid, state_of(pid, parent.pid)))
+                .map(|pid| (pid, self.state_of(pid, parent.pid, exe.as_deref())))
                 .collect();
             // Who lost its parent meanwhile has another one: then nothing of it counts.
             if is_alive(parent.pid) {
@@ -83,13 +100,30 @@ impl ChildWatch {
     /// A process is gone.
     pub(crate) fn end(&mut self, process: ProcKey, now: u64) {
         self.children.end(process, now);
+        self.forked.remove(&process.pid);
+    }
+
+    /// What a child is now, by `/proc`. One that has another parent is not there as a child any more.
+    fn state_of(&self, pid: u32, parent: u32, exe: Option<&Path>) -> ChildState {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        match parse_stat(&stat, parent) {
+            Some(ChildState::Running(name))
+                if self.forked.contains(&pid) && exe.is_some() && exe_of(pid).as_deref() == exe =>
+            {
+                ChildState::Serving(name)
+            }
+            state => state.unwrap_or(ChildState::Gone),
+        }
     }
 
     /// The lines that start children again and again and do not wait for them.
     pub(crate) fn piles(&self, name: impl FnMut(StackId) -> Stack) -> Vec<ChildPile> {
         let piles = self.children.piles().into_iter().cloned().collect();
-        let lines = by_line(piles, name).into_iter();
-        lines.map(|(pile, _)| pile).collect()
+        let lines = by_line(piles, name).into_iter().map(|(pile, _)| pile);
+        // What a shell or another installed program starts is not for its user to repair.
+        lines
+            .filter(|pile| own::is_programs(&pile.origin.stack))
+            .collect()
     }
 
     /// Every line that started children, with the times at which those were started that nobody waited for until now.
@@ -131,9 +165,8 @@ impl ChildWatch {
 
     fn start(&self, pid: u32) -> Option<&ChildStart> {
         let known = self.children.start_of(pid);
-        // The first of its mappings is the nearest to its start.
-        let began = || self.began.get(&pid)?.first().copied();
-        known.or_else(|| self.children.start_around(began()?))
+        let began = self.began.get(&pid);
+        known.or_else(|| self.children.start_around(*began?))
     }
 }
 
@@ -157,10 +190,8 @@ fn by_line(
     lines
 }
 
-/// What a child is now, by `/proc`. One that has another parent is not there as a child any more.
-fn state_of(pid: u32, parent: u32) -> ChildState {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    parse_stat(&stat, parent).unwrap_or(ChildState::Gone)
+fn exe_of(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
 /// `PID (NAME) STATE PPID …`; the name may hold anything.

@@ -197,7 +197,8 @@ impl Heard {
             self.stacks.learn(*key, &source.path, &drained.events);
             let process = source.feed.process();
             let stacks = |stack| self.stacks.number(*key, stack);
-            self.children.take(process, key.1, &drained.events, stacks);
+            self.children
+                .take(process, (key.1, drained.is_forked), &drained.events, stacks);
             source.feed.take(drained.events);
             let mut number = |stack| self.stacks.number(*key, stack);
             while let Some(event) = source.feed.next(now, is_end || is_over, &mut number) {

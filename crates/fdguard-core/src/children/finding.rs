@@ -148,6 +148,13 @@ pub fn add(findings: &mut Vec<Finding>, pile: &ChildPile, comm: Text) {
         false => format!(" Each child holds {} of its parent.", held.join(" and ")),
     };
     let finding = &mut findings[*main];
+    if finding
+        .origin
+        .as_ref()
+        .is_none_or(|one| one.culprit.is_none())
+    {
+        finding.origin = Some(pile.origin.clone());
+    }
     finding.why = format!("{}.{held} {}", pile.sentence(), finding.why);
     finding.next_step = pile.next_step();
     for index in others {
@@ -167,9 +174,12 @@ fn is_of_children(finding: &Finding, pile: &ChildPile) -> bool {
     );
     let counts = finding.severity >= Severity::Warning && finding.cleared.is_none();
     let culprit = finding.origin.as_ref().and_then(|one| one.culprit.as_ref());
-    let is_line = culprit
-        .zip(pile.origin.culprit.as_ref())
-        .is_some_and(|(one, other)| is_same_line(one, other));
+    let is_line = match (culprit, pile.origin.culprit.as_ref()) {
+        (Some(one), Some(other)) => is_same_line(one, other),
+        // Nobody knows who opened them, and there are as many for each child.
+        (None, _) => each(finding, pile.left()).is_some(),
+        (Some(_), None) => false,
+    };
     is_kind && counts && is_line && finding.pid == pile.pid && OPEN.contains(&&*finding.rule)
 }
 
@@ -257,6 +267,23 @@ mod tests {
             "24 child processes (`sleep`) started at aio.py:11 handle, none waited for: 20 still run, 4 have ended (zombies)"
         );
         assert_eq!(found.rate_per_min, Some(120.0));
+    }
+
+    #[test]
+    fn pipes_from_an_unknown_line_are_the_childrens_where_each_has_as_many() {
+        let unknown = |count| Finding {
+            origin: None,
+            ..leak(Class::Pipe, count, 11)
+        };
+        let mut findings = vec![unknown(72), unknown(5)];
+        add(&mut findings, &pile(11), "python3".into());
+        assert_eq!(findings.len(), 2);
+        let culprit = findings[0].origin.as_ref().unwrap().culprit.as_ref();
+        assert_eq!(culprit.unwrap().line, Some(11));
+        assert_eq!(
+            (findings[1].severity, &findings[1].origin),
+            (Severity::Critical, &None)
+        );
     }
 
     #[test]

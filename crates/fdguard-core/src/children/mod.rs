@@ -44,6 +44,8 @@ pub struct ChildStart {
 pub enum ChildState {
     /// It runs, and is called this by now.
     Running(Text),
+    /// It runs the program of its parent: a worker that was forked, as for each client.
+    Serving(Text),
     /// It has ended.
     Zombie,
     /// There is no such child any more: the kernel collected it, or a wait that nobody reported.
@@ -115,7 +117,23 @@ struct Parent {
 struct Child {
     start: ChildStart,
     is_zombie: bool,
+    is_serving: bool,
     name: Option<Text>,
+}
+
+impl Child {
+    /// Whether it counts: one that serves may have a client.
+    fn counts(&self, which: Which) -> bool {
+        which == Which::All || self.is_zombie || !self.is_serving
+    }
+}
+
+/// Which children of a call path are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    All,
+    /// All but those that run the program of their parent.
+    Others,
 }
 
 /// The account of one call path.
@@ -169,6 +187,7 @@ impl Children {
             Child {
                 start,
                 is_zombie: false,
+                is_serving: false,
                 name: None,
             },
         );
@@ -243,7 +262,14 @@ impl Children {
             parent.gone.extend(stack.map(|stack| (pid, stack)));
         } else if let Some(child) = parent.living.get_mut(&pid) {
             match state {
-                ChildState::Running(name) => child.name = Some(name),
+                ChildState::Running(name) => {
+                    child.is_serving = false;
+                    child.name = Some(name);
+                }
+                ChildState::Serving(name) => {
+                    child.is_serving = true;
+                    child.name = Some(name);
+                }
                 _ => child.is_zombie = true,
             }
         }
@@ -265,6 +291,10 @@ impl Children {
         {
             parent.review(process, now);
             parent.over = Some(now);
+            // Most processes of a build start nobody.
+            if parent.paths.is_empty() {
+                self.parents.remove(&process);
+            }
         }
     }
 
@@ -294,7 +324,7 @@ impl Children {
         let all = self.parents.iter();
         all.flat_map(|(key, parent)| {
             let paths = parent.paths.keys();
-            paths.map(|stack| parent.site(*key, *stack, now))
+            paths.map(|stack| parent.site(*key, *stack, now, Which::All))
         })
         .collect()
     }
@@ -342,7 +372,7 @@ impl Parent {
             if few {
                 continue;
             }
-            let site = self.site(key, stack, now);
+            let site = self.site(key, stack, now, Which::Others);
             if self.is_pile(&site) {
                 self.piles.insert(stack, site);
             }
@@ -364,12 +394,12 @@ impl Parent {
         arrival::piles_up(&course, path.levels.most_until(half), site.left())
     }
 
-    fn site(&self, parent: ProcKey, stack: Option<StackId>, now: u64) -> ChildSite {
+    fn site(&self, parent: ProcKey, stack: Option<StackId>, now: u64, which: Which) -> ChildSite {
         let path = self.paths.get(&stack);
         let left: Vec<&Child> = self
             .living
             .values()
-            .filter(|child| child.start.stack == stack)
+            .filter(|child| child.start.stack == stack && child.counts(which))
             .collect();
         let mut starts: Vec<u64> = left.iter().map(|child| child.start.at).collect();
         starts.sort_unstable();

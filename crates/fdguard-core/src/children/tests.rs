@@ -219,3 +219,18 @@ fn a_child_that_is_gone_before_its_wait_is_reported_was_waited_for() {
     let site = &story.children.sites(3 * SECOND)[0];
     assert_eq!((site.started, site.waited, site.left()), (1, 1, 0));
 }
+
+#[test]
+fn a_copy_of_the_server_for_each_client_is_no_pile_until_it_ends() {
+    let mut story = Story::new();
+    let pids: Vec<u32> = (0..20).map(|one| story.start(one * SECOND / 2)).collect();
+    for pid in &pids {
+        let serving = ChildState::Serving("server".into());
+        story.children.see(SERVER, *pid, serving, 0);
+    }
+    assert_eq!(story.piled(10 * SECOND), 0);
+    for pid in &pids {
+        story.children.see(SERVER, *pid, ChildState::Zombie, 0);
+    }
+    assert_eq!(story.piled(10 * SECOND), 20);
+}

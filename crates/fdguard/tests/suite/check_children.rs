@@ -41,6 +41,11 @@ fn orphan_is_from(mode: &str, name: &str) {
 }
 
 #[test]
+fn r38_the_orphan_of_a_bootstrap_has_the_line_that_started_it() {
+    super::leakbench::judged("check", "py-bootstrap-orphan");
+}
+
+#[test]
 fn r38_an_orphan_of_two_forks_has_the_line_of_the_second() {
     orphan_is_from("orphan", "orphan");
 }
