@@ -12,6 +12,7 @@
 pub mod bearer;
 pub mod blame;
 pub mod catalog;
+pub mod children;
 pub mod class;
 pub mod class_pattern;
 pub mod collapse;

@@ -25,6 +25,7 @@ compile_error!("the injected library knows Linux on x86_64 only");
 #[cfg(fdguard_injected)]
 mod alone;
 mod call;
+mod children;
 mod closing;
 mod creator;
 mod errno;

@@ -13,7 +13,8 @@ use fdguard_wire::Mapping;
 use crate::ground::Ground;
 use crate::real::Real;
 use crate::{
-    closing, creator, errno, java, language, lock, modules, owner, protect, real, seat, sys, thread,
+    children, closing, creator, errno, java, language, lock, modules, owner, protect, real, seat, sys,
+    thread,
     walkers,
 };
 
@@ -175,6 +176,7 @@ unsafe extern "C" fn forked() {
     thread::forget();
     seat::forget();
     lock::forget();
+    children::forget();
     closing::forget();
     java::forget();
     walkers::forget();

@@ -2,13 +2,13 @@
 //!
 //! The agent asks whether a file exists whose name begins with [`CALL`]; no such file does, and the name is the message:
 //! who is meant, then one line a frame, innermost first, as `file TAB line TAB function`. Who is meant:
-//! a number; `closing` and a number for who asks to close it; `inotify` and `opendir` for what has no number in the runtime: the oldest such descriptor that
+//! a number; `closing` and a number for who asks to close it; `starting` for the child that the calling thread starts next; `inotify` and `opendir` for what has no number in the runtime: the oldest such descriptor that
 //! nothing was told about; `thread` for all that the calling thread opened and nothing was told about.
 
 use fdguard_wire::{Area, Birth, EventRecord, Frame, Frames, How, Kind, Mapping, Tongue};
 
 use crate::language::{SEED, hash_of};
-use crate::{closing, real, thread};
+use crate::{children, closing, real, thread};
 
 /// How a message begins.
 pub(crate) const CALL: &[u8] = b"/\x01fdguard/node/";
@@ -30,6 +30,10 @@ pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
     }
     if let Some(fd) = whom.strip_prefix(b"closing ").and_then(number) {
         closing::expect(fd, stack());
+        return;
+    }
+    if whom == b"starting" {
+        children::expect(stack());
         return;
     }
     let tid = thread::tid();

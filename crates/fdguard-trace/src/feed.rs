@@ -157,7 +157,8 @@ impl Feed {
             },
             Kind::Select => What::Select { nfds: fd },
             Kind::Retold => What::Retold { fd },
-            Kind::Unknown => return None,
+            // Children are followed elsewhere.
+            Kind::Started | Kind::Reaped | Kind::Unknown => return None,
         })
     }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use fdguard_core::Gap;
+use fdguard_core::children::finding::ChildPile;
 use fdguard_core::hazard::Hazard;
+use fdguard_core::origin::Origin;
 
 use crate::folder::Folder;
 use crate::launch::Options;
@@ -144,6 +146,30 @@ impl Injection {
     pub(crate) fn is_done_with(&self, key: (u32, u64)) -> bool {
         let listener = self.listener.as_ref();
         listener.is_none_or(|listener| listener.is_done_with(key))
+    }
+
+    /// The lines that start children again and again and do not wait for them. With `is_end` nobody is expected to start or wait
+    /// any more.
+    pub fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
+        let listener = self.listener.as_ref();
+        listener
+            .map(|listener| listener.child_piles(symbols, is_end))
+            .unwrap_or_default()
+    }
+
+    /// Every line that started children, with the times by the monotonic clock at which those were started that nobody waited for
+    /// until now.
+    pub fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
+        let listener = self.listener.as_ref();
+        listener
+            .map(|listener| listener.child_lines(symbols))
+            .unwrap_or_default()
+    }
+
+    /// The line that started a process of it: that of its starter, or of the nearest ancestor that has a line of the program's
+    /// own. Absent for the first one, and for one whose start nobody saw.
+    pub fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
+        self.listener.as_ref()?.child_origin(pid, symbols)
     }
 
     /// What the processes wrote down until now.

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use fdguard_core::Gap;
+use fdguard_core::children::finding::ChildPile;
 use fdguard_core::hazard::Hazard;
+use fdguard_core::origin::Origin;
 
 use crate::injection::Injection;
 use crate::observe::{Became, is_alive, outlived};
@@ -182,6 +184,22 @@ impl Traced {
     /// It was asked to end, and goes on.
     pub fn end_is_off(&self) {
         self.injection.end_is_off();
+    }
+
+    /// The lines that start children again and again and do not wait for them: see [`Injection::child_piles`].
+    pub fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
+        self.injection.child_piles(symbols, is_end)
+    }
+
+    /// Every line that started children, with the times by the monotonic clock at which those were started that nobody waited for
+    /// until now.
+    pub fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
+        self.injection.child_lines(symbols)
+    }
+
+    /// The line that started a process of it: see [`Injection::child_origin`].
+    pub fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
+        self.injection.child_origin(pid, symbols)
     }
 
     /// Looks at processes that have no table: a shell may be another program by the next look, and nobody can ask it after its end.

@@ -9,6 +9,7 @@
 
 mod abandoned;
 mod call_class;
+mod children;
 mod error;
 mod feed;
 mod folder;

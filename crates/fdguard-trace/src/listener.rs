@@ -11,14 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fdguard_core::children::finding::ChildPile;
 use fdguard_core::event::{Collected, Event, StackId, What};
 use fdguard_core::hazard::{Hazard, Lookout};
-use fdguard_core::origin::Stack;
+use fdguard_core::origin::{Origin, Stack};
 use fdguard_core::{Gap, ProcKey};
 use fdguard_wire::EVENTS;
 use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::children::ChildWatch;
 use crate::feed::Feed;
 use crate::lifetimes::{Codes, LOST_STACK, Lifetimes, TracedProcess};
 use crate::observe::is_alive;
@@ -115,6 +117,30 @@ impl Listener {
         heard.look(is_end);
         heard.hazards(symbols)
     }
+
+    /// The lines that start children again and again and do not wait for them.
+    pub(crate) fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
+        let mut heard = lock(&self.heard);
+        heard.look(is_end);
+        heard.child_piles(symbols)
+    }
+
+    /// Every line that started children, with the starts of those that nobody waited for until now.
+    pub(crate) fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
+        let mut heard = lock(&self.heard);
+        heard.look(false);
+        let now = monotonic();
+        heard.children.look_now(now);
+        let name = |stack| symbols.name(heard.stacks.spots_of(stack));
+        heard.children.lines(now, name)
+    }
+
+    /// The line that started a process.
+    pub(crate) fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
+        let mut heard = lock(&self.heard);
+        heard.look(false);
+        heard.child_origin(pid, symbols)
+    }
 }
 
 impl Drop for Listener {
@@ -147,6 +173,7 @@ struct Heard {
     over: BTreeSet<PathBuf>,
     lookout: Lookout,
     lifetimes: Lifetimes,
+    children: ChildWatch,
     stacks: Stacks,
     prevented: Arc<AtomicU64>,
     unheard: u64,
@@ -167,6 +194,7 @@ impl Heard {
             over: BTreeSet::new(),
             lookout: Lookout::new(Collected::ALL),
             lifetimes: Lifetimes::default(),
+            children: ChildWatch::default(),
             stacks: Stacks::default(),
             prevented: Arc::default(),
             unheard: 0,
@@ -212,6 +240,9 @@ impl Heard {
             let path = &source.path;
             self.lifetimes
                 .take(*key, path, &drained.events, &number, &codes);
+            let process = source.feed.process();
+            self.children
+                .take(process, (key.1, drained.is_forked), &drained.events, number);
             source.feed.take(drained.events);
             let mut number = |stack| self.stacks.number(*key, stack);
             while let Some(event) = source.feed.next(now, is_end || is_over, &mut number) {
@@ -228,9 +259,11 @@ impl Heard {
                 let number = |stack| stacks.number(*key, stack);
                 self.lifetimes.finish(*key, &source.path, now, &number);
                 self.lookout.take(&aside(&source.feed, now, What::Exit));
+                self.children.end(process, now);
                 ended.push(*key);
             }
         }
+        self.children.look(now);
         for key in ended {
             self.stacks.forget(key);
             if let Some(source) = self.rings.remove(&key) {
@@ -283,6 +316,16 @@ impl Heard {
                 self.rings.insert(key, Source { path, ring, feed });
             }
         }
+    }
+
+    fn child_piles(&self, symbols: &mut Symbols) -> Vec<ChildPile> {
+        let name = |stack| symbols.name(self.stacks.spots_of(stack));
+        self.children.piles(name)
+    }
+
+    fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
+        let name = |stack| symbols.name(self.stacks.spots_of(stack));
+        self.children.origin(pid, name)
     }
 
     fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {

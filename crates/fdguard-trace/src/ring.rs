@@ -33,6 +33,8 @@ pub(crate) struct Drained {
     pub(crate) lost: u64,
     /// How much of the ring was in use.
     pub(crate) behind: u64,
+    /// Whether its process was forked, and did not begin with exec.
+    pub(crate) is_forked: bool,
 }
 
 impl Ring {
@@ -62,6 +64,7 @@ impl Ring {
         let written = image.tickets();
         let mut drained = Drained {
             behind: written.saturating_sub(self.next),
+            is_forked: image.parent().is_some(),
             ..Drained::default()
         };
         if drained.behind > EVENTS as u64 {

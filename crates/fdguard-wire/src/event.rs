@@ -74,6 +74,11 @@ pub enum Kind {
     Select,
     /// Somebody else is known to have asked for what was opened at this number.
     Retold,
+    /// A child process was started. More: its number; 0 where the call does not tell it, with the time at
+    /// which the call began, for a call that started and waited for it.
+    Started,
+    /// A child that ended was waited for. More: its number.
+    Reaped,
 }
 
 const KINDS: &[Kind] = &[
@@ -89,6 +94,8 @@ const KINDS: &[Kind] = &[
     Kind::Refused,
     Kind::Select,
     Kind::Retold,
+    Kind::Started,
+    Kind::Reaped,
 ];
 
 /// Harm that protection kept from happening; the bit [`Prevented::BIT`] of the code of an end or a use says so.

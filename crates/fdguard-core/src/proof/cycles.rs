@@ -146,18 +146,24 @@ fn at_most(hits: u64, all: u64, share: f64) -> f64 {
 /// `one descriptor per request`, `3 descriptors per request`, `1 descriptor in 3 requests`.
 #[must_use]
 pub fn sentence(rate: &Rate, requests_per_cycle: u64) -> String {
+    per_request(rate, requests_per_cycle, ("descriptor", "descriptors"))
+}
+
+/// The same of anything else: what one of it is called, and several.
+#[must_use]
+pub fn per_request(rate: &Rate, requests_per_cycle: u64, (one, many): (&str, &str)) -> String {
     let requests = as_f64(requests_per_cycle.max(1));
     let each = rate.per_cycle / requests;
     if each >= 0.75 {
         let whole = each.round();
         let is_whole = (each - whole).abs() <= 0.15 * whole.max(1.0);
         return match (is_whole, whole <= 1.0) {
-            (true, true) => "one descriptor per request".to_owned(),
-            (true, false) => format!("{whole:.0} descriptors per request"),
-            (false, _) => format!("{each:.1} descriptors per request"),
+            (true, true) => format!("one {one} per request"),
+            (true, false) => format!("{whole:.0} {many} per request"),
+            (false, _) => format!("{each:.1} {many} per request"),
         };
     }
-    format!("1 descriptor in {:.0} requests", (1.0 / each).round())
+    format!("1 {one} in {:.0} requests", (1.0 / each).round())
 }
 
 /// The evidence in words.

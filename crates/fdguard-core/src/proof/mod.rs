@@ -41,7 +41,12 @@ pub struct ProofRule {
 }
 
 /// Every kind: the one table that the guide and the reports read.
-pub const PROOFS: &[ProofRule] = &[ended::RULE, cycles::RULE, process::RULE];
+pub const PROOFS: &[ProofRule] = &[
+    ended::RULE,
+    cycles::RULE,
+    process::RULE,
+    crate::children::finding::RULE,
+];
 
 /// What is thought of descriptors that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

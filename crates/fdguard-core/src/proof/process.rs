@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::ProofRule;
 use crate::lint::Severity;
+use crate::origin::Origin;
 use crate::{Pid, Text};
 
 /// A process that was left behind.
@@ -43,7 +44,7 @@ pub enum Ending {
 }
 
 /// A process that was left behind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Leftover {
     /// Its number.
     pub pid: Pid,
@@ -59,6 +60,9 @@ pub struct Leftover {
     pub parent: Option<(Pid, Text)>,
     /// How it was ended.
     pub ending: Ending,
+    /// The line that started it, or an ancestor of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// The allowance that clears it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_by: Option<String>,
@@ -120,6 +124,7 @@ mod tests {
             own_session: Some(true),
             parent: Some((7, "bootstrap".into())),
             ending: Ending::Asked,
+            origin: None,
             allowed_by: None,
         };
         assert_eq!(

@@ -5,7 +5,9 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::missing;
+use super::spawn::child_of_stream;
 use super::stream::{number_of_directory, number_of_stream};
+use crate::children::reaped;
 use crate::protect;
 use crate::protect::bury::{self, Outcome};
 use crate::real::Real;
@@ -34,7 +36,7 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 /// A function that closes what a stream or an open folder holds.
 macro_rules! closes {
-    ($real:ident, $name:literal, $function:ident, $number:path) => {
+    ($real:ident, $name:literal, $function:ident, $number:path, $child:path) => {
         static $real: Real<unsafe extern "C" fn(*mut c_void) -> c_int> =
             // SAFETY: the type of its manual page.
             unsafe { Real::new($name) };
@@ -48,8 +50,13 @@ macro_rules! closes {
             let fd = $number(stream);
             let buried = bury::stream(fd);
             let ending = ending(fd);
+            // SAFETY: the caller's own stream, which it is about to close.
+            let child = unsafe { $child(stream) };
             // SAFETY: the caller's own argument.
             let result = unsafe { real(stream) };
+            if result != -1 {
+                reaped(child);
+            }
             buried.over();
             if buried.was_closed() {
                 return bury::closed_before(fd, ending);
@@ -60,9 +67,17 @@ macro_rules! closes {
     };
 }
 
-closes! { FCLOSE, c"fclose", fclose, number_of_stream }
-closes! { PCLOSE, c"pclose", pclose, number_of_stream }
-closes! { CLOSEDIR, c"closedir", closedir, number_of_directory }
+/// Nobody is waited for when this is closed.
+///
+/// # Safety
+/// None is needed: it has the type of its like.
+unsafe fn nobody(_: *const c_void) -> c_int {
+    0
+}
+
+closes! { FCLOSE, c"fclose", fclose, number_of_stream, nobody }
+closes! { PCLOSE, c"pclose", pclose, number_of_stream, child_of_stream }
+closes! { CLOSEDIR, c"closedir", closedir, number_of_directory, nobody }
 
 // SAFETY: the type of its manual page.
 static CLOSE_RANGE: Real<unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int> =

@@ -14,8 +14,10 @@ mod file;
 mod fork;
 mod limit;
 mod module;
+mod reap;
 mod receive;
 mod restrain;
+mod spawn;
 mod stream;
 mod syscall;
 mod terminal;
@@ -32,6 +34,7 @@ use each::{again, asks, on_descriptor};
 pub(crate) fn find() {
     syscall::find();
     fork::find();
+    spawn::find();
 }
 
 const ENOSYS: c_int = 38;

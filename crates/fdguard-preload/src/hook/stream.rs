@@ -6,7 +6,9 @@ use core::ffi::{c_char, c_int, c_void};
 
 use fdguard_wire::How;
 
+use super::spawn::child_of_stream;
 use super::{again, missing};
+use crate::children::started;
 use crate::protect::bury;
 use crate::real::Real;
 use crate::record::{born_within, ended, ending, now};
@@ -189,6 +191,8 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(command, mode) });
     born_within(number_of_stream(stream), How::Popen, since);
+    // SAFETY: `popen` gave it just now.
+    started(unsafe { child_of_stream(stream) });
     stream
 }
 

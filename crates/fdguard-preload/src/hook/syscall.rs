@@ -9,8 +9,10 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use fdguard_wire::How;
 
+use super::reap::{Ended, collected};
 use super::restrain::restrain;
 use super::{again, missing};
+use crate::children::started;
 use crate::protect::bury::{self, Outcome};
 use crate::protect::{self, answer};
 use crate::real::Real;
@@ -30,6 +32,10 @@ const DUP2: u16 = 33;
 const DUP3: u16 = 292;
 const CLOSE_RANGE: u16 = 436;
 const CLOSE_RANGE_CLOEXEC: c_long = 4;
+const CLONE: u16 = 56;
+const FORK: u16 = 57;
+const WAIT4: u16 = 61;
+const WAITID: u16 = 247;
 const PRCTL: u16 = 157;
 const SECCOMP: u16 = 317;
 
@@ -78,7 +84,17 @@ const fn seen() -> [u64; WORDS] {
         bits[number / 64] |= 1 << (number % 64);
         index += 1;
     }
-    let others = [CLOSE, DUP2, DUP3, CLOSE_RANGE, PRCTL, SECCOMP];
+    let others = [
+        CLOSE,
+        DUP2,
+        DUP3,
+        CLOSE_RANGE,
+        FORK,
+        WAIT4,
+        WAITID,
+        PRCTL,
+        SECCOMP,
+    ];
     index = 0;
     while index < others.len() {
         let number = others[index] as usize;
@@ -114,7 +130,11 @@ unsafe extern "C" fn syscall() {
         "cmp rdi, 56",
         "jne 2f",
         "test esi, {in_our_memory}",
-        "jz 2f",
+        "jnz 4f",
+        // A copy that begins on this very stack comes back as one of `fork` does.
+        "test rdx, rdx",
+        "jz 3f",
+        "jmp 2f",
         "4:",
         "mov qword ptr [rip + {alone} + 8], 1",
         "mov qword ptr [rip + {alone}], 0",
@@ -168,6 +188,10 @@ unsafe extern "C" fn watched(
         ended(fd(a), ending, fd(result));
         return result;
     }
+    if let CLONE | FORK | WAIT4 | WAITID = code {
+        // SAFETY: the caller's own arguments.
+        return unsafe { of_child(real, code, [a, b, c, d, e, f]) };
+    }
     if code == PRCTL || code == SECCOMP {
         let before = restrain(number, [a, b, c]);
         // SAFETY: the caller's own arguments.
@@ -195,6 +219,40 @@ unsafe extern "C" fn watched(
     }
     if let Some((_, how)) = OPENERS.iter().find(|(known, _)| *known == code) {
         born(fd(result), *how);
+    }
+    result
+}
+
+/// A call that makes a process, or waits for one.
+///
+/// # Safety
+/// The arguments must be the caller's to give.
+unsafe fn of_child(real: Syscall, code: u16, arguments: [c_long; 6]) -> c_long {
+    let [a, mut b, mut c, d, e, f] = arguments;
+    let (mut status, mut found): (c_int, Ended) = (0, Ended::NONE);
+    // Who does not want to know gives no place for it.
+    if code == WAIT4 && b == 0 {
+        b = &raw mut status as c_long;
+    } else if code == WAITID && c == 0 {
+        c = &raw mut found as c_long;
+    }
+    // SAFETY: by the caller's word, but for a place of ours.
+    let result = unsafe { real(code.into(), a, b, c, d, e, f) };
+    let pid = c_int::try_from(result).unwrap_or(-1);
+    match code {
+        WAIT4 if pid > 0 => {
+            // SAFETY: the call gave a child, so its status is there.
+            collected(pid, unsafe { (b as *const c_int).read() });
+        }
+        WAITID if pid == 0 => {
+            let options = c_int::try_from(d).unwrap_or(0);
+            // SAFETY: the call succeeded, so it wrote there.
+            unsafe { &*(c as *const Ended) }.collected(options);
+        }
+        CLONE | FORK => {
+            started(pid);
+        }
+        _ => {}
     }
     result
 }

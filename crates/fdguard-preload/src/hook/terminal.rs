@@ -7,6 +7,7 @@ use core::ffi::{c_char, c_int, c_void};
 use fdguard_wire::How;
 
 use super::{again, missing};
+use crate::children::started;
 use crate::real::Real;
 use crate::record::{born_within, now};
 
@@ -102,5 +103,5 @@ unsafe extern "C" fn forkpty(
         // SAFETY: the call succeeded, so the number is there.
         born_within(unsafe { master.read() }, How::Openpty, since);
     }
-    result
+    started(result)
 }

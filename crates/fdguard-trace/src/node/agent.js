@@ -268,10 +268,11 @@
       }
     }
     patch(prototype('process_wrap', 'Process'), 'spawn', (original) => function (options, ...rest) {
+      const stack = quietly(() => requester());
+      quietly(() => tell('starting', stack));
       const result = Reflect.apply(original, this, [options, ...rest]);
       quietly(() => {
         const pipes = (options.stdio || []).filter((one) => one && (one.type === 'pipe' || one.type === 'overlapped'));
-        const stack = pipes.length > 0 && requester();
         for (const { handle } of pipes) if (handle) tell(handle.fd, stack);
       });
       return result;

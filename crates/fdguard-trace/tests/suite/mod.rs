@@ -7,3 +7,4 @@ mod protected;
 mod python;
 mod restrained;
 mod run;
+mod starts;

@@ -119,9 +119,9 @@ fn junit_is_xml_with_a_failure_or_without() {
     if !testkit::have("python3") {
         return testkit::skip("no python3 to parse XML");
     }
-    assert_eq!(parsed(folder.path()), "testsuites 6 1\n");
+    assert_eq!(parsed(folder.path()), "testsuites 7 1\n");
     assert_eq!(check(folder.path(), "proper").code, 0);
-    assert_eq!(parsed(folder.path()), "testsuites 6 0\n");
+    assert_eq!(parsed(folder.path()), "testsuites 7 0\n");
     assert_eq!(
         sarif(folder.path())["runs"][0]["results"],
         serde_json::json!([])

@@ -156,6 +156,7 @@ impl Family {
             } else {
                 Ending::Kept
             },
+            origin: None,
             allowed_by: None,
         }
     }

@@ -5,6 +5,7 @@ mod ended;
 mod exercise;
 mod family;
 mod proof;
+mod started;
 mod stat;
 mod text;
 mod whole;

@@ -1,5 +1,6 @@
 //! What a check came to: the diagnosis, and what the check adds to it.
 
+use fdguard_core::children::finding::{self as children, ChildPile};
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::{ClearedNote, Finding};
 use fdguard_core::judge::Verdict;
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use super::baseline::Held;
 use super::exercise::Exercised;
+use crate::command::trace::children::comm;
 use crate::report::problem::Told;
 
 /// Rules of a watch whose findings fail a check. What is only about the host is not the program's fault.
@@ -24,6 +26,7 @@ const FAILING: &[&str] = &[
     ended::RULE.id,
     cycles::RULE.id,
     process::RULE.id,
+    children::RULE.id,
 ];
 
 /// The document.
@@ -57,6 +60,8 @@ pub(super) struct Check {
 pub(super) struct Evidence {
     pub(super) diagnosis: Diagnosis,
     pub(super) remains: Vec<Remains>,
+    /// Lines that start children and do not wait for them.
+    pub(super) piles: Vec<ChildPile>,
     pub(super) processes: Vec<Leftover>,
     pub(super) status: Option<u8>,
     pub(super) exercises: Vec<Exercised>,
@@ -70,7 +75,8 @@ impl Proof {
         let Evidence {
             mut diagnosis,
             mut remains,
-            processes,
+            piles,
+            mut processes,
             status,
             exercises,
             held,
@@ -78,6 +84,9 @@ impl Proof {
         } = evidence;
         for finding in &mut diagnosis.findings {
             clear(finding, allow, settings);
+        }
+        for one in &mut processes {
+            allow_process(one, allow);
         }
         for one in &mut remains {
             allow_remains(one, allow, settings);
@@ -96,6 +105,10 @@ impl Proof {
         let mut findings: Vec<Finding> = found.collect();
         findings.extend(of_processes(&processes));
         findings.append(&mut diagnosis.findings);
+        add_piles(&mut findings, &piles, |pid| comm(&diagnosis, pid));
+        for finding in findings.iter_mut().filter(|one| is_pile(one)) {
+            clear(finding, allow, settings);
+        }
         // A line to repair comes first.
         findings.sort_by_key(|one| {
             let has_line = one.origin.is_some();
@@ -103,7 +116,11 @@ impl Proof {
         });
         diagnosis.findings = findings;
         let failing = diagnosis.findings.iter().any(fails) || !diagnosis.hazards.is_empty();
-        if remains.iter().any(|one| one.judged == Judged::PerCycle) {
+        let piles_up = diagnosis
+            .findings
+            .iter()
+            .any(|one| is_pile(one) && fails(one));
+        if piles_up || remains.iter().any(|one| one.judged == Judged::PerCycle) {
             diagnosis.verdict = Verdict::Leaking;
         }
         Self {
@@ -192,14 +209,11 @@ fn per_cycle(remains: &Remains, requests: u64) -> String {
     )
 }
 
-/// A finding for each; zombies of one kind and one parent together.
+/// A finding for each; those of one kind that one line started together, and zombies of one parent.
 fn of_processes(processes: &[Leftover]) -> Vec<Finding> {
     let mut findings: Vec<(&Leftover, Finding)> = Vec::new();
     for one in processes {
-        let same = findings.iter_mut().find(|(other, _)| {
-            let kind = |of: &Leftover| (of.comm.clone(), of.parent.clone(), of.allowed_by.clone());
-            one.fate == Fate::Zombie && other.fate == Fate::Zombie && kind(one) == kind(other)
-        });
+        let same = findings.iter_mut().find(|(other, _)| is_alike(one, other));
         match same {
             Some((_, finding)) => finding.count = finding.count.map(|count| count + 1),
             None => findings.push((one, of_process(one))),
@@ -214,6 +228,47 @@ fn of_processes(processes: &[Leftover]) -> Vec<Finding> {
         finding
     });
     told.collect()
+}
+
+fn is_alike(one: &Leftover, other: &Leftover) -> bool {
+    let culprit = |of: &Leftover| of.origin.as_ref().and_then(|origin| origin.culprit.clone());
+    let kind = |of: &Leftover| (of.fate, of.comm.clone(), of.allowed_by.clone(), culprit(of));
+    let is_one_line = culprit(one).is_some_and(|culprit| culprit.line.is_some());
+    let is_one_parent = one.fate == Fate::Zombie && one.parent == other.parent;
+    kind(one) == kind(other) && (is_one_line || is_one_parent)
+}
+
+/// Children that pile up. Where those that are left of a line are reported as processes, that is the finding.
+fn add_piles(findings: &mut Vec<Finding>, piles: &[ChildPile], comm: impl Fn(u32) -> Text) {
+    for pile in piles {
+        let culprit = |of: &Finding| of.origin.as_ref().and_then(|origin| origin.culprit.clone());
+        let is_line = |one: &Finding| {
+            let lines = culprit(one).zip(pile.origin.culprit.clone());
+            lines.is_some_and(|(one, other)| children::is_same_line(&one, &other))
+        };
+        let left = findings
+            .iter_mut()
+            .find(|one| one.rule == process::RULE.id && is_line(one));
+        match left {
+            Some(left) if pile.per_cycle.is_none() => {
+                left.why = format!("{}; {}", left.why, pile.sentence());
+            }
+            _ => children::add(findings, pile, comm(pile.pid)),
+        }
+    }
+}
+
+fn is_pile(finding: &Finding) -> bool {
+    finding.rule == children::RULE.id
+}
+
+/// The user's word about the line that started a process.
+fn allow_process(leftover: &mut Leftover, allow: &[Allowance]) {
+    let origin = leftover.origin.as_ref();
+    let by = allow.iter().find(|one| one.covers(None, None, origin));
+    if let Some(by) = by.filter(|_| leftover.allowed_by.is_none()) {
+        leftover.allowed_by = Some(format!("--allow {by}"));
+    }
 }
 
 fn of_process(leftover: &Leftover) -> Finding {
@@ -239,7 +294,7 @@ fn of_process(leftover: &Leftover) -> Finding {
         walls: Vec::new(),
         why: leftover.why(),
         next_step: leftover.next_step(),
-        origin: None,
+        origin: leftover.origin.clone(),
         shape: None,
         advice: None,
         cleared,

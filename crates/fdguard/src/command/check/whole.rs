@@ -6,14 +6,14 @@ use std::process::ExitStatus;
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
-use fdguard_trace::{Options, Traced};
+use fdguard_trace::{Options, Symbols, Traced};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::baseline;
 use super::ended::{self, Ending};
 use super::family::Family;
 use super::proof::{self, Evidence, Proof};
-use super::code_of;
+use super::{code_of, started};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, Watched, joined::Joined};
 use crate::watching::Live;
@@ -48,6 +48,7 @@ fn conclude(
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
     let processes = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
+    let processes = started::name_lines(processes, traced);
     let joined = Joined::of(watched, traced, &args.command, settings)?;
     let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
@@ -82,6 +83,7 @@ fn conclude(
     let evidence = Evidence {
         diagnosis,
         remains,
+        piles: traced.child_piles(&mut Symbols::new(), true),
         processes,
         status: Some(if watched.was_ended { 0 } else { own }),
         exercises: Vec::new(),

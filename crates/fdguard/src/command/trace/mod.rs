@@ -1,6 +1,7 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
 pub(super) mod asked;
+pub(super) mod children;
 mod conclusions;
 mod figures;
 mod follow;
@@ -106,7 +107,8 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     };
     let pace = (args.every, args.length);
     let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
-    let joined = Joined::of(&watched, &traced, &args.command, &settings)?;
+    let mut joined = Joined::of(&watched, &traced, &args.command, &settings)?;
+    children::add(&mut joined.diagnosis, &traced);
     let written = outputs.write(&joined, &traced);
     if let Some(follower) = &mut follower {
         follower.hazards(&joined.diagnosis.hazards);

@@ -121,9 +121,14 @@ fn groups(
                 take_site(&mut groups, pid, &site, &mut held, begins, now);
             }
         }
+        // What a child has from its parent, as its standard input, is not opened by it; the child is reported, if it stays.
+        let is_inborn = |fd: Fd, seen: &Seen| match table {
+            Some((_, table)) => seen.inborn && (fd <= 2 || table.inherited.contains(&fd)),
+            None => seen.inborn,
+        };
         let mut rest: Vec<(Fd, &Seen)> = held
             .into_iter()
-            .filter(|(_, seen)| seen.cycle > 0)
+            .filter(|(fd, seen)| seen.cycle > 0 && !is_inborn(*fd, seen))
             .collect();
         rest.sort_by_key(|(fd, _)| *fd);
         for (fd, seen) in rest {
@@ -148,6 +153,10 @@ fn take_site(
         let Some(seen) = held.remove(&open.fd) else {
             continue;
         };
+        // The process that opened it is the one to ask.
+        if open.descriptor.forks > 0 && seen.inborn {
+            continue;
+        }
         let born = open.descriptor.ns;
         let cycle = begins.iter().take_while(|begin| **begin <= born).count();
         if cycle == 0 {

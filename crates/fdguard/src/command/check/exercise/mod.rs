@@ -1,5 +1,6 @@
 //! A server that is exercised: the same work again and again, and what each cycle of it leaves open.
 
+mod children;
 mod client;
 mod conclusion;
 mod cycle;
@@ -105,6 +106,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     };
     let mut survey = bench.wait_until_ready(&probe, &mut server)?;
     let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
+    let mut piles = Vec::new();
     for drill in &plan.drills {
         for _ in 0..drill.warmup {
             bench.cycle(&mut server, drill, 0)?;
@@ -117,6 +119,14 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
             exercise: drill.name.clone(),
             ..one
         }));
+        let requests = u64::from(drill.concurrency);
+        let begins = &bench.begins;
+        piles.extend(children::piles(
+            &server,
+            begins,
+            requests,
+            &mut bench.symbols,
+        ));
         exercises.push(Exercised {
             name: drill.name.clone(),
             cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
@@ -140,6 +150,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     let evidence = Evidence {
         diagnosis,
         remains,
+        piles,
         processes,
         status: None,
         exercises,

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::super::family::Family;
+use super::super::started;
 use super::super::whole::limited;
 use super::tee::Tee;
 use crate::cli::{LeaveArgs, Ready};
@@ -129,7 +130,8 @@ impl Launched {
 
     /// Who outlived it.
     pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<Leftover> {
-        self.family.left(leave.grace, leave.keep_leftovers, allowed)
+        let left = self.family.left(leave.grace, leave.keep_leftovers, allowed);
+        started::name_lines(left, &self.traced)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the server and its children hold, by identity, and since which cycle.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use fdguard_core::collapse;
 use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
@@ -15,6 +15,8 @@ pub(super) struct Seen {
     pub(super) group: Text,
     /// The cycle in which it was first seen; 0 before them.
     pub(super) cycle: u32,
+    /// Whether a child had it when it was first looked at: it may have it from its parent.
+    pub(super) inborn: bool,
 }
 
 /// The descriptors of a tree of processes.
@@ -45,11 +47,13 @@ impl<'p> Survey<'p> {
     /// Looks at everybody; what is new was opened in this cycle. An error when the server itself is gone.
     pub(super) fn look(&mut self, cycle: u32) -> Result<(), Error> {
         self.looks += 1;
+        let mut new = HashSet::new();
         for pid in self.probe.tree(self.root)? {
             if !self.watchers.contains_key(&pid)
                 && let Ok(watcher) = Watcher::new(self.probe, pid)
             {
                 self.watchers.insert(pid, watcher);
+                new.insert(pid);
             }
         }
         let mut gone = Vec::new();
@@ -72,6 +76,7 @@ impl<'p> Survey<'p> {
                                 class: entry.class,
                                 target: entry.target,
                                 cycle,
+                                inborn: new.contains(&pid),
                             };
                             self.held.insert((pid, entry.fd), seen);
                         }

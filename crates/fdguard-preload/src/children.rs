@@ -1,0 +1,93 @@
+//! Child processes: where they are started, and that they were waited for.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use fdguard_wire::{EventRecord, Kind};
+
+use crate::record::{tell, with};
+use crate::{real, stack, thread};
+
+/// The stack of who asks for the next child, as an agent told it: thread in the upper half, stack in the lower; 0: none.
+static EXPECTED: AtomicU64 = AtomicU64::new(0);
+
+/// The calling thread is about to start a child, and this is who asked for it.
+pub(crate) fn expect(stack: u32) {
+    let word = u64::from(thread::tid()) << 32 | u64::from(stack);
+    EXPECTED.store(word, Ordering::Relaxed);
+}
+
+/// Who asked for the child that the calling thread started, when somebody said so.
+fn take_expected() -> Option<u32> {
+    let word = EXPECTED.load(Ordering::Relaxed);
+    if word == 0 || word >> 32 != u64::from(thread::tid()) {
+        return None;
+    }
+    let taken = EXPECTED.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
+    taken.is_ok().then_some((word & 0xffff_ffff) as u32)
+}
+
+/// In a forked child nobody asked.
+pub(crate) fn forget() {
+    EXPECTED.store(0, Ordering::Relaxed);
+}
+
+/// A call that starts a child gave this; gives it on, so that a hook can end with it. Only the parent's way back has a number.
+pub(crate) fn started(pid: c_int) -> c_int {
+    if let Ok(number) = u64::try_from(pid)
+        && number > 0
+    {
+        start([number, 0]);
+    }
+    pid
+}
+
+/// A call started a child, waited for it and keeps its number to itself. It began at this time.
+pub(crate) fn started_within(since: u64) {
+    start([0, since]);
+}
+
+fn start(more: [u64; 2]) {
+    with(|mapping| {
+        let mut event = event(Kind::Started, more);
+        event.stack = take_expected().unwrap_or_else(|| stack::here(mapping));
+        tell(mapping, &event);
+    });
+}
+
+/// A child that ended was waited for. The stack does not matter: nobody is blamed for it.
+pub(crate) fn reaped(pid: c_int) {
+    if let Ok(number) = u64::try_from(pid)
+        && number > 0
+    {
+        with(|mapping| tell(mapping, &event(Kind::Reaped, [number, 0])));
+    }
+}
+
+fn event(kind: Kind, more: [u64; 2]) -> EventRecord {
+    EventRecord {
+        kind,
+        code: 0,
+        errno: 0,
+        tid: thread::tid(),
+        ns: real::now(),
+        fd: 0,
+        stack: 0,
+        more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{expect, forget, take_expected};
+
+    #[test]
+    fn who_asked_is_for_one_child_of_the_thread_that_was_told() {
+        expect(9);
+        assert_eq!(std::thread::spawn(take_expected).join().unwrap(), None);
+        assert_eq!((take_expected(), take_expected()), (Some(9), None));
+        expect(9);
+        forget();
+        assert_eq!(take_expected(), None);
+    }
+}

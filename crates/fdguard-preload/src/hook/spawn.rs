@@ -1,0 +1,138 @@
+//! Starting children by functions that return once, or on a copy of the stack. `fork.rs` has the others.
+
+#![expect(unsafe_code, reason = "stands in for functions of the C library")]
+
+use core::ffi::{c_char, c_int, c_void};
+
+use super::missing;
+use crate::children::{started, started_within};
+use crate::real::Real;
+use crate::record::now;
+
+/// A function that makes a copy of the process.
+macro_rules! forks {
+    ($real:ident, $name:literal, $function:ident) => {
+        // SAFETY: the type of its manual page.
+        static $real: Real<unsafe extern "C" fn() -> c_int> = unsafe { Real::new($name) };
+
+        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function() -> c_int {
+            let Some(real) = $real.get() else {
+                return missing();
+            };
+            // SAFETY: the caller's own call. The child comes back here, too, on a copy of this stack.
+            started(unsafe { real() })
+        }
+    };
+}
+
+forks! { FORK, c"fork", fork }
+forks! { UNDERSCORED_FORK, c"__fork", __fork }
+
+// SAFETY: the type of its manual page.
+static PLAIN_FORK: Real<unsafe extern "C" fn() -> c_int> = unsafe { Real::new(c"_Fork") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+#[expect(non_snake_case, reason = "the name that C gave it")]
+unsafe extern "C" fn _Fork() -> c_int {
+    let Some(real) = PLAIN_FORK.get() else {
+        return missing();
+    };
+    // SAFETY: as for `fork`.
+    started(unsafe { real() })
+}
+
+/// Looks up what must not be looked up when it is called: it may be called by a handler of a signal.
+pub(super) fn find() {
+    for real in [&FORK, &UNDERSCORED_FORK, &PLAIN_FORK] {
+        let _ = real.get();
+    }
+}
+
+/// A function that starts a program in a new process and gives an error number.
+macro_rules! spawns {
+    ($real:ident, $name:literal, $function:ident) => {
+        static $real: Real<
+            unsafe extern "C" fn(
+                *mut c_int,
+                *const c_char,
+                *const c_void,
+                *const c_void,
+                *const c_void,
+                *const c_void,
+            ) -> c_int,
+        > =
+            // SAFETY: the type of its manual page.
+            unsafe { Real::new($name) };
+
+        // SAFETY: the name is interposed on purpose, with the type of its manual page.
+        #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+        unsafe extern "C" fn $function(
+            pid: *mut c_int,
+            path: *const c_char,
+            actions: *const c_void,
+            attributes: *const c_void,
+            arguments: *const c_void,
+            environment: *const c_void,
+        ) -> c_int {
+            const ENOSYS: c_int = 38;
+            let Some(real) = $real.get() else {
+                return ENOSYS;
+            };
+            let mut number: c_int = 0;
+            // The caller may not want the number.
+            let place = if pid.is_null() { &raw mut number } else { pid };
+            // SAFETY: the caller's own arguments, but for a place of ours.
+            let result = unsafe { real(place, path, actions, attributes, arguments, environment) };
+            if result == 0 {
+                // SAFETY: the call succeeded, so the number is there.
+                started(unsafe { place.read() });
+            }
+            result
+        }
+    };
+}
+
+spawns! { POSIX_SPAWN, c"posix_spawn", posix_spawn }
+spawns! { POSIX_SPAWNP, c"posix_spawnp", posix_spawnp }
+
+// SAFETY: the type of its manual page.
+static SYSTEM: Real<unsafe extern "C" fn(*const c_char) -> c_int> = unsafe { Real::new(c"system") };
+
+// SAFETY: the name is interposed on purpose, with the type of its manual page.
+#[cfg_attr(fdguard_injected, unsafe(no_mangle))]
+unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    let Some(real) = SYSTEM.get() else {
+        return missing();
+    };
+    let since = now();
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(command) };
+    // Without a command it only tells whether there is a shell.
+    if !command.is_null() && result != -1 {
+        started_within(since);
+    }
+    result
+}
+
+/// Where the C library keeps the number of the child of a stream of `popen`: behind the stream itself. It has been so since
+/// version 2.1. A tracer believes the number only of a process whose parent is the caller.
+const CHILD_OF_STREAM: usize = 224;
+/// `PID_MAX_LIMIT` of the kernel.
+const MOST: c_int = 1 << 22;
+
+/// The child behind a stream of `popen`; 0 where none can be told.
+///
+/// # Safety
+/// A stream that `popen` gave and that is not closed yet, or null.
+pub(super) unsafe fn child_of_stream(stream: *const c_void) -> c_int {
+    if stream.is_null() {
+        return 0;
+    }
+    let place = stream.wrapping_byte_add(CHILD_OF_STREAM).cast::<c_int>();
+    // SAFETY: by the caller's word; a stream with its lock is larger than that in every C library.
+    let pid = unsafe { place.read() };
+    if (1..=MOST).contains(&pid) { pid } else { 0 }
+}

@@ -1,0 +1,285 @@
+//! The children of traced processes: their starts and waits from the rings, what became of them from `/proc`.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use fdguard_core::children::finding::{ChildPile, is_same_line};
+use fdguard_core::children::{ChildSite, ChildStart, ChildState, Children, arrival};
+use fdguard_core::event::{StackId, Tid};
+use fdguard_core::origin::{Origin, Stack};
+use fdguard_core::proof::own;
+use fdguard_core::through::through;
+use fdguard_core::{ProcKey, Text};
+use fdguard_wire::{EventRecord, Kind};
+
+use crate::observe::is_alive;
+
+/// How often to look what became of children, in nanoseconds.
+const EVERY: u64 = 250_000_000;
+/// With so many children the looks are twice as far apart.
+const MANY: u64 = 512;
+/// Ancestors that are asked for a line.
+const GENERATIONS: usize = 16;
+
+/// Follows the children of every process of a trace.
+#[derive(Debug, Default)]
+pub(crate) struct ChildWatch {
+    children: Children,
+    /// When each process began, by the first of its mappings: that is the nearest to its start.
+    began: HashMap<u32, u64>,
+    /// Processes that were forked and are not known to have become another program.
+    forked: HashSet<u32>,
+    looked: u64,
+    /// How long until the next look.
+    pause: u64,
+}
+
+impl ChildWatch {
+    /// Takes the events of a process that are about children, and the time of the others.
+    pub(crate) fn take(
+        &mut self,
+        process: ProcKey,
+        (began, is_forked): (u64, bool),
+        events: &[EventRecord],
+        number: impl Fn(u32) -> StackId,
+    ) {
+        self.children.add_process(process, began);
+        self.began.entry(process.pid).or_insert(began);
+        if is_forked {
+            self.forked.insert(process.pid);
+        } else {
+            self.forked.remove(&process.pid);
+        }
+        for event in events {
+            let [pid, since] = event.more;
+            let start = ChildStart {
+                parent: process,
+                thread: event.tid,
+                at: event.ns,
+                stack: (event.stack != 0).then(|| number(event.stack)),
+            };
+            match (event.kind, u32::try_from(pid)) {
+                (Kind::Started, Ok(0)) => self.children.add_start_within(since, start),
+                (Kind::Started, Ok(pid)) => self.children.add_start(pid, start),
+                (Kind::Reaped, Ok(pid)) => self.children.add_wait(process, pid, event.ns),
+                _ => self.children.note_activity(process, event.ns),
+            }
+        }
+    }
+
+    /// Looks what became of the children that nobody waited for, if it is time.
+    pub(crate) fn look(&mut self, now: u64) {
+        if now.saturating_sub(self.looked) >= self.pause {
+            self.look_now(now);
+        }
+    }
+
+    /// The same at once.
+    pub(crate) fn look_now(&mut self, now: u64) {
+        self.looked = now;
+        let unwaited = self.children.unwaited();
+        let many: usize = unwaited.iter().map(|(_, pids)| pids.len()).sum();
+        // Thousands take their time, and the rings must not wait for it.
+        self.pause = EVERY * (1 + many as u64 / MANY);
+        for (parent, pids) in unwaited {
+            let exe = exe_of(parent.pid);
+            let seen: Vec<(u32, ChildState)> = pids
+                .into_iter()
+                .map(|pid| (pid, self.state_of(pid, parent.pid, exe.as_deref())))
+                .collect();
+            // Who lost its parent meanwhile has another one: then nothing of it counts.
+            if is_alive(parent.pid) {
+                for (pid, state) in seen {
+                    self.children.see(parent, pid, state, now);
+                }
+            }
+        }
+        self.children.review(now);
+    }
+
+    /// A process is gone.
+    pub(crate) fn end(&mut self, process: ProcKey, now: u64) {
+        self.children.end(process, now);
+        self.forked.remove(&process.pid);
+    }
+
+    /// What a child is now, by `/proc`. One that has another parent is not there as a child any more.
+    fn state_of(&self, pid: u32, parent: u32, exe: Option<&Path>) -> ChildState {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        match parse_stat(&stat, parent) {
+            Some(ChildState::Running(name))
+                if self.forked.contains(&pid) && exe.is_some() && exe_of(pid).as_deref() == exe =>
+            {
+                ChildState::Serving(name)
+            }
+            state => state.unwrap_or(ChildState::Gone),
+        }
+    }
+
+    /// The lines that start children again and again and do not wait for them.
+    pub(crate) fn piles(&self, name: impl FnMut(StackId) -> Stack) -> Vec<ChildPile> {
+        let piles = self.children.piles().into_iter().cloned().collect();
+        let lines = by_line(piles, name).into_iter().map(|(pile, _)| pile);
+        // What a shell or another installed program starts is not for its user to repair.
+        lines
+            .filter(|pile| own::is_programs(&pile.origin.stack))
+            .collect()
+    }
+
+    /// Every line that started children, with the times at which those were started that nobody waited for until now.
+    pub(crate) fn lines(
+        &self,
+        now: u64,
+        name: impl FnMut(StackId) -> Stack,
+    ) -> Vec<(ChildPile, Vec<u64>)> {
+        by_line(self.children.sites(now), name)
+    }
+
+    /// The line that started a process: that of its starter, or of the nearest ancestor that has a line of the program's own.
+    pub(crate) fn origin(
+        &self,
+        pid: u32,
+        mut name: impl FnMut(StackId) -> Stack,
+    ) -> Option<Origin> {
+        let mut nearest = None;
+        let mut at = pid;
+        for _ in 0..GENERATIONS {
+            let Some(start) = self.start(at) else {
+                break;
+            };
+            let stack = start.stack.map(&mut name).unwrap_or_default();
+            let is_own = own::is_programs(&stack);
+            let origin = origin(stack, (Some(start.thread), 1, 1, 0), None);
+            if is_own {
+                return Some(origin);
+            }
+            nearest.get_or_insert(origin);
+            at = start.parent.pid;
+        }
+        // A line of nobody's own is better than none, if it is one.
+        nearest.filter(|origin| {
+            let culprit = origin.culprit.as_ref();
+            culprit.is_some_and(|culprit| culprit.line.is_some())
+        })
+    }
+
+    fn start(&self, pid: u32) -> Option<&ChildStart> {
+        let known = self.children.start_of(pid);
+        let began = self.began.get(&pid);
+        known.or_else(|| self.children.start_around(*began?))
+    }
+}
+
+/// Sites with names, those of one line together.
+fn by_line(
+    sites: Vec<ChildSite>,
+    mut name: impl FnMut(StackId) -> Stack,
+) -> Vec<(ChildPile, Vec<u64>)> {
+    let mut lines: Vec<(ChildPile, Vec<u64>)> = Vec::new();
+    for site in sites {
+        let stack = site.stack.map(&mut name).unwrap_or_default();
+        let pile = pile(&site, stack);
+        match lines.iter_mut().find(|(one, _)| is_same(one, &pile)) {
+            Some((known, starts)) => {
+                absorb(known, &pile);
+                starts.extend(site.starts);
+            }
+            None => lines.push((pile, site.starts)),
+        }
+    }
+    lines
+}
+
+fn exe_of(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// `PID (NAME) STATE PPID …`; the name may hold anything.
+fn parse_stat(stat: &[u8], parent: u32) -> Option<ChildState> {
+    let open = stat.iter().position(|byte| *byte == b'(')?;
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    let mut words = rest.split_whitespace();
+    let (state, ppid) = (words.next()?, words.next()?);
+    if ppid.parse() != Ok(parent) {
+        return None;
+    }
+    Some(match state {
+        "Z" | "X" => ChildState::Zombie,
+        _ => ChildState::Running(Text::from(stat.get(open + 1..close)?)),
+    })
+}
+
+fn pile(site: &ChildSite, stack: Stack) -> ChildPile {
+    let (first, last) = (site.births.first(), site.births.last());
+    let name = site.names.iter().max_by_key(|(_, count)| **count);
+    let began = site.parent.start_ticks;
+    let age = first.map(|first| arrival::seconds(site.at.saturating_sub(began)) - first);
+    let counts = (site.thread, site.left(), site.started, site.waited);
+    ChildPile {
+        pid: site.parent.pid,
+        name: name.map(|(name, _)| name.clone()),
+        started: site.started,
+        waited: site.waited,
+        running: site.running,
+        zombies: site.zombies,
+        came: first.zip(last).map_or(0.0, |(first, last)| last - first),
+        per_cycle: None,
+        origin: origin(stack, counts, age),
+    }
+}
+
+/// Thread, how many are left, were started, were waited for; and how old the oldest is.
+fn origin(stack: Stack, counts: (Option<Tid>, u64, u64, u64), age: Option<f64>) -> Origin {
+    let (thread, live, opened, closed) = counts;
+    Origin {
+        culprit: own::culprit(&stack),
+        telling: None,
+        through: through(&stack),
+        partly: false,
+        stack,
+        thread,
+        live,
+        opened,
+        closed,
+        oldest_age_seconds: age.map(|age| (age * 1000.0).round() / 1000.0),
+    }
+}
+
+fn is_same(one: &ChildPile, other: &ChildPile) -> bool {
+    let lines = one
+        .origin
+        .culprit
+        .as_ref()
+        .zip(other.origin.culprit.as_ref());
+    one.pid == other.pid && lines.is_some_and(|(one, other)| is_same_line(one, other))
+}
+
+/// Two call paths of one line.
+fn absorb(pile: &mut ChildPile, other: &ChildPile) {
+    pile.started += other.started;
+    pile.waited += other.waited;
+    pile.running += other.running;
+    pile.zombies += other.zombies;
+    pile.came = pile.came.max(other.came);
+    pile.origin.live += other.origin.live;
+    pile.origin.opened += other.origin.opened;
+    pile.origin.closed += other.origin.closed;
+}
+
+#[cfg(test)]
+mod tests {
+    use fdguard_core::children::ChildState;
+
+    use super::parse_stat;
+
+    #[test]
+    fn a_child_is_what_its_state_says_and_gone_when_it_has_another_parent() {
+        let stat = b"12 (my (odd) job) S 7 12 12 0";
+        let running = Some(ChildState::Running("my (odd) job".into()));
+        assert_eq!(parse_stat(stat, 7), running);
+        assert_eq!(parse_stat(stat, 1), None);
+        assert_eq!(parse_stat(b"12 (a) Z 7 12", 7), Some(ChildState::Zombie));
+        assert_eq!(parse_stat(b"", 7), None);
+    }
+}

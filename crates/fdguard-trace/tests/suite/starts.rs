@@ -1,0 +1,101 @@
+//! Every way to start a child is recorded with its line, and every way to wait for one.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fdguard_core::children::finding::ChildPile;
+use fdguard_trace::{Options, Symbols, Traced};
+
+fn victim() -> PathBuf {
+    let flags = ["-O2", "-g", "-fomit-frame-pointer"];
+    testkit::c_variant("starter", "O2", &flags).expect("a victim that compiles")
+}
+
+/// The lines with the mark `START`, by what stands behind it.
+fn marks() -> BTreeMap<String, u32> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/starter.c");
+    let text = std::fs::read_to_string(source).unwrap();
+    let marked = (1..).zip(text.lines()).filter_map(|(number, line)| {
+        let name = line.split_once("/* START ")?.1.split_once(" */")?.0;
+        Some((name.to_owned(), number))
+    });
+    marked.collect()
+}
+
+/// Starts it with its output in a file.
+fn launch(mode: &str, file: &Path) -> Traced {
+    let script = "exec \"$0\" \"$1\" > \"$2\" 2>&1";
+    let mut words: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
+    words.extend([victim().into(), mode.into(), file.into()]);
+    Traced::launch(&words, Options::default()).unwrap()
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Started, waited for, zombies: of each line, by its mark.
+fn accounts(traced: &Traced) -> BTreeMap<String, (u64, u64, u64)> {
+    let lines = traced.child_lines(&mut Symbols::new());
+    let line = |pile: &ChildPile| pile.origin.culprit.as_ref().and_then(|one| one.line);
+    let mark = |wanted: u32| marks().into_iter().find(|(_, line)| *line == wanted);
+    let of_mark = lines.iter().map(|(pile, _)| {
+        let name = line(pile).and_then(mark).map(|(name, _)| name);
+        let name = name.unwrap_or_else(|| format!("{:?}", pile.origin));
+        (name, (pile.started, pile.waited, pile.zombies))
+    });
+    of_mark.collect()
+}
+
+/// Those that are started by all of them, one after the other.
+const LEFT_OUT: [&str; 4] = ["intermediate", "orphan", "shell", "daemon-shell"];
+
+#[test]
+fn every_start_and_every_wait_is_recorded_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("said");
+    let mut traced = launch("wait", &file);
+    assert!(traced.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "ready\n");
+    let wanted = marks()
+        .into_keys()
+        .filter(|name| !LEFT_OUT.contains(&&**name));
+    let wanted: BTreeMap<String, (u64, u64, u64)> = wanted.map(|name| (name, (1, 1, 0))).collect();
+    wait_until("all are reported", || {
+        accounts(&traced) == wanted || {
+            eprintln!("{:#?}", accounts(&traced));
+            false
+        }
+    });
+}
+
+#[test]
+fn who_ended_and_is_not_waited_for_is_a_zombie_of_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("said");
+    let mut traced = launch("leave", &file);
+    wait_until("it is ready", || {
+        std::fs::read_to_string(&file).is_ok_and(|said| said == "ready\n")
+    });
+    let not = |name: &String| name != "system" && !LEFT_OUT.contains(&&**name);
+    let wanted: BTreeMap<String, (u64, u64, u64)> = marks()
+        .into_keys()
+        .filter(not)
+        .map(|name| (name, (1, 0, 1)))
+        .collect();
+    wait_until("all have ended", || {
+        accounts(&traced) == wanted || {
+            eprintln!("{:#?}", accounts(&traced));
+            false
+        }
+    });
+    traced.signal(rustix::process::Signal::TERM).unwrap();
+    traced.wait().unwrap();
+}

@@ -1,0 +1,36 @@
+//! Children that pile up, beside what the watch and the tables came to.
+
+use fdguard_core::children::finding;
+use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::judge::Verdict;
+use fdguard_core::{Pid, Text};
+use fdguard_trace::{Symbols, Traced};
+
+/// Adds the lines that start children and do not wait for them.
+pub(super) fn add(diagnosis: &mut Diagnosis, traced: &Traced) {
+    let piles = traced.child_piles(&mut Symbols::new(), true);
+    for pile in &piles {
+        let comm = comm(diagnosis, pile.pid);
+        finding::add(&mut diagnosis.findings, pile, comm);
+    }
+    if !piles.is_empty() {
+        diagnosis.verdict = Verdict::Leaking;
+        let findings = &mut diagnosis.findings;
+        findings.sort_by_key(|one| std::cmp::Reverse(one.severity));
+    }
+    for opinion in &mut diagnosis.processes {
+        if piles.iter().any(|pile| pile.pid == opinion.pid) {
+            let mine = diagnosis.findings.iter();
+            let mine = mine.filter(|one| one.pid == opinion.pid);
+            opinion.findings = mine.cloned().collect();
+            opinion.verdict = Verdict::Leaking;
+        }
+    }
+}
+
+/// The command of a process that was watched; that of the launched one for a child that nobody saw.
+pub(in crate::command) fn comm(diagnosis: &Diagnosis, pid: Pid) -> Text {
+    let mut watched = diagnosis.processes.iter();
+    let known = watched.find(|one| one.pid == pid);
+    known.map_or_else(|| diagnosis.process.comm.clone(), |one| one.comm.clone())
+}
