@@ -6,6 +6,7 @@
 
 pub mod allowance;
 pub mod births;
+pub mod clearance;
 pub mod cycles;
 pub mod ended;
 pub mod own;
@@ -16,7 +17,8 @@ mod wording;
 #[cfg(test)]
 mod testing;
 
-pub use allowance::{Allowance, BadAllowance};
+pub use allowance::{Allowance, BadAllowance, BadCodeLine, CodeLine};
+pub use clearance::Clearance;
 
 use serde::Serialize;
 
