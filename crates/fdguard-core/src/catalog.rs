@@ -100,6 +100,13 @@ pub fn proofs() -> Vec<Check> {
     PROOFS.iter().map(check).collect()
 }
 
+/// Whether a check has this name.
+#[must_use]
+pub fn is_rule(id: &str) -> bool {
+    let all = [lints(), rules(), hazards(), proofs()];
+    all.iter().flatten().any(|check| check.id == id)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

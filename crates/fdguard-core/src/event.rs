@@ -3,6 +3,11 @@
 //! A tracer says beforehand what it [collects](Collected). Births, deaths, forks, execs and exits are
 //! always told; the rest only when asked for. What was not collected is not known: a hazard that
 //! needs it is not raised, and a gap says so. Events may be late, doubled or missing.
+//!
+//! An event stands for a call that took some time. Births, uses and locks are told after their call; a
+//! death is told before it and [`What::Closed`] after it; [`What::Locking`] comes before a change of
+//! locks. Calls of two threads whose times overlap may have happened in either order, and no hazard may
+//! depend on which.
 
 mod collected;
 
@@ -70,6 +75,12 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<Errno>,
     },
+    /// The thread's close of this number has returned: it happened between its [`What::Death`] and this.
+    /// Any other event of the thread means the same.
+    Closed {
+        /// The number.
+        fd: Fd,
+    },
     /// `close_range`: many numbers at once.
     CloseRange {
         /// The first number.
@@ -129,6 +140,12 @@ pub enum What {
         /// Taken, or given back.
         taken: bool,
     },
+    /// A call begins that takes or gives back a POSIX lock ([`Collected::locks`]). What it did happens between
+    /// this and the thread's next event, which is its [`What::Lock`] if it succeeds.
+    Locking {
+        /// The number it goes through.
+        fd: Fd,
+    },
     /// The tracer looked which file a number is.
     File {
         /// The number.
@@ -169,6 +186,8 @@ pub enum What {
         /// Its first argument: the highest number and one.
         nfds: u32,
     },
+    /// An event of this process is missing here. It may be told later ([`crate::hazard::Lookout::take_late`]).
+    Missing,
     /// Events of this process that nobody will ever see.
     Lost {
         /// How many.

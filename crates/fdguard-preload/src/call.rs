@@ -23,6 +23,8 @@ pub(crate) struct Call {
     fd: c_int,
     touch: Touch,
     entered: Option<Entered>,
+    /// The turn that the number was at, where the call was entered.
+    turn: u32,
 }
 
 /// A call begins.
@@ -33,12 +35,14 @@ pub(crate) fn begin(fd: c_int, touch: Touch) -> Call {
         fd,
         touch,
         entered: None,
+        turn: 0,
     };
     if seat::is_threaded()
         && let Ok(number) = u32::try_from(fd)
         && let Some(mapping) = start::current()
     {
-        call.entered = seat::enter(number, touch, mapping.turn(number));
+        call.turn = mapping.turn(number);
+        call.entered = seat::enter(number, touch, call.turn);
     }
     call
 }
@@ -62,9 +66,13 @@ impl Call {
         };
         if has_failed {
             let error = errno::load();
-            if is_torn || error == EBADF || error == ENOTSOCK {
+            let is_missed = error == ENOTSOCK && !self.has_changed_hands(mapping, fd);
+            if is_torn || error == EBADF || is_missed {
                 self.fail(fd, error, is_torn);
             }
+            return;
+        }
+        if !is_torn && self.has_changed_hands(mapping, fd) {
             return;
         }
         mapping.note_use(&start::GROUND, fd);
@@ -72,6 +80,12 @@ impl Call {
         if is_new || is_torn || is_misplaced(mapping, fd, bytes) {
             self.tell(fd, 0, is_torn, bytes);
         }
+    }
+
+    /// Whether the number was closed since the call began, though nobody saw this thread inside: which of the
+    /// descriptors it worked on is not certain, and nothing is argued from it.
+    fn has_changed_hands(&self, mapping: &Mapping, fd: u32) -> bool {
+        self.entered.is_some() && mapping.turn(fd) != self.turn
     }
 
     /// The descriptor was closed, in the eyes of the program: the call is not made.
@@ -153,6 +167,7 @@ impl Wait {
                 fd: c_int::try_from(fd).unwrap_or(-1),
                 touch: Touch::Poll,
                 entered: None,
+                turn: 0,
             };
             call.tell(fd, 0, true, &[]);
         }

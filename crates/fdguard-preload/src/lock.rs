@@ -1,21 +1,22 @@
 //! POSIX locks: they belong to the process and the file, and go when any descriptor of that file is closed.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use fdguard_wire::{EventRecord, Kind, Mapping};
+use fdguard_wire::{EventRecord, Kind, LOCK_BEGINS, Mapping};
 
-use crate::record;
-use crate::{real, stack, sys, thread};
+use crate::{real, record, stack, start, sys, thread};
 
 /// Descriptors with locks that are remembered; a lock through one more is not seen.
 const LOCKED: usize = 64;
 
-/// A descriptor through which a lock was taken.
+/// A descriptor through which locks were asked for.
 struct Locked {
     /// Number in the upper half, turn in the lower; 0: empty.
     which: AtomicU64,
     device: AtomicU64,
     inode: AtomicU64,
+    /// Whether the stack of its first lock was taken.
+    has_stack: AtomicBool,
 }
 
 static ALL: [Locked; LOCKED] = [const {
@@ -23,6 +24,7 @@ static ALL: [Locked; LOCKED] = [const {
         which: AtomicU64::new(0),
         device: AtomicU64::new(0),
         inode: AtomicU64::new(0),
+        has_stack: AtomicBool::new(false),
     }
 }; LOCKED];
 /// Behind the last place that was ever used; 0 in programs that lock nothing.
@@ -35,25 +37,66 @@ pub(crate) fn forget() {
     }
 }
 
-/// A lock was taken or given back through a number: of these bytes, all of them when the range is not known.
-pub(crate) fn changed(fd: u32, range: Option<[u64; 2]>, is_taken: bool) {
-    record::with(|mapping| {
-        let turn = mapping.turn(fd);
-        let is_new = is_taken && !is_known(fd, turn);
-        if !is_taken && USED.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let mut event = event(fd, if is_taken { Kind::Lock } else { Kind::Unlock });
-        event.more = range.unwrap_or([0, u64::MAX]);
-        if is_new {
-            // Once for each descriptor: databases lock and unlock at every statement.
-            if !remember(mapping, fd, turn) {
+/// A call that changes locks, from before it is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    fd: u32,
+    /// Where the descriptor is remembered.
+    place: Option<usize>,
+}
+
+/// What such a call did: to first byte and the one after the last, absent where the range is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    Failed,
+    Locked(Option<[u64; 2]>),
+    Unlocked(Option<[u64; 2]>),
+}
+
+/// A lock is about to be taken or given back through a number. That is told: a close of another thread in the
+/// meantime may come before or after it. The file is told, too: SQLite gives back through one descriptor what
+/// it took through another.
+pub(crate) fn changing(fd: u32) -> Option<Change> {
+    let mapping = start::mapping()?;
+    let turn = mapping.turn(fd);
+    let place = known(fd, turn).or_else(|| remember(mapping, fd, turn));
+    let mut begins = event(fd, Kind::Lock);
+    begins.code = LOCK_BEGINS;
+    record::tell(mapping, &begins);
+    Some(Change { fd, place })
+}
+
+/// The call is over.
+pub(crate) fn changed(change: Change, outcome: Outcome) {
+    let Some(mapping) = start::current() else {
+        return;
+    };
+    match outcome {
+        Outcome::Failed => {}
+        Outcome::Unlocked(range) => record::tell(mapping, &told(change.fd, Kind::Unlock, range)),
+        Outcome::Locked(range) => {
+            let Some(place) = change.place.and_then(|place| ALL.get(place)) else {
                 return;
+            };
+            let lock = told(change.fd, Kind::Lock, range);
+            // Once for each descriptor: databases lock and unlock at every statement.
+            if place.has_stack.swap(true, Ordering::Relaxed) {
+                record::tell(mapping, &lock);
+            } else {
+                record::with(|mapping| {
+                    let stack = stack::here(mapping);
+                    record::tell(mapping, &EventRecord { stack, ..lock });
+                });
             }
-            event.stack = stack::here(mapping);
         }
-        record::tell(mapping, &event);
-    });
+    }
+}
+
+fn told(fd: u32, kind: Kind, range: Option<[u64; 2]>) -> EventRecord {
+    EventRecord {
+        more: range.unwrap_or([0, u64::MAX]),
+        ..event(fd, kind)
+    }
 }
 
 /// Before a close: if the file is locked through another number, says which file this is.
@@ -87,20 +130,20 @@ pub(crate) fn is_locked(device: u64, inode: u64) -> bool {
     })
 }
 
-fn is_known(fd: u32, turn: u32) -> bool {
+fn known(fd: u32, turn: u32) -> Option<usize> {
     let used = USED.load(Ordering::Relaxed).min(LOCKED);
     let mut places = ALL.iter().take(used);
-    places.any(|place| place.which.load(Ordering::Relaxed) == which(fd, turn))
+    places.position(|place| place.which.load(Ordering::Relaxed) == which(fd, turn))
 }
 
 fn which(fd: u32, turn: u32) -> u64 {
     u64::from(fd) << 32 | u64::from(turn)
 }
 
-fn remember(mapping: &Mapping, fd: u32, turn: u32) -> bool {
-    let Some((device, inode)) = sys::file(fd) else {
-        return false;
-    };
+/// Gives a descriptor a place and tells which file it is; told without a place where there is none left.
+fn remember(mapping: &Mapping, fd: u32, turn: u32) -> Option<usize> {
+    let (device, inode) = sys::file(fd)?;
+    tell_file(mapping, fd, device, inode);
     // Of a number that was closed since, nothing is locked any more.
     let is_over = |which: u64| {
         let (fd, turn) = ((which >> 32) as u32, (which & 0xffff_ffff) as u32);
@@ -116,13 +159,13 @@ fn remember(mapping: &Mapping, fd: u32, turn: u32) -> bool {
         if claim {
             place.device.store(device, Ordering::Relaxed);
             place.inode.store(inode, Ordering::Relaxed);
+            place.has_stack.store(false, Ordering::Relaxed);
             place.which.store(which(fd, turn), Ordering::Release);
             USED.fetch_max(index + 1, Ordering::Relaxed);
-            tell_file(mapping, fd, device, inode);
-            return true;
+            return Some(index);
         }
     }
-    false
+    None
 }
 
 fn tell_file(mapping: &Mapping, fd: u32, device: u64, inode: u64) {

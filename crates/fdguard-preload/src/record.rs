@@ -183,6 +183,8 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
         return;
     };
     let error = if result == -1 { errno::load() } else { 0 };
+    // The close happened before whatever takes its place in the order of events from now on.
+    let until = mapping.tickets();
     record(mapping, |mapping| {
         let record = EventRecord {
             kind: Kind::End,
@@ -192,7 +194,7 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
             ns: ending.ns,
             fd: number,
             stack: closing::take(number).unwrap_or_else(|| stack::here(mapping)),
-            more: [0; 2],
+            more: [until, 0],
         };
         mapping.tell(&GROUND, ticket, &record);
     });

@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use fdguard_core::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, What};
 use fdguard_core::{Class, FileId, ProcKey, TcpState};
-use fdguard_wire::{End, EventRecord, How, Kind, Prevented, Touch};
+use fdguard_wire::{End, EventRecord, How, Kind, LOCK_BEGINS, Prevented, Touch};
+
+use crate::ring::Drained;
 
 /// Who was inside a call when its number was closed tells where it was when it comes out; so many nanoseconds are
 /// waited for that.
@@ -27,9 +29,33 @@ const SOCK_RAW: u64 = 3;
 #[derive(Debug)]
 pub(crate) struct Feed {
     process: ProcKey,
-    held: VecDeque<EventRecord>,
+    held: VecDeque<Ticketed>,
+    /// All tickets before this one were taken, or will come late.
+    read: u64,
+    /// The ticket after the last one that was given.
+    next: u64,
+    /// Closes that were given and may not be over: until which ticket, and which.
+    closing: Vec<(u64, EventRecord)>,
     classes: HashMap<u32, Class>,
-    is_prevented: bool,
+    manner: Manner,
+}
+
+/// A record and its place in the order of events.
+#[derive(Clone, Copy, Debug)]
+struct Ticketed {
+    ticket: u64,
+    record: EventRecord,
+}
+
+/// How an event is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// In its order.
+    InOrder,
+    /// The same, and protection kept it from doing harm.
+    Prevented,
+    /// After later ones.
+    Late,
 }
 
 impl Feed {
@@ -37,14 +63,17 @@ impl Feed {
         Self {
             process,
             held: VecDeque::new(),
+            read: 0,
+            next: 0,
+            closing: Vec::new(),
             classes: HashMap::new(),
-            is_prevented: false,
+            manner: Manner::InOrder,
         }
     }
 
-    /// Whether protection kept the last event that was given from doing harm.
-    pub(crate) fn is_prevented(&self) -> bool {
-        self.is_prevented
+    /// How the last event that was given is to be taken.
+    pub(crate) fn manner(&self) -> Manner {
+        self.manner
     }
 
     pub(crate) fn process(&self) -> ProcKey {
@@ -52,8 +81,16 @@ impl Feed {
     }
 
     /// Takes what was read.
-    pub(crate) fn take(&mut self, events: impl IntoIterator<Item = EventRecord>) {
-        self.held.extend(events);
+    pub(crate) fn take(&mut self, drained: Drained) {
+        if drained.lost > 0 {
+            // What was lost is told as that, and no ticket of it is missed.
+            self.next = drained.tickets.first().copied().unwrap_or(drained.next);
+            self.closing.clear();
+        }
+        self.read = drained.next;
+        let tickets = drained.tickets.into_iter().zip(drained.events);
+        self.held
+            .extend(tickets.map(|(ticket, record)| Ticketed { ticket, record }));
     }
 
     /// The next event that can be told, with stacks numbered by `number`. At the end nothing is held back.
@@ -63,41 +100,100 @@ impl Feed {
         is_end: bool,
         number: &mut dyn FnMut(u32) -> StackId,
     ) -> Option<Event> {
+        self.manner = Manner::InOrder;
         loop {
-            let mut record = *self.held.front()?;
-            if record.kind == Kind::Inside {
-                let is_late = now.saturating_sub(record.ns) > PATIENCE;
-                let is_over = is_end || is_late || self.held.len() > MOST_HELD;
-                let out = self.out_of(&record);
-                if out.is_none() && !is_over {
-                    return None;
-                }
-                record.stack = out.map_or(0, |out| out.stack);
-                if is_done(&record, out) && !is_late {
-                    self.held.pop_front();
-                    continue;
+            let front = self.held.front().copied();
+            let reached = front.map_or(self.read, |front| front.ticket);
+            if let Some(event) = self.closed(reached) {
+                return Some(event);
+            }
+            let Ticketed { ticket, mut record } = front?;
+            if ticket > self.next {
+                self.next = ticket;
+                return Some(self.event(&record, None, What::Missing));
+            }
+            if record.kind == Kind::Inside && ticket >= self.next {
+                match self.inside(&record, now, is_end) {
+                    Inside::Unknown => return None,
+                    Inside::Not => record.kind = Kind::Unknown,
+                    Inside::At(stack) => record.stack = stack,
                 }
             }
             self.held.pop_front();
-            if let Some(what) = self.what(&record) {
-                let may_be = matches!(record.kind, Kind::End | Kind::Use);
-                self.is_prevented = may_be && record.code & Prevented::BIT != 0;
-                return Some(Event {
-                    process: self.process,
-                    thread: record.tid,
-                    at: record.ns,
-                    stack: (record.stack != 0).then(|| number(record.stack)),
-                    what,
-                });
+            let is_late = ticket < self.next;
+            self.next = self.next.max(ticket + 1);
+            let Some(what) = self.what(&record) else {
+                continue;
+            };
+            let may_be = matches!(record.kind, Kind::End | Kind::Use);
+            self.manner = if is_late {
+                Manner::Late
+            } else if may_be && record.code & Prevented::BIT != 0 {
+                Manner::Prevented
+            } else {
+                Manner::InOrder
+            };
+            if record.kind == Kind::End && !is_late {
+                self.closing.push((record.more[0], record));
             }
+            let stack = (record.stack != 0).then(|| number(record.stack));
+            return Some(self.event(&record, stack, what));
         }
     }
 
+    fn event(&self, record: &EventRecord, stack: Option<StackId>, what: What) -> Event {
+        Event {
+            process: self.process,
+            thread: record.tid,
+            at: record.ns,
+            stack,
+            what,
+        }
+    }
+
+    /// A close that was over before this ticket was given out.
+    fn closed(&mut self, reached: u64) -> Option<Event> {
+        let is_over = |(until, _): &(u64, EventRecord)| *until <= reached;
+        let over = self.closing.iter().position(is_over)?;
+        let (_, close) = self.closing.swap_remove(over);
+        Some(self.event(&close, None, What::Closed { fd: close.fd }))
+    }
+
+    /// Whether a thread was inside a call when its number was closed. One that came out with success before the close
+    /// had returned may have been out when it happened.
+    fn inside(&self, inside: &EventRecord, now: u64, is_end: bool) -> Inside {
+        let is_late = now.saturating_sub(inside.ns) > PATIENCE;
+        let is_over = is_end || is_late || self.held.len() > MOST_HELD;
+        let out = self.out_of(inside);
+        if out.is_none() && !is_over {
+            return Inside::Unknown;
+        }
+        let close = self.close_of(inside);
+        let came_out = out.filter(|out| out.record.errno == 0);
+        let is_first = came_out
+            .zip(close)
+            .is_some_and(|(out, close)| out.ticket < close.record.more[0]);
+        if is_first || is_done(inside, out.map(|out| out.record)) && !is_late {
+            return Inside::Not;
+        }
+        Inside::At(out.map_or(0, |out| out.record.stack))
+    }
+
     /// What the thread that is inside says when it comes out.
-    fn out_of(&self, inside: &EventRecord) -> Option<EventRecord> {
-        let is_it = |event: &&EventRecord| {
+    fn out_of(&self, inside: &EventRecord) -> Option<Ticketed> {
+        let is_it = |event: &&Ticketed| {
+            let event = event.record;
             let is_torn = event.kind == Kind::Use && event.code & Touch::TORN != 0;
             is_torn && event.tid == inside.tid && event.fd == inside.fd
+        };
+        self.held.iter().find(is_it).copied()
+    }
+
+    /// The close that found it inside: it has the same time.
+    fn close_of(&self, inside: &EventRecord) -> Option<Ticketed> {
+        let is_it = |event: &&Ticketed| {
+            let event = event.record;
+            event.kind == Kind::End && event.fd == inside.fd && event.ns == inside.ns
         };
         self.held.iter().find(is_it).copied()
     }
@@ -138,6 +234,7 @@ impl Feed {
                 bytes: bytes(record),
                 errno,
             },
+            Kind::Lock if record.code == LOCK_BEGINS => What::Locking { fd },
             Kind::Lock | Kind::Unlock => What::Lock {
                 fd,
                 file: None,
@@ -212,6 +309,16 @@ impl Feed {
             How::Unknown | How::MqOpen | How::Received | How::Syscall => return None,
         })
     }
+}
+
+/// Where a thread was when its number was closed.
+enum Inside {
+    /// Not known yet.
+    Unknown,
+    /// Perhaps not inside a call.
+    Not,
+    /// Inside a call, with this stack; 0 where it never told.
+    At(u32),
 }
 
 /// Whether the call was over but for its return: what it wrote is often the very message on which the other thread closes.

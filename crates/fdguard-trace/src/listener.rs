@@ -21,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::children::ChildWatch;
-use crate::feed::Feed;
+use crate::feed::{Feed, Manner};
 use crate::lifetimes::{Codes, LOST_STACK, Lifetimes, TracedProcess};
 use crate::observe::is_alive;
 use crate::ring::Ring;
@@ -243,14 +243,16 @@ impl Heard {
             let process = source.feed.process();
             self.children
                 .take(process, (key.1, drained.is_forked), &drained.events, number);
-            source.feed.take(drained.events);
+            source.feed.take(drained);
             let mut number = |stack| self.stacks.number(*key, stack);
             while let Some(event) = source.feed.next(now, is_end || is_over, &mut number) {
-                if source.feed.is_prevented() {
-                    self.prevented.fetch_add(1, Ordering::Relaxed);
-                    self.lookout.take_prevented(&event);
-                } else {
-                    self.lookout.take(&event);
+                match source.feed.manner() {
+                    Manner::InOrder => self.lookout.take(&event),
+                    Manner::Late => self.lookout.take_late(&event),
+                    Manner::Prevented => {
+                        self.prevented.fetch_add(1, Ordering::Relaxed);
+                        self.lookout.take_prevented(&event);
+                    }
                 }
             }
             if is_over {

@@ -7,8 +7,13 @@ use std::path::Path;
 
 use fdguard_wire::{EVENTS, EventRecord, Image};
 
-/// A ticket that is not filled after so many nanoseconds is passed over; it is told late, if ever.
-const PATIENCE: u64 = 20_000_000;
+/// A ticket that is not filled after so many nanoseconds is passed over; it is told late, if ever. What comes after it is
+/// doubtful then, so a thread that is not run for a while on a busy machine is waited for.
+const PATIENCE: u64 = 1_000_000_000;
+/// The same when the ring fills up meanwhile.
+const LITTLE_PATIENCE: u64 = 20_000_000;
+/// With so much of the ring in use there is little patience.
+const FULL: u64 = EVENTS as u64 / 4;
 /// So many tickets that were passed over are looked at again.
 const MOST_HOLES: usize = 1024;
 /// When the reader fell behind: so much of the ring is left to the writers.
@@ -29,12 +34,23 @@ pub(crate) struct Ring {
 pub(crate) struct Drained {
     /// Events in order, and some that were late.
     pub(crate) events: Vec<EventRecord>,
+    /// The ticket of each.
+    pub(crate) tickets: Vec<u64>,
+    /// All tickets before this one were read, or passed over.
+    pub(crate) next: u64,
     /// How many were overwritten before anybody read them: those before the events.
     pub(crate) lost: u64,
     /// How much of the ring was in use.
     pub(crate) behind: u64,
     /// Whether its process was forked, and did not begin with exec.
     pub(crate) is_forked: bool,
+}
+
+impl Drained {
+    fn push(&mut self, ticket: u64, event: EventRecord) {
+        self.tickets.push(ticket);
+        self.events.push(event);
+    }
 }
 
 impl Ring {
@@ -73,8 +89,9 @@ impl Ring {
             self.next = first;
             self.holes.clear();
         }
-        self.look_again(written, &mut drained.events)?;
-        self.read(written, (now, is_end), &mut drained.events)?;
+        self.look_again(written, &mut drained)?;
+        self.read(written, (now, is_end), &mut drained)?;
+        drained.next = self.next;
         Ok(drained)
     }
 
@@ -82,8 +99,13 @@ impl Ring {
         &mut self,
         written: u64,
         (now, is_end): (u64, bool),
-        events: &mut Vec<EventRecord>,
+        drained: &mut Drained,
     ) -> io::Result<()> {
+        let patience = if written - self.next > FULL {
+            LITTLE_PATIENCE
+        } else {
+            PATIENCE
+        };
         while self.next < written {
             // As far as it goes without a turn.
             let until_turn = EVENTS as u64 - self.next % EVENTS as u64;
@@ -93,11 +115,11 @@ impl Ring {
             self.file.read_exact_at(&mut bytes, at)?;
             for bytes in bytes.chunks_exact(Image::EVENT) {
                 match Image::event(bytes, self.next) {
-                    Some(event) => events.push(event),
+                    Some(event) => drained.push(self.next, event),
                     None if is_end => {}
                     None => {
                         let since = *self.waiting_since.get_or_insert(now);
-                        if now.saturating_sub(since) < PATIENCE {
+                        if now.saturating_sub(since) < patience {
                             return Ok(());
                         }
                         if self.holes.len() < MOST_HOLES {
@@ -112,7 +134,7 @@ impl Ring {
         Ok(())
     }
 
-    fn look_again(&mut self, written: u64, events: &mut Vec<EventRecord>) -> io::Result<()> {
+    fn look_again(&mut self, written: u64, drained: &mut Drained) -> io::Result<()> {
         self.holes.retain(|ticket| ticket + EVENTS as u64 > written);
         let mut left = Vec::new();
         for ticket in std::mem::take(&mut self.holes) {
@@ -120,7 +142,7 @@ impl Ring {
             self.file
                 .read_exact_at(&mut bytes, Image::event_at(ticket) as u64)?;
             match Image::event(&bytes, ticket) {
-                Some(event) => events.push(event),
+                Some(event) => drained.push(ticket, event),
                 None => left.push(ticket),
             }
         }

@@ -53,7 +53,8 @@ pub enum Kind {
     /// A number was given out. More: for a socket its domain and type, for what comes from another number that number
     /// and one.
     Birth,
-    /// A number was given back, or a close failed.
+    /// A number was given back, or a close failed. More: how many tickets were given out when the call was over, so
+    /// that it happened between its own ticket and that one; 0 when that is not known.
     End,
     /// All numbers from `fd` to the first of `more`.
     EndRange,
@@ -62,7 +63,8 @@ pub enum Kind {
     /// A call on a number is over. More: the first bytes that were written; with `code` [`Touch::TORN`] set, its number was closed
     /// meanwhile.
     Use,
-    /// A POSIX lock was taken. More: first byte, and the one after the last.
+    /// A POSIX lock was taken. More: first byte, and the one after the last. With `code` [`LOCK_BEGINS`], a call begins
+    /// that takes or gives back a lock.
     Lock,
     /// A POSIX lock was given back. More: as above.
     Unlock,
@@ -97,6 +99,9 @@ const KINDS: &[Kind] = &[
     Kind::Started,
     Kind::Reaped,
 ];
+
+/// The code of a lock that is being taken or given back.
+pub const LOCK_BEGINS: u8 = 1;
 
 /// Harm that protection kept from happening; the bit [`Prevented::BIT`] of the code of an end or a use says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ mod slot;
 mod stack;
 mod text;
 
-pub use event::{End, Event, EventRecord, Kind, Prevented, Touch};
+pub use event::{End, Event, EventRecord, Kind, LOCK_BEGINS, Prevented, Touch};
 pub use frame::{Frame, Tongue};
 pub use header::{Header, MAGIC, VERSION};
 pub use how::How;

@@ -273,6 +273,12 @@ impl Mapping {
         self.header.events.fetch_add(1, Ordering::AcqRel)
     }
 
+    /// How many tickets were given out: who asks after a call knows that it was over before any later one.
+    #[must_use]
+    pub fn tickets(&self) -> u64 {
+        self.header.events.load(Ordering::Acquire)
+    }
+
     /// Fills the place of a ticket.
     pub fn tell(&self, area: &impl Area, ticket: u64, record: &EventRecord) {
         let index = place(ticket, EVENTS);

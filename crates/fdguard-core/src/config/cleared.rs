@@ -11,11 +11,18 @@ use toml::Spanned;
 use super::error::{ConfigError, Place};
 use super::{BadClassPattern, ClassPattern};
 use crate::Class;
+use crate::catalog;
 use crate::glob::Glob;
+use crate::origin::Frame;
+use crate::proof::CodeLine;
 
-/// One suspect that was cleared. It covers what fits all of the class, target and owner that it names.
+/// One suspect that was cleared. It covers what fits all of the rule, line, class, target and owner that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleared {
+    /// What this rule finds.
+    pub rule: Option<String>,
+    /// What this line did.
+    pub line: Option<CodeLine>,
     /// Descriptors of this class.
     pub class: Option<ClassPattern>,
     /// Descriptors on this target.
@@ -40,14 +47,46 @@ impl Cleared {
     }
 
     /// Whether it speaks of this; how many there are, and what day it is, is not asked. An entry that
-    /// names a target does not speak of one that is not known.
+    /// names a target does not speak of one that is not known; one that names a rule or a line speaks of findings alone
+    /// ([`Cleared::covers_query`]).
     #[must_use]
     pub fn covers(&self, class: &Class, target: Option<&[u8]>, owner: &[u8]) -> bool {
+        self.rule.is_none() && self.line.is_none() && self.fits(Some(class), target, owner)
+    }
+
+    /// Whether it speaks of this finding or hazard.
+    #[must_use]
+    pub fn covers_query(&self, query: &ClearanceQuery<'_>) -> bool {
+        let line_fits = |line: &CodeLine| line.is_in(query.stack);
+        self.rule.as_ref().is_none_or(|rule| rule == query.rule)
+            && self.line.as_ref().is_none_or(line_fits)
+            && self.fits(query.class, query.target, query.owner)
+    }
+
+    fn fits(&self, class: Option<&Class>, target: Option<&[u8]>, owner: &[u8]) -> bool {
+        let class_fits = |wanted: &ClassPattern| class.is_some_and(|class| wanted.matches(class));
         let target_fits = |wanted: &Glob| target.is_some_and(|target| wanted.matches(target));
-        self.class.as_ref().is_none_or(|one| one.matches(class))
+        self.class.as_ref().is_none_or(class_fits)
             && self.target.as_ref().is_none_or(target_fits)
             && self.owner.as_ref().is_none_or(|one| one.matches(owner))
     }
+}
+
+/// What was found, as the entries are asked about it.
+#[derive(Clone, Copy, Debug)]
+pub struct ClearanceQuery<'a> {
+    /// By which rule.
+    pub rule: &'a str,
+    /// The class of the descriptors.
+    pub class: Option<&'a Class>,
+    /// What they refer to.
+    pub target: Option<&'a [u8]>,
+    /// The command of their process.
+    pub owner: &'a [u8],
+    /// How many they are.
+    pub count: u64,
+    /// The stack of the one to be looked at.
+    pub stack: &'a [Frame],
 }
 
 /// All entries, in the order of the file.
@@ -69,6 +108,17 @@ impl Ledger {
         self.0
             .iter()
             .find(|one| !one.is_expired(today) && enough(one) && one.covers(class, target, owner))
+    }
+
+    /// The first entry that still holds, names a rule or a line, and silences this.
+    #[must_use]
+    pub fn find_entry(&self, query: &ClearanceQuery<'_>, today: Date) -> Option<&Cleared> {
+        self.0.iter().find(|one| {
+            (one.rule.is_some() || one.line.is_some())
+                && !one.is_expired(today)
+                && one.up_to.is_none_or(|most| query.count <= most)
+                && one.covers_query(query)
+        })
     }
 
     /// The entries whose last day is over: to be told, so that somebody looks again.
@@ -93,6 +143,8 @@ impl From<Vec<Cleared>> for Ledger {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
+    rule: Option<Spanned<String>>,
+    line: Option<Spanned<String>>,
     class: Option<Spanned<String>>,
     target: Option<Spanned<String>>,
     owner: Option<Spanned<String>>,
@@ -122,14 +174,24 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
             .as_ref()
             .map(|text| Glob::from(text.get_ref().as_str()))),
     };
+    let rule = rule(table, place)?;
+    let line = match &table.line {
+        Some(text) => {
+            let message = "must be FILE:LINE, such as cache.py:31";
+            let line = text.get_ref().parse();
+            Some(line.map_err(|_| place.error(text, "cleared.line", message))?)
+        }
+        None => None,
+    };
     let target = glob(&table.target, "cleared.target")?;
     let owner = glob(&table.owner, "cleared.owner")?;
     let reason = &table.reason;
     if reason.get_ref().trim().is_empty() {
         return Err(place.error(reason, "cleared.reason", "must say why this is in order"));
     }
-    if class.is_none() && target.is_none() && owner.is_none() {
-        let message = "this entry would silence everything: name a class, a target or an owner";
+    let is_bare = class.is_none() && target.is_none() && owner.is_none();
+    if is_bare && rule.is_none() && line.is_none() {
+        let message = "this entry would silence everything: name a rule, a line, a class, a target or an owner";
         return Err(place.error(reason, "cleared", message));
     }
     let date = day(&table.date, "cleared.date", place)?;
@@ -144,6 +206,8 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
         None => None,
     };
     Ok(Cleared {
+        rule,
+        line,
         class,
         target,
         owner,
@@ -152,6 +216,17 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
         date,
         until,
     })
+}
+
+fn rule(table: &Table, place: Place<'_>) -> Result<Option<String>, ConfigError> {
+    let Some(text) = &table.rule else {
+        return Ok(None);
+    };
+    if catalog::is_rule(text.get_ref()) {
+        return Ok(Some(text.get_ref().clone()));
+    }
+    let message = format!("no rule is {:?}", text.get_ref());
+    Err(place.error(text, "cleared.rule", message))
 }
 
 /// A day, with or without quotation marks; a time of day in it is refused.

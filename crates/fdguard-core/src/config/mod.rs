@@ -14,7 +14,7 @@ mod levels;
 mod tests;
 
 pub use crate::class_pattern::{BadClassPattern, ClassPattern};
-pub use cleared::{Cleared, Ledger};
+pub use cleared::{ClearanceQuery, Cleared, Ledger};
 pub use error::ConfigError;
 pub use expectation::{BadExpectation, Expectation};
 pub use levels::Levels;

@@ -47,7 +47,24 @@ fn the_example_is_read_as_it_says() {
     assert!(!sessions.counts(&Class::SqliteWal, b"/home/alice.db-wal"));
     assert!(!sessions.counts(&Class::Regular, b"/srv/app/alice.db-wal"));
     assert!(config.expectations[1].breached_by(61));
-    assert_eq!(config.ledger.entries().len(), 3);
+    assert_eq!(config.ledger.entries().len(), 4);
+}
+
+#[test]
+fn a_rule_and_a_line_must_be_there_and_well_formed() {
+    let entry = |keys: &str| format!("[[cleared]]\n{keys}\nreason = \"a\"\ndate = 2026-01-01");
+    assert_eq!(
+        said(&entry("rule = \"lock-dorp\"")),
+        "line 2: cleared.rule: no rule is \"lock-dorp\""
+    );
+    let form = "line 2: cleared.line: must be FILE:LINE, such as cache.py:31";
+    for bad in ["cache.py", ":31", "cache.py:x"] {
+        assert_eq!(said(&entry(&format!("line = {bad:?}"))), form);
+    }
+    let both = parse(&entry("rule = \"lock-drop\"\nline = \"cache.py:31\""));
+    let entry = &both.ledger.entries()[0];
+    assert_eq!(entry.rule.as_deref(), Some("lock-drop"));
+    assert_eq!(entry.line.as_ref().unwrap().to_string(), "cache.py:31");
 }
 
 #[test]
@@ -133,8 +150,7 @@ fn r15_an_entry_of_the_ledger_needs_a_reason_a_date_and_something_to_clear() {
     let empty = "[[cleared]]\nclass = \"pipe\"\nreason = \" \"\ndate = 2026-03-01";
     let why = "line 3: cleared.reason: must say why this is in order";
     assert_eq!(said(empty), why);
-    let everything =
-        "line 2: cleared: this entry would silence everything: name a class, a target or an owner";
+    let everything = "line 2: cleared: this entry would silence everything: name a rule, a line, a class, a target or an owner";
     assert_eq!(said(&cleared("")), everything);
     let day = "must be a day, such as 2026-01-31";
     for bad in [

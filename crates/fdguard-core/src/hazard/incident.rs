@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::overlap::Doubt;
 use super::{Fault, Hazard, HazardRule, Party};
 use crate::event::StackId;
 use crate::ledger::{Actor, Generation, Lifetime, Tally};
@@ -28,6 +29,8 @@ pub(super) struct Incident {
     pub(super) prevented: bool,
     /// A close that failed: it counts only if it is not one of a whole row of numbers.
     pub(super) may_be_sweep: bool,
+    /// It counts only if the locks were still held when the close happened.
+    pub(super) doubt: Option<Doubt>,
     /// This line works on descriptors from where this one came from.
     pub(super) teaches: Option<(StackId, Box<Lifetime>)>,
 }
@@ -59,6 +62,7 @@ impl Incident {
             once: None,
             prevented: false,
             may_be_sweep: false,
+            doubt: None,
             teaches: None,
         }
     }
@@ -99,6 +103,7 @@ impl Incident {
             fault: self.fault,
             holders: self.holders.iter().map(origin).collect(),
             message: self.message.clone(),
+            cleared: None,
         }
     }
 }

@@ -6,9 +6,10 @@ use jiff::Timestamp;
 
 use super::incident::{Incident, Key};
 use super::memory::Memory;
+use super::overlap::Overlaps;
 use super::scene::Scene;
 use super::sweep::Sweeps;
-use super::{HAZARDS, Hazard, HazardRule, stale};
+use super::{HAZARDS, Hazard, HazardRule, lock_drop, stale};
 use crate::event::{Collected, Errno, Event, StackId, Tid, What};
 use crate::gap::Gap;
 use crate::ledger::{Actor, Aside, Generation, Ledger, Slot};
@@ -28,6 +29,7 @@ pub struct Lookout {
     ledger: Ledger,
     memory: Memory,
     sweeps: Sweeps,
+    overlaps: Overlaps,
     found: BTreeMap<Key, (&'static HazardRule, Incident, u64)>,
     told: BTreeSet<(ProcKey, Fd, Generation)>,
     untold: u64,
@@ -53,7 +55,16 @@ impl Lookout {
         self.take_as(event, true);
     }
 
+    /// Takes an event that is told after later ones, in whose place [`What::Missing`] was told. It corrects what is known
+    /// of its number; nothing is concluded from it.
+    pub fn take_late(&mut self, event: &Event) {
+        self.ledger.take_late(event);
+    }
+
     fn take_as(&mut self, event: &Event, prevented: bool) {
+        for (rule, incident) in self.overlaps.take(event, &self.ledger) {
+            self.raise(rule, incident);
+        }
         let scene = Scene {
             event,
             ledger: &self.ledger,
@@ -69,8 +80,14 @@ impl Lookout {
                 (rule, incident)
             })
         });
-        let (waiting, certain): (Vec<_>, Vec<_>) =
+        let (waiting, mut certain): (Vec<_>, Vec<_>) =
             found.partition(|(_, incident)| incident.may_be_sweep);
+        for (rule, mut incident) in certain.extract_if(.., |(_, incident)| incident.doubt.is_some())
+        {
+            if let Some(doubt) = incident.doubt.take() {
+                self.overlaps.add(event, rule, incident, doubt);
+            }
+        }
         let over = self.sweeps.take(event, is_blind, waiting);
         for (rule, incident) in certain.into_iter().chain(over) {
             self.raise(rule, incident);
@@ -123,7 +140,9 @@ impl Lookout {
             .collect();
         let grave = |hazard: &Hazard| std::cmp::Reverse((hazard.severity, hazard.count));
         hazards.sort_by_key(|(at, hazard)| (grave(hazard), *at));
-        hazards.into_iter().map(|(_, hazard)| hazard).collect()
+        let hazards = hazards.into_iter().map(|(_, hazard)| hazard);
+        let hazards = hazards.filter(|hazard| !lock_drop::is_of_sqlite(hazard));
+        hazards.collect()
     }
 
     /// What could not be found, and why.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::overlap::{Busy, BusyThreads};
 use crate::event::{Call, Errno, Event, StackId, Tid, What};
 use crate::ledger::{Actor, Generation, Ledger, Lifetime, Slot};
 use crate::{Fd, FileId, ProcKey};
@@ -41,6 +42,8 @@ pub(super) struct Locks {
     pub(super) fd: Fd,
     pub(super) generation: Generation,
     pub(super) actor: Actor,
+    /// Whether several threads took some.
+    pub(super) is_shared: bool,
     ranges: Vec<(u64, u64)>,
 }
 
@@ -59,6 +62,12 @@ pub(super) struct Memory {
     inside: BTreeMap<(ProcKey, Tid), Vec<Inside>>,
     interrupted: BTreeMap<(ProcKey, Tid), Interrupted>,
     locks: BTreeMap<(ProcKey, FileId), Locks>,
+    /// Where the first lock through a descriptor was taken.
+    lock_stacks: BTreeMap<(ProcKey, Fd, Generation), StackId>,
+    busy: BusyThreads,
+    /// How many unlocks there were, and which of them was the last of each file.
+    unlocks: u64,
+    last_unlock: BTreeMap<(ProcKey, FileId), u64>,
     uses: Habits,
     closes: Habits,
 }
@@ -106,6 +115,24 @@ impl Memory {
         self.locks.get(&(process, file))
     }
 
+    /// The other threads that are in the middle of changing a lock of this file.
+    pub(super) fn others_locking(&self, event: &Event, file: FileId) -> Vec<Tid> {
+        let is_locking =
+            |busy: &Busy| matches!(busy, Busy::Locking { file: of, .. } if *of == file);
+        self.others_busy(event, is_locking).collect()
+    }
+
+    fn others_busy(
+        &self,
+        event: &Event,
+        is_it: impl Fn(&Busy) -> bool,
+    ) -> impl Iterator<Item = Tid> {
+        let (process, thread) = (event.process, event.thread);
+        let all = self.busy.range((process, 0)..=(process, Tid::MAX));
+        all.filter(move |((_, other), busy)| *other != thread && is_it(busy))
+            .map(|((_, other), _)| *other)
+    }
+
     /// On how many descriptors from `opener` the line `user` worked properly.
     pub(super) fn uses(&self, user: Option<StackId>, opener: Option<StackId>) -> u32 {
         count(&self.uses, user, opener)
@@ -125,8 +152,10 @@ impl Memory {
     pub(super) fn take(&mut self, event: &Event, ledger: &Ledger, is_stale: bool) {
         let by = (event.process, event.thread);
         let current = |fd: Fd| ledger.slot(event.process, fd).and_then(Slot::current);
+        let mut was_busy = None;
         if !matches!(event.what, What::Enter { .. }) {
             self.inside.remove(&by);
+            was_busy = self.busy.remove(&by);
         }
         match &event.what {
             What::Enter { fd, call } => self.enter(event, current(*fd), *fd, *call),
@@ -151,14 +180,24 @@ impl Memory {
                     self.locks.remove(&(event.process, file));
                 }
             }
-            What::Lock { .. } => self.lock(event, ledger),
+            What::Lock { .. } => self.lock(event, ledger, was_busy),
+            What::Locking { fd } => {
+                if let Some(file) = current(*fd).and_then(|life| life.file) {
+                    make_room(&mut self.busy);
+                    let unlocks = self.unlocks;
+                    self.busy.insert(by, Busy::Locking { file, unlocks });
+                }
+            }
             What::Exec { .. } => self.forget_threads(event.process),
-            What::Exit => {
+            What::Exit | What::Lost { .. } | What::Missing => {
                 self.forget_threads(event.process);
                 self.locks
                     .retain(|(process, _), _| *process != event.process);
+                self.lock_stacks
+                    .retain(|(process, ..), _| *process != event.process);
+                self.last_unlock
+                    .retain(|(process, _), _| *process != event.process);
             }
-            What::Lost { .. } => self.forget_threads(event.process),
             _ => {}
         }
     }
@@ -203,6 +242,8 @@ impl Memory {
         };
         if let Some(file) = life.file {
             self.locks.remove(&(event.process, file));
+            make_room(&mut self.busy);
+            self.busy.insert(by, Busy::Closing(file));
         }
         if !life.is_strange_to(event.thread) {
             note(&mut self.closes, event.stack, life);
@@ -216,7 +257,7 @@ impl Memory {
         }
     }
 
-    fn lock(&mut self, event: &Event, ledger: &Ledger) {
+    fn lock(&mut self, event: &Event, ledger: &Ledger, was_busy: Option<Busy>) {
         let What::Lock {
             fd,
             file,
@@ -233,22 +274,43 @@ impl Memory {
         let key = (event.process, file);
         let range = range.unwrap_or((0, u64::MAX));
         if *taken {
+            let taken_at = (event.process, *fd, life.generation);
+            if let Some(stack) = event.stack {
+                make_room(&mut self.lock_stacks);
+                self.lock_stacks.entry(taken_at).or_insert(stack);
+            }
+            if self.is_doubtful(event, file, was_busy) {
+                return;
+            }
+            // A database locks at every statement, and the tracer takes the stack of the first one alone.
+            let actor = Actor {
+                stack: event
+                    .stack
+                    .or_else(|| self.lock_stacks.get(&taken_at).copied()),
+                ..actor(event)
+            };
             make_room(&mut self.locks);
             let locks = self.locks.entry(key).or_insert_with(|| Locks {
                 fd: *fd,
                 generation: life.generation,
-                actor: actor(event),
+                actor,
+                is_shared: false,
                 ranges: Vec::new(),
             });
+            locks.is_shared |= locks.actor.thread != event.thread;
             (locks.fd, locks.generation) = (*fd, life.generation);
-            // A database locks at every statement, and the tracer takes the stack of the first one alone.
-            if event.stack.is_some() || locks.actor.stack.is_none() {
-                locks.actor = actor(event);
+            if actor.stack.is_some() || locks.actor.stack.is_none() {
+                locks.actor = actor;
             }
             locks.release(range);
             locks.ranges.push(range);
             locks.ranges.truncate(MOST_RANGES);
-        } else if let Some(locks) = self.locks.get_mut(&key) {
+            return;
+        }
+        self.unlocks += 1;
+        make_room(&mut self.last_unlock);
+        self.last_unlock.insert(key, self.unlocks);
+        if let Some(locks) = self.locks.get_mut(&key) {
             locks.release(range);
             if locks.ranges.is_empty() {
                 self.locks.remove(&key);
@@ -256,9 +318,23 @@ impl Memory {
         }
     }
 
+    /// Whether a lock that was just taken may be gone already: another thread's close of the file is not over, or
+    /// another thread gave back a lock of the file while this one was taken.
+    fn is_doubtful(&self, event: &Event, file: FileId, was_busy: Option<Busy>) -> bool {
+        let is_closing = |busy: &Busy| *busy == Busy::Closing(file);
+        let began = match was_busy {
+            Some(Busy::Locking { unlocks, .. }) => unlocks,
+            _ => self.unlocks,
+        };
+        let last = self.last_unlock.get(&(event.process, file));
+        last.is_some_and(|last| *last > began)
+            || self.others_busy(event, is_closing).next().is_some()
+    }
+
     fn forget_threads(&mut self, process: ProcKey) {
         self.inside.retain(|(of, _), _| *of != process);
         self.interrupted.retain(|(of, _), _| *of != process);
+        self.busy.retain(|(of, _), _| *of != process);
     }
 }
 

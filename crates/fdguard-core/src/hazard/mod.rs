@@ -12,6 +12,7 @@ mod incident;
 mod lock_drop;
 mod lookout;
 mod memory;
+mod overlap;
 mod recycled_write;
 mod scene;
 mod select_past_1024;
@@ -28,6 +29,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::event::Tid;
+use crate::finding::ClearedNote;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
 use crate::{Class, Fd, Pid};
@@ -103,6 +105,9 @@ pub struct Hazard {
     pub holders: Vec<Origin>,
     /// What happened, in words.
     pub message: String,
+    /// Set when the user accepted it: it is shown, and does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleared: Option<ClearedNote>,
 }
 
 /// One who took part.

@@ -1,5 +1,6 @@
 mod innocent;
 mod nonsense;
+mod order;
 mod programs;
 
 use jiff::Timestamp;
@@ -327,11 +328,98 @@ fn r43_closing_a_second_descriptor_of_a_locked_file_drops_the_lock() {
         t.lock(1, "sqlite", 7, Some((10, 11)), false);
         t.inode(2, "checksum", 8, 99);
         t.close(2, "checksum", 8);
+        t.closed(2, "checksum", 8);
     });
     assert_eq!(
         told(&trace),
         [row("lock-drop", ["checksum", "checksum", "sqlite", "-"])]
     );
+}
+
+#[test]
+fn r43_an_unlock_that_may_have_come_before_the_close_leaves_nothing_to_tell() {
+    let overlap = |unlocks: bool, after: bool| {
+        let trace = traced(|t| {
+            t.inode(1, "sqlite", 7, 99);
+            t.lock(1, "sqlite", 7, None, true);
+            t.inode(2, "checksum", 8, 99);
+            if !after {
+                t.locking(1, "sqlite", 7);
+            }
+            t.close(2, "checksum", 8);
+            t.closed(2, "checksum", 8);
+            if after {
+                t.locking(1, "sqlite", 7);
+            }
+            t.lock(1, "sqlite", 7, None, !unlocks);
+        });
+        told(&trace).len()
+    };
+    assert_eq!(overlap(true, false), 0, "it was under way");
+    assert_eq!(overlap(false, false), 1, "it took another one");
+    assert_eq!(overlap(true, true), 1, "it came after");
+}
+
+/// The tracer takes the stack of the first lock through a descriptor alone, and that one was given back.
+#[test]
+fn r43_who_took_the_lock_is_known_by_its_first_one() {
+    let mut trace = traced(|t| {
+        t.inode(1, "sqlite", 7, 99);
+        t.lock(1, "sqlite", 7, None, true);
+        t.lock(1, "sqlite", 7, None, false);
+        t.lock(1, "sqlite", 7, None, true);
+        t.inode(2, "checksum", 8, 99);
+        t.close(2, "checksum", 8);
+        t.closed(2, "checksum", 8);
+    });
+    trace.events[3].stack = None;
+    assert_eq!(
+        told(&trace),
+        [row("lock-drop", ["checksum", "checksum", "sqlite", "-"])]
+    );
+}
+
+/// Two connections share the lock that SQLite took through the first, and the second gives it back.
+#[test]
+fn r43_a_lock_that_is_given_back_through_another_descriptor_is_not_held() {
+    let trace = traced(|t| {
+        t.inode(1, "sqlite", 7, 99);
+        t.inode(1, "sqlite", 8, 99);
+        t.lock(1, "sqlite", 7, None, true);
+        t.locking(1, "sqlite", 8);
+        t.lock(1, "sqlite", 8, None, false);
+        t.close(1, "sqlite", 8);
+        t.closed(1, "sqlite", 8);
+    });
+    assert_eq!(told(&trace), []);
+}
+
+#[test]
+fn r43_after_lost_events_nobody_knows_what_is_locked() {
+    for what in [What::Lost { count: 1 }, What::Missing] {
+        let trace = traced(|t| {
+            t.inode(1, "sqlite", 7, 99);
+            t.lock(1, "sqlite", 7, None, true);
+            t.inode(2, "checksum", 8, 99);
+            t.tell(0, "", what.clone());
+            t.close(2, "checksum", 8);
+            t.closed(2, "checksum", 8);
+        });
+        assert_eq!(told(&trace), [], "{what:?}");
+    }
+}
+
+/// SQLite looks whether it holds a lock before it closes; what another of its threads locks in between is dropped.
+#[test]
+fn r43_what_sqlite_does_to_its_own_locks_is_not_told() {
+    let trace = traced(|t| {
+        t.inode(1, "sqlite3_open", 7, 99);
+        t.inode(2, "sqlite3_open", 8, 99);
+        t.lock(1, "sqlite3_step", 7, None, true);
+        t.close(2, "sqlite3_close", 8);
+        t.closed(2, "sqlite3_close", 8);
+    });
+    assert_eq!(told(&trace), []);
 }
 
 #[test]

@@ -74,6 +74,12 @@ impl Users {
 }
 
 impl Lifetime {
+    /// Events are missing: anybody may have used it, and the number may have become another file.
+    pub(super) fn doubt(&mut self) {
+        self.users.is_crowded = true;
+        self.file = None;
+    }
+
     /// Whether this thread opened it.
     #[must_use]
     pub fn is_opened_by(&self, thread: Tid) -> bool {

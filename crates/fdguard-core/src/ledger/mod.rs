@@ -95,14 +95,40 @@ impl Ledger {
             What::Exit => self.exit(process),
             What::Lost { count } => {
                 self.lost = self.lost.saturating_add(*count);
-                self.table_mut(process).forget_past();
+                self.table_mut(process).doubt();
             }
+            What::Missing => self.table_mut(process).doubt(),
             // To enter a call proves nothing yet: the number may be a stale one.
             What::Enter { .. }
             | What::Leave
+            | What::Closed { .. }
+            | What::Locking { .. }
             | What::Shutdown { .. }
             | What::Refused { .. }
             | What::Select { .. } => {}
+        }
+    }
+
+    /// Takes an event that is told after later ones. Only a birth and a death are of use then, and only as
+    /// far as nothing newer is known of their number.
+    pub(crate) fn take_late(&mut self, event: &Event) {
+        let (What::Birth { fd, .. } | What::Death { fd, .. }) = event.what else {
+            return;
+        };
+        let slot = self.slot(event.process, fd);
+        let opened = slot.and_then(Slot::current).and_then(|life| life.opener);
+        let closed = slot
+            .and_then(|slot| slot.past().next())
+            .and_then(|past| past.closer);
+        let is_newer = |actor: Option<Actor>| actor.is_some_and(|actor| actor.at >= event.at);
+        let is_known = match event.what {
+            What::Birth { .. } => is_newer(opened) || is_newer(closed),
+            // It fills a gap in the past of the number, if there is one.
+            _ => is_newer(closed),
+        };
+        if !is_known {
+            self.take(event);
+            self.table_mut(event.process).doubt_number(fd);
         }
     }
 

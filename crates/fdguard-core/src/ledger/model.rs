@@ -68,6 +68,8 @@ impl Model {
             What::Exit
                 | What::Leave
                 | What::Enter { .. }
+                | What::Closed { .. }
+                | What::Locking { .. }
                 | What::Shutdown { .. }
                 | What::Refused { .. }
                 | What::Select { .. }
@@ -107,7 +109,7 @@ impl Model {
                 shares_table,
             } => self.fork(table, *child, *shares_table),
             What::Exec { kept } => self.exec(event.process, kept.as_deref()),
-            What::Lost { .. } => self.forget(table),
+            What::Lost { .. } | What::Missing => self.forget(table),
             _ => {}
         }
     }

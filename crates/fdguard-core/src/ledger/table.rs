@@ -147,6 +147,26 @@ impl Table {
         open.map(|(fd, _)| *fd).collect()
     }
 
+    /// Events are missing: the past cannot be relied on any more, and of what is open nobody is a stranger.
+    pub(super) fn doubt(&mut self) {
+        self.forget_past();
+        for life in self
+            .slots
+            .values_mut()
+            .filter_map(|slot| slot.current.as_mut())
+        {
+            life.doubt();
+        }
+    }
+
+    /// The same for one number.
+    pub(super) fn doubt_number(&mut self, fd: Fd) {
+        self.forget_past_of(fd);
+        if let Some(life) = self.current_mut(fd) {
+            life.doubt();
+        }
+    }
+
     /// The past cannot be relied on any more.
     pub(super) fn forget_past(&mut self) {
         self.slots.retain(|_, slot| {

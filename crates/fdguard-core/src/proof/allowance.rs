@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use crate::class_pattern::{BadClassPattern, ClassPattern};
 use crate::glob::Glob;
-use crate::origin::Origin;
-use crate::{Class, Text};
+use crate::origin::{Frame, Origin};
+use crate::{Class, Text, catalog};
 
-/// What may stay: a class, a path, or all that a line opened.
+/// What may stay: a class, a path, all that a line did, or all that a rule finds.
 ///
 /// ```
 /// use fdguard_core::proof::Allowance;
@@ -16,7 +16,8 @@ use crate::{Class, Text};
 /// assert!(matches!("sqlite-*".parse(), Ok(Allowance::Class(_))));
 /// assert!(matches!("tcp:LISTEN".parse(), Ok(Allowance::Class(_))));
 /// assert!(matches!("/var/log/*.log".parse(), Ok(Allowance::Target(_))));
-/// assert!(matches!("cache.py:31".parse(), Ok(Allowance::Line { .. })));
+/// assert!(matches!("cache.py:31".parse(), Ok(Allowance::Line(_))));
+/// assert!(matches!("lock-drop".parse(), Ok(Allowance::Rule(_))));
 /// assert!("no-such-class".parse::<Allowance>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,16 +26,55 @@ pub enum Allowance {
     Class(ClassPattern),
     /// On this target.
     Target(Glob),
-    /// Opened by this line, of any function in its stack.
-    Line {
-        /// The end of the file's path.
-        file: String,
-        /// The line.
-        line: u32,
-    },
+    /// Opened by this line, of any function in its stack; of a hazard, done by it.
+    Line(CodeLine),
+    /// Found by this rule.
+    Rule(String),
 }
 
-/// A text that is none of the three.
+/// A line of code: the end of its file's path, and its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeLine {
+    file: String,
+    line: u32,
+}
+
+/// A text that is no `FILE:LINE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadCodeLine;
+
+impl FromStr for CodeLine {
+    type Err = BadCodeLine;
+
+    fn from_str(text: &str) -> Result<Self, BadCodeLine> {
+        let (file, line) = text.rsplit_once(':').ok_or(BadCodeLine)?;
+        let line = line.parse().map_err(|_| BadCodeLine)?;
+        if file.is_empty() {
+            return Err(BadCodeLine);
+        }
+        let file = file.to_owned();
+        Ok(Self { file, line })
+    }
+}
+
+impl fmt::Display for CodeLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+impl CodeLine {
+    /// Whether a frame of this stack is at this line.
+    #[must_use]
+    pub fn is_in(&self, stack: &[Frame]) -> bool {
+        let is_file = |name: &Text| ends_with_path(&name.to_lossy(), &self.file);
+        stack
+            .iter()
+            .any(|frame| frame.line == Some(self.line) && frame.file.as_ref().is_some_and(is_file))
+    }
+}
+
+/// A text that is none of the four.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadAllowance(BadClassPattern);
 
@@ -42,7 +82,7 @@ impl fmt::Display for BadAllowance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "neither a class, nor a path (with a / or a *), nor FILE:LINE: {}",
+            "neither a class, nor a path (with a / or a *), nor FILE:LINE, nor a rule: {}",
             self.0
         )
     }
@@ -54,15 +94,12 @@ impl FromStr for Allowance {
     type Err = BadAllowance;
 
     fn from_str(text: &str) -> Result<Self, BadAllowance> {
-        if let Some((file, line)) = text.rsplit_once(':')
-            && !file.is_empty()
-            && let Ok(line) = line.parse()
-        {
-            let file = file.to_owned();
-            return Ok(Self::Line { file, line });
+        if let Ok(line) = text.parse() {
+            return Ok(Self::Line(line));
         }
         match text.parse() {
             Ok(class) => Ok(Self::Class(class)),
+            Err(_) if catalog::is_rule(text) => Ok(Self::Rule(text.to_owned())),
             Err(_) if text.contains(['/', '*']) => Ok(Self::Target(Glob::from(text))),
             Err(bad) => Err(BadAllowance(bad)),
         }
@@ -74,7 +111,8 @@ impl fmt::Display for Allowance {
         match self {
             Self::Class(class) => class.fmt(f),
             Self::Target(target) => f.write_str(target.as_str()),
-            Self::Line { file, line } => write!(f, "{file}:{line}"),
+            Self::Line(line) => line.fmt(f),
+            Self::Rule(rule) => f.write_str(rule),
         }
     }
 }
@@ -91,14 +129,15 @@ impl Allowance {
         match self {
             Self::Class(wanted) => class.is_some_and(|class| wanted.matches(class)),
             Self::Target(wanted) => target.is_some_and(|target| wanted.matches(target.as_bytes())),
-            Self::Line { file, line } => origin.is_some_and(|origin| {
-                let mut frames = origin.stack.iter();
-                frames.any(|frame| {
-                    let is_file = |name: &Text| ends_with_path(&name.to_lossy(), file);
-                    frame.line == Some(*line) && frame.file.as_ref().is_some_and(is_file)
-                })
-            }),
+            Self::Line(line) => origin.is_some_and(|origin| line.is_in(&origin.stack)),
+            Self::Rule(_) => false,
         }
+    }
+
+    /// Whether it speaks of all that this rule finds.
+    #[must_use]
+    pub fn covers_rule(&self, rule: &str) -> bool {
+        matches!(self, Self::Rule(wanted) if wanted == rule)
     }
 }
 
@@ -143,5 +182,14 @@ mod tests {
     fn a_slip_is_told() {
         let error = "pip".parse::<Allowance>().unwrap_err().to_string();
         assert!(error.contains("no descriptor class is \"pip\""), "{error}");
+    }
+
+    #[test]
+    fn a_rule_is_allowed_by_its_name_alone() {
+        let rule = parsed("lock-drop");
+        assert!(rule.covers_rule("lock-drop") && !rule.covers_rule("double-close"));
+        assert!(!rule.covers(Some(&Class::Regular), None, None));
+        assert_eq!(rule.to_string(), "lock-drop");
+        assert!(!parsed("pipe").covers_rule("pipe"));
     }
 }

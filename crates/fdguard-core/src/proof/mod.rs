@@ -5,6 +5,7 @@
 //! program. [`Allowance`] is what the user cleared on the command line. Decision 023 says why it is so.
 
 pub mod allowance;
+pub mod clearance;
 pub mod cycles;
 pub mod ended;
 pub mod own;
@@ -15,7 +16,8 @@ mod wording;
 #[cfg(test)]
 mod testing;
 
-pub use allowance::{Allowance, BadAllowance};
+pub use allowance::{Allowance, BadAllowance, BadCodeLine, CodeLine};
+pub use clearance::Clearance;
 
 use serde::Serialize;
 

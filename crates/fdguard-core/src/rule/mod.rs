@@ -16,7 +16,7 @@ pub mod wording;
 
 use jiff::civil::Date;
 
-use crate::config::{Cleared, Expectation, Ledger, Levels};
+use crate::config::{ClearanceQuery, Cleared, Expectation, Ledger, Levels};
 use crate::culprit::{self, Culprit};
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::forecast::Forecast;
@@ -214,6 +214,16 @@ impl Case<'_> {
     fn clear(&self, finding: &mut Finding) {
         let count = finding.count.unwrap_or(u64::MAX);
         let entry = self.cleared(finding.class.as_ref(), finding.target.as_ref(), count);
+        let query = ClearanceQuery {
+            rule: &finding.rule,
+            class: finding.class.as_ref(),
+            target: finding.target.as_ref().map(Text::as_bytes),
+            owner: self.process.comm.as_bytes(),
+            count,
+            stack: &[],
+        };
+        let Settings { ledger, today, .. } = self.settings;
+        let entry = entry.or_else(|| ledger.find_entry(&query, *today));
         if let Some(entry) = entry {
             finding.severity = Severity::Info;
             finding.cleared = Some(ClearedNote {

@@ -89,6 +89,11 @@ impl Traced {
         self.fail_close(thread, place, fd, None);
     }
 
+    /// Its close has returned.
+    pub(crate) fn closed(&mut self, thread: Tid, place: &str, fd: Fd) {
+        self.tell(thread, place, What::Closed { fd });
+    }
+
     pub(crate) fn bad_close(&mut self, thread: Tid, place: &str, fd: Fd) {
         self.fail_close(thread, place, fd, Some(Errno::Ebadf));
     }
@@ -161,6 +166,11 @@ impl Traced {
             taken,
         };
         self.tell(thread, place, what);
+    }
+
+    /// A call begins that changes a lock.
+    pub(crate) fn locking(&mut self, thread: Tid, place: &str, fd: Fd) {
+        self.tell(thread, place, What::Locking { fd });
     }
 
     /// The stack of an id: one frame with the name of the place.

@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use fdguard_wire::How;
 
 use super::{again, missing};
-use crate::lock;
+use crate::lock::{self, Change, Outcome};
 use crate::protect::answer;
 use crate::real::Real;
 use crate::record::born_from;
@@ -47,10 +47,11 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int 
     if answer::is_gone(fd) {
         return answer::refuse();
     }
+    let change = begin(fd, matches!(command, F_SETLK | F_SETLKW));
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fd, command, argument) });
     // SAFETY: the same arguments, after the kernel took them.
-    unsafe { controlled(fd, command, argument, result) };
+    unsafe { controlled((fd, command, argument), change, result) };
     result
 }
 
@@ -67,34 +68,43 @@ unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_in
     if answer::is_gone(fd) {
         return answer::refuse();
     }
+    let change = begin(fd, matches!(command, F_SETLK | F_SETLKW));
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fd, command, argument) });
     // SAFETY: the same arguments, after the kernel took them.
-    unsafe { controlled(fd, command, argument, result) };
+    unsafe { controlled((fd, command, argument), change, result) };
     result
+}
+
+/// What is known of a lock before the call.
+fn begin(fd: c_int, is_lock: bool) -> Option<Change> {
+    let fd = u32::try_from(fd).ok().filter(|_| is_lock)?;
+    lock::changing(fd)
 }
 
 /// # Safety
 /// The arguments and the result of a call that was made.
-unsafe fn controlled(fd: c_int, command: c_int, argument: usize, result: c_int) {
-    match command {
-        F_DUPFD | F_DUPFD_CLOEXEC => {
-            born_from(result, How::Fcntl, fd);
-        }
-        F_SETLK | F_SETLKW if result == 0 => {
-            // SAFETY: the kernel has read a lock from there.
-            let lock = unsafe { (argument as *const Flock).read() };
-            locked(fd, lock);
-        }
-        _ => {}
+unsafe fn controlled(
+    (fd, command, argument): (c_int, c_int, usize),
+    change: Option<Change>,
+    result: c_int,
+) {
+    if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
+        born_from(result, How::Fcntl, fd);
     }
-}
-
-fn locked(fd: c_int, flock: Flock) {
-    let Ok(fd) = u32::try_from(fd) else {
+    let Some(change) = change else {
         return;
     };
-    let is_taken = flock.kind != F_UNLCK;
+    let outcome = if result == 0 {
+        // SAFETY: the kernel has read a lock from there.
+        outcome(unsafe { (argument as *const Flock).read() })
+    } else {
+        Outcome::Failed
+    };
+    lock::changed(change, outcome);
+}
+
+fn outcome(flock: Flock) -> Outcome {
     // From another beginning than that of the file the range is not known: then it is all of it.
     let start = u64::try_from(flock.start).ok();
     let start = start.filter(|_| flock.whence == SEEK_SET && flock.length >= 0);
@@ -102,7 +112,11 @@ fn locked(fd: c_int, flock: Flock) {
         0 => [start, u64::MAX],
         length => [start, start.saturating_add(length)],
     });
-    lock::changed(fd, range, is_taken);
+    if flock.kind == F_UNLCK {
+        Outcome::Unlocked(range)
+    } else {
+        Outcome::Locked(range)
+    }
 }
 
 // SAFETY: the type of its manual page.
@@ -115,9 +129,10 @@ unsafe extern "C" fn lockf(fd: c_int, command: c_int, length: i64) -> c_int {
     let Some(real) = LOCKF.get() else {
         return missing();
     };
+    let change = begin(fd, matches!(command, F_LOCK | F_TLOCK | F_ULOCK));
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, command, length) };
-    placed(fd, command, result);
+    placed(change, command, result);
     result
 }
 
@@ -131,20 +146,22 @@ unsafe extern "C" fn lockf64(fd: c_int, command: c_int, length: i64) -> c_int {
     let Some(real) = LOCKF64.get() else {
         return missing();
     };
+    let change = begin(fd, matches!(command, F_LOCK | F_TLOCK | F_ULOCK));
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(fd, command, length) };
-    placed(fd, command, result);
+    placed(change, command, result);
     result
 }
 
 /// `lockf` counts from the position, which is not asked for: all of the file stands for the part.
-fn placed(fd: c_int, command: c_int, result: c_int) {
-    let Ok(fd) = u32::try_from(fd) else {
+fn placed(change: Option<Change>, command: c_int, result: c_int) {
+    let Some(change) = change else {
         return;
     };
-    match command {
-        F_LOCK | F_TLOCK if result == 0 => lock::changed(fd, None, true),
-        F_ULOCK if result == 0 => lock::changed(fd, None, false),
-        _ => {}
-    }
+    let outcome = match command {
+        _ if result != 0 => Outcome::Failed,
+        F_ULOCK => Outcome::Unlocked(None),
+        _ => Outcome::Locked(None),
+    };
+    lock::changed(change, outcome);
 }

@@ -4,7 +4,8 @@ use fdguard_core::event::{Call, DeathHow, Event, StackId, What};
 use fdguard_core::{Class, ProcKey, TcpState};
 use fdguard_wire::{EventRecord, How, Kind, Prevented, Touch};
 
-use super::{Feed, PATIENCE};
+use super::{Feed, Manner, PATIENCE};
+use crate::ring::Drained;
 
 const PROCESS: ProcKey = ProcKey {
     pid: 7,
@@ -24,8 +25,31 @@ fn record(kind: Kind, tid: u32, fd: u32, code: u8) -> EventRecord {
     }
 }
 
+/// The next tickets.
+fn give<const N: usize>(feed: &mut Feed, events: [EventRecord; N]) {
+    let next = feed.read + N as u64;
+    let tickets = (feed.read..next).collect();
+    give_as(feed, events, tickets, next);
+}
+
+fn give_as<const N: usize>(
+    feed: &mut Feed,
+    events: [EventRecord; N],
+    tickets: Vec<u64>,
+    next: u64,
+) {
+    feed.take(Drained {
+        events: events.to_vec(),
+        tickets,
+        next,
+        ..Drained::default()
+    });
+}
+
 fn drain(feed: &mut Feed, now: u64, is_end: bool) -> Vec<Event> {
-    std::iter::from_fn(|| feed.next(now, is_end, &mut StackId)).collect()
+    let events = std::iter::from_fn(|| feed.next(now, is_end, &mut StackId));
+    let is_told = |event: &Event| !matches!(event.what, What::Closed { .. });
+    events.filter(is_told).collect()
 }
 
 fn class_of(event: &Event) -> Option<&Class> {
@@ -47,7 +71,7 @@ fn what_comes_out_of_another_number_is_what_that_one_is() {
     let closed = record(Kind::End, 1, 4, 0);
     let mut stale = record(Kind::Birth, 1, 6, How::Dup as u8);
     stale.more[0] = 4 + 1;
-    feed.take([socket, accepted, copied, closed, stale]);
+    give(&mut feed, [socket, accepted, copied, closed, stale]);
     let events = drain(&mut feed, 1000, false);
     let classes: Vec<_> = events.iter().map(class_of).collect();
     let tcp = [TcpState::Unbound, TcpState::Established].map(Class::Tcp);
@@ -59,11 +83,11 @@ fn what_comes_out_of_another_number_is_what_that_one_is() {
 fn a_close_under_a_call_waits_for_who_is_inside_to_tell_where_it_is() {
     let mut feed = Feed::new(PROCESS);
     let inside = record(Kind::Inside, 9, 5, Touch::Recv as u8);
-    feed.take([inside, record(Kind::End, 1, 5, 0)]);
+    give(&mut feed, [inside, record(Kind::End, 1, 5, 0)]);
     assert_eq!(drain(&mut feed, 2000, false), []);
     let mut out = record(Kind::Use, 9, 5, Touch::Recv as u8 | Touch::TORN);
     out.stack = 33;
-    feed.take([out]);
+    give(&mut feed, [out]);
     let events = drain(&mut feed, 2000, false);
     assert_eq!(events.len(), 3);
     assert_eq!((events[0].thread, events[0].stack), (9, Some(StackId(33))));
@@ -76,7 +100,7 @@ fn who_never_comes_out_is_not_waited_for_without_end() {
     for (now, is_end) in [(1001 + PATIENCE, false), (1001, true)] {
         let mut feed = Feed::new(PROCESS);
         let inside = record(Kind::Inside, 9, 5, Touch::Recv as u8);
-        feed.take([inside, record(Kind::End, 1, 5, 0)]);
+        give(&mut feed, [inside, record(Kind::End, 1, 5, 0)]);
         let events = drain(&mut feed, now, is_end);
         assert_eq!((events.len(), events[0].stack), (2, None));
     }
@@ -87,7 +111,10 @@ fn the_header_of_a_record_keeps_its_zeros() {
     let mut feed = Feed::new(PROCESS);
     let mut write = record(Kind::Use, 1, 5, Touch::Write as u8);
     write.more[0] = u64::from_ne_bytes([23, 3, 3, 0, 0, 0, 0, 0]);
-    feed.take([write, record(Kind::Use, 1, 5, Touch::Read as u8)]);
+    give(
+        &mut feed,
+        [write, record(Kind::Use, 1, 5, Touch::Read as u8)],
+    );
     let bytes: Vec<Vec<u8>> = drain(&mut feed, 0, true)
         .into_iter()
         .map(|event| match event.what {
@@ -105,18 +132,21 @@ fn a_write_that_succeeds_is_what_the_other_thread_waited_for_before_it_closed() 
     out.stack = 33;
     let told = |errno: u16| {
         let mut feed = Feed::new(PROCESS);
-        feed.take([
-            inside,
-            record(Kind::End, 1, 5, 0),
-            EventRecord { errno, ..out },
-        ]);
+        give(
+            &mut feed,
+            [
+                inside,
+                record(Kind::End, 1, 5, 0),
+                EventRecord { errno, ..out },
+            ],
+        );
         let events = drain(&mut feed, 2000, false);
         matches!(events[0].what, What::Enter { .. })
     };
     assert!(!told(0), "its message is why the number was closed");
     assert!(told(32), "it was cut off");
     let mut feed = Feed::new(PROCESS);
-    feed.take([inside, record(Kind::End, 1, 5, 0)]);
+    give(&mut feed, [inside, record(Kind::End, 1, 5, 0)]);
     assert_eq!(
         drain(&mut feed, 1001 + PATIENCE, false).len(),
         2,
@@ -131,16 +161,73 @@ fn what_protection_kept_from_happening_is_the_same_event_with_a_bit_more() {
     let read = record(Kind::Use, 1, 4, Touch::Read as u8 | Prevented::BIT);
     // Another meaning of the same bit.
     let birth = record(Kind::Birth, 1, 4, Prevented::BIT);
-    feed.take([close, read, birth]);
+    give(&mut feed, [close, read, birth]);
     let mut next = || {
         let event = feed.next(1000, false, &mut StackId).unwrap();
-        (event.what, feed.is_prevented())
+        (event.what, feed.manner() == Manner::Prevented)
     };
     let (what, is_prevented) = next();
     let is_close = matches!(what, What::Death { how, .. } if how == DeathHow::Close);
     assert!(is_close && is_prevented, "{what:?}");
+    assert!(matches!(next().0, What::Closed { fd: 4 }));
     let (what, is_prevented) = next();
     let is_read = matches!(what, What::Use { call, .. } if call == Call::Read);
     assert!(is_read && is_prevented, "{what:?}");
     assert!(!next().1);
+}
+
+/// A closer that is not run for a while between its look at who is inside and its close: the reader may have gone on since.
+#[test]
+fn who_came_out_with_success_before_the_close_returned_was_perhaps_not_inside() {
+    let told = |until: u64, errno: u16| {
+        let mut feed = Feed::new(PROCESS);
+        let inside = record(Kind::Inside, 9, 5, Touch::Recv as u8);
+        let mut close = record(Kind::End, 1, 5, 0);
+        close.more[0] = until;
+        let mut out = record(Kind::Use, 9, 5, Touch::Recv as u8 | Touch::TORN);
+        out.errno = errno;
+        give(&mut feed, [inside, close, out]);
+        let events = drain(&mut feed, 2000, false);
+        matches!(events[0].what, What::Enter { .. })
+    };
+    assert!(told(2, 0), "the close had returned: it was still inside");
+    assert!(!told(3, 0));
+    assert!(told(3, 104), "it was cut off");
+}
+
+#[test]
+fn a_close_is_over_before_the_first_event_that_took_its_ticket_after_it() {
+    let mut feed = Feed::new(PROCESS);
+    let mut close = record(Kind::End, 1, 5, 0);
+    close.more[0] = 3;
+    let lock = |kind, code| record(kind, 2, 6, code);
+    let records = [
+        close,
+        lock(Kind::Lock, fdguard_wire::LOCK_BEGINS),
+        lock(Kind::Unlock, 0),
+        lock(Kind::Lock, 0),
+    ];
+    give(&mut feed, records);
+    let events: Vec<Event> = std::iter::from_fn(|| feed.next(2000, false, &mut StackId)).collect();
+    let at = |is_it: fn(&What) -> bool| events.iter().position(|event| is_it(&event.what));
+    assert_eq!(at(|what| matches!(what, What::Locking { fd: 6 })), Some(1));
+    assert_eq!(at(|what| matches!(what, What::Closed { fd: 5 })), Some(3));
+    assert_eq!(events.len(), 5);
+    assert!(feed.closing.is_empty());
+}
+
+#[test]
+fn a_ticket_that_is_passed_over_is_told_as_missing_and_its_event_as_late() {
+    let mut feed = Feed::new(PROCESS);
+    let birth = |fd| record(Kind::Birth, 1, fd, How::Open as u8);
+    give_as(&mut feed, [birth(3), birth(5)], vec![0, 2], 3);
+    give_as(&mut feed, [birth(4), birth(6)], vec![1, 3], 4);
+    let mut manners = Vec::new();
+    while let Some(event) = feed.next(2000, false, &mut StackId) {
+        manners.push((event.what == What::Missing, feed.manner()));
+    }
+    let in_order = (false, Manner::InOrder);
+    let missing = (true, Manner::InOrder);
+    let late = (false, Manner::Late);
+    assert_eq!(manners, [in_order, missing, in_order, late, in_order]);
 }

@@ -105,7 +105,7 @@ pub struct ExerciseArgs {
 /// What may be left.
 #[derive(Clone, Debug, Args)]
 pub struct LeaveArgs {
-    /// May stay open: a class (`sqlite-*`), a path (`/var/log/*`), or what a line opened (`cache.py:31`).
+    /// Accept a class (`sqlite-*`), a path (`/var/log/*`), what a line did (`cache.py:31`), or what a rule finds (`lock-drop`).
     #[arg(help_heading = "What may be left", long, value_name = "WHAT")]
     pub allow: Vec<Allowance>,
     /// A process with this command may outlive the program; `*` stands for anything.

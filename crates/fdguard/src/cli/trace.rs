@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use fdguard_core::proof::Allowance;
 
 use super::SettingsArgs;
 use super::duration::parse_positive;
@@ -33,6 +34,9 @@ pub struct TraceArgs {
     /// How it is to be judged.
     #[command(flatten)]
     pub settings: SettingsArgs,
+    /// Accept what a line did (`cache.py:31`), what a rule finds (`lock-drop`), a class (`sqlite-*`) or a path: shown, not counted.
+    #[arg(long, value_name = "WHAT")]
+    pub allow: Vec<Allowance>,
     /// One JSON document, the diagnosis, as the last line.
     #[arg(long)]
     pub json: bool,

@@ -7,6 +7,7 @@ use crate::exit;
 
 mod archive;
 mod check;
+mod clearing;
 mod diff;
 mod doctor;
 mod drill;

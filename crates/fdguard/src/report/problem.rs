@@ -142,7 +142,7 @@ fn of_hazard(hazard: &Hazard) -> Problem {
         culprit: party.and_then(|party| party.culprit.clone()),
         stack: party.map(|party| party.stack.clone()).unwrap_or_default(),
         class: hazard.class.as_ref().map(ToString::to_string),
-        cleared: None,
+        cleared: hazard.cleared.as_ref().map(|note| note.reason.clone()),
     }
 }
 

@@ -4,6 +4,7 @@ mod baseline;
 mod ended;
 mod exercise;
 mod family;
+mod go;
 mod proof;
 mod started;
 mod stat;
@@ -12,6 +13,7 @@ mod whole;
 
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::ExitStatus;
 
 use fdguard_trace::Error;
@@ -42,6 +44,9 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
 }
 
 fn check(args: &CheckArgs) -> anyhow::Result<u8> {
+    if let Some(path) = &args.settings.config {
+        must_exist(path, "--config")?;
+    }
     let settings = settings::settings(&args.settings)?;
     // Files that cannot be written are told before any work is done for nothing.
     let mut files = Files::open(&args.reports)?;
@@ -56,9 +61,14 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
             .into());
         }
         (Some(command), _, _) => Some(exercise::Plan::of_command(args, command)),
-        (None, Some(path), _) => Some(exercise::Plan::of_file(args, path)?),
+        (None, Some(path), _) => {
+            must_exist(path, "--scenario")?;
+            Some(exercise::Plan::of_file(args, path)?)
+        }
     };
     if let Some(path) = &args.baseline {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        dir.map_or(Ok(()), |dir| must_exist(dir, "--baseline"))?;
         baseline::must_be_readable(path)?;
     }
     let mut proof = match plan {
@@ -70,6 +80,18 @@ fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     }
     files.write(&args.reports, &proof)?;
     Ok(exit_code(args, &proof))
+}
+
+/// A file that the command line names and nobody can read is wrong usage, not a program that could not be traced.
+fn must_exist(path: &Path, flag: &str) -> anyhow::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Hinted::usage(
+            format!("{flag} {}: {error}", path.display()),
+            "check the path: it is read from the current directory",
+        )
+        .into()),
+    }
 }
 
 /// Where results go beside the terminal.

@@ -6,7 +6,9 @@ use fdguard_core::finding::{ClearedNote, Finding};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::process::{Fate, Leftover};
-use fdguard_core::proof::{Allowance, Judged, Remains, cycles, ended, next_step, process};
+use fdguard_core::proof::{
+    Allowance, Clearance, Judged, Remains, cycles, ended, next_step, process,
+};
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::Process;
 use fdguard_core::{Class, Gap, Text};
@@ -14,6 +16,8 @@ use serde::Serialize;
 
 use super::baseline::Held;
 use super::exercise::Exercised;
+use super::go;
+use crate::command::clearing;
 use crate::command::trace::children::comm;
 use crate::report::problem::Told;
 
@@ -35,6 +39,9 @@ pub(super) struct Proof {
     #[serde(flatten)]
     pub(super) diagnosis: Diagnosis,
     pub(super) check: Check,
+    /// Flags and entries that accepted nothing.
+    #[serde(skip)]
+    pub(super) unused: Vec<String>,
 }
 
 /// What a check adds.
@@ -82,14 +89,13 @@ impl Proof {
             held,
             blind,
         } = evidence;
-        for finding in &mut diagnosis.findings {
-            clear(finding, allow, settings);
-        }
+        let clearance = Clearance::new(allow, settings);
+        clearing::clear(&mut diagnosis, &clearance);
         for one in &mut processes {
             allow_process(one, allow);
         }
         for one in &mut remains {
-            allow_remains(one, allow, settings);
+            allow_remains(one, &clearance);
         }
         remains.sort_by_key(|one| (one.judged, std::cmp::Reverse(one.count)));
         let requests = |one: &Remains| {
@@ -106,16 +112,22 @@ impl Proof {
         findings.extend(of_processes(&processes));
         findings.append(&mut diagnosis.findings);
         add_piles(&mut findings, &piles, |pid| comm(&diagnosis, pid));
-        for finding in findings.iter_mut().filter(|one| is_pile(one)) {
-            clear(finding, allow, settings);
-        }
         // A line to repair comes first.
         findings.sort_by_key(|one| {
             let has_line = one.origin.is_some();
             (!fails(one), !has_line, std::cmp::Reverse(one.severity))
         });
         diagnosis.findings = findings;
-        let failing = diagnosis.findings.iter().any(fails) || !diagnosis.hazards.is_empty();
+        clearing::clear_findings(&mut diagnosis, &clearance);
+        clearing::settle(&mut diagnosis);
+        let failing = diagnosis.findings.iter().any(fails) || clearing::has_hazard(&diagnosis);
+        let allowed = remains.iter().filter_map(|one| one.allowed_by.as_deref());
+        let reasons: Vec<&str> = clearing::reasons(&diagnosis)
+            .into_iter()
+            .chain(allowed)
+            .collect();
+        let unused = clearance.unused(&reasons);
+        go::explain(&mut diagnosis);
         let piles_up = diagnosis
             .findings
             .iter()
@@ -133,6 +145,7 @@ impl Proof {
                 held,
                 blind: blind && !failing,
             },
+            unused,
             diagnosis,
         }
     }
@@ -326,41 +339,17 @@ pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Find
     }
 }
 
-/// The user's word, from the command line or the ledger.
-fn allowance(allow: &[Allowance], settings: &Settings, remains: &Remains) -> Option<String> {
-    let (class, target) = (remains.class.as_ref(), remains.target.as_ref());
-    let origin = remains.origin.as_ref();
-    let by_line = allow.iter().find(|one| one.covers(class, target, origin));
-    by_line.map(|one| format!("--allow {one}")).or_else(|| {
-        let bytes = target.map(Text::as_bytes);
-        let owner = remains.comm.as_bytes();
-        let (ledger, today) = (&settings.ledger, settings.today);
-        let entry = ledger.find(class?, bytes, owner, remains.count, today)?;
-        Some(format!("{} ({})", entry.reason, entry.date))
-    })
-}
-
-fn allow_remains(remains: &mut Remains, allow: &[Allowance], settings: &Settings) {
+fn allow_remains(remains: &mut Remains, clearance: &Clearance<'_>) {
     if !remains.judged.fails() {
         return;
     }
-    if let Some(by) = allowance(allow, settings, remains) {
+    let rule = match remains.judged {
+        Judged::PerCycle => &cycles::RULE,
+        _ => &ended::RULE,
+    };
+    if let Some(by) = clearance.of_remains(remains, rule.id) {
         remains.judged = Judged::Allowed;
         remains.allowed_by = Some(by);
-    }
-}
-
-/// What a watch found is cleared by the command line, too; the ledger was asked there.
-fn clear(finding: &mut Finding, allow: &[Allowance], settings: &Settings) {
-    let (class, target) = (finding.class.as_ref(), finding.target.as_ref());
-    let origin = finding.origin.as_ref();
-    let by_line = allow.iter().find(|one| one.covers(class, target, origin));
-    if let Some(by) = by_line.filter(|_| finding.cleared.is_none()) {
-        finding.severity = Severity::Info;
-        finding.cleared = Some(ClearedNote {
-            reason: format!("--allow {by}"),
-            date: settings.today.to_string(),
-        });
     }
 }
 
@@ -377,7 +366,8 @@ impl Proof {
     /// How many things fail it.
     pub(super) fn failures(&self) -> usize {
         let findings = self.diagnosis.findings.iter().filter(|one| fails(one));
-        findings.count() + self.diagnosis.hazards.len()
+        let hazards = self.diagnosis.hazards.iter();
+        findings.count() + hazards.filter(|one| one.cleared.is_none()).count()
     }
 
     /// How long, and how many cycles.

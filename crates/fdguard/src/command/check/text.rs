@@ -2,13 +2,16 @@
 
 use std::io::Write;
 
+use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame};
 use fdguard_core::proof::{self, Judged, Remains};
 
 use super::proof::{Proof, fails};
+use crate::command::clearing;
 use crate::report::style::{ADDED, CRITICAL, DIM, HEADING, WARNING, severity};
+use crate::report::trace::hazard;
 use crate::report::wrap;
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -16,6 +19,8 @@ use crate::terminal::{sanitize, sanitize_str};
 const MOST_FRAMES: usize = 12;
 const MOST_PASSED: usize = 10;
 const NARROWEST: usize = 24;
+/// Hazards that are shown: the others are in the JSON.
+const MOST_HAZARDS: usize = 20;
 
 pub(super) fn write(
     out: &mut dyn Write,
@@ -29,11 +34,7 @@ pub(super) fn write(
     for finding in failing {
         write_finding(out, finding, width)?;
     }
-    for hazard in &proof.diagnosis.hazards {
-        let (style, word) = severity(hazard.severity);
-        writeln!(out, "  {style}{word}{style:#} {}", hazard.rule)?;
-        wrapped(out, "    ", &hazard.message, width)?;
-    }
+    write_hazards(out, &proof.diagnosis, width)?;
     for finding in told.iter().filter(|one| one.cleared.is_some()) {
         let note = finding.cleared.as_ref().map_or("", |note| &note.reason);
         let text = format!("allowed by {note}: {}", finding.why);
@@ -48,9 +49,29 @@ pub(super) fn write(
             width,
         )?;
     }
+    clearing::write_unused(out, &proof.unused, width)?;
     for gap in &proof.diagnosis.gaps {
         let text = format!("not seen: {} ({}); {}", gap.what, gap.why, gap.remedy);
         dim(out, "", &text, width)?;
+    }
+    Ok(())
+}
+
+/// Hazards as a trace tells them, with everybody who took part; those that were accepted come last.
+fn write_hazards(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyhow::Result<()> {
+    const INDENT: &str = "  ";
+    let width = width.saturating_sub(INDENT.len()).max(NARROWEST);
+    for one in found.hazards.iter().take(MOST_HAZARDS) {
+        let mut text = Vec::new();
+        let comm = hazard::comm(found, one.pid);
+        hazard::write(&mut text, one, comm.as_deref(), width)?;
+        for line in String::from_utf8_lossy(&text).lines() {
+            writeln!(out, "{INDENT}{line}")?;
+        }
+    }
+    let more = found.hazards.len().saturating_sub(MOST_HAZARDS);
+    if more > 0 {
+        writeln!(out, "{INDENT}{DIM}and {more} more hazards{DIM:#}")?;
     }
     Ok(())
 }

@@ -24,10 +24,11 @@ use std::time::{Duration, Instant};
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
+use fdguard_core::proof::Clearance;
 use fdguard_probe::Probe;
 use fdguard_trace::{Error, Options, Traced};
 
-use super::settings;
+use super::{clearing, settings};
 use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::Stream;
@@ -109,11 +110,15 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
     let mut joined = Joined::of(&watched, &traced, &args.command, &settings)?;
     children::add(&mut joined.diagnosis, &traced);
+    let clearance = Clearance::new(&args.allow, &settings);
+    clearing::clear(&mut joined.diagnosis, &clearance);
+    clearing::settle(&mut joined.diagnosis);
+    let unused = clearance.unused(&clearing::reasons(&joined.diagnosis));
     let written = outputs.write(&joined, &traced);
     if let Some(follower) = &mut follower {
         follower.hazards(&joined.diagnosis.hazards);
     }
-    write(args, &joined, stream)?;
+    write(args, &joined, &unused, stream)?;
     written?;
     Ok(exit_code(args, &watched, &joined.diagnosis))
 }
@@ -143,13 +148,20 @@ impl Audience for Nobody {
     }
 }
 
-fn write(args: &TraceArgs, joined: &Joined, stream: Option<Stream>) -> anyhow::Result<()> {
+fn write(
+    args: &TraceArgs,
+    joined: &Joined,
+    unused: &[String],
+    stream: Option<Stream>,
+) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     if args.json {
         serde_json::to_writer(&mut bytes, &joined.diagnosis)?;
         bytes.push(b'\n');
     } else {
         text::write(&mut bytes, joined, terminal::width())?;
+        let columns = crate::report::diagnosis::columns(terminal::width());
+        clearing::write_unused(&mut bytes, unused, columns)?;
     }
     match stream {
         Some(mut stream) => {
@@ -167,7 +179,7 @@ fn exit_code(args: &TraceArgs, watched: &Watched<'_>, found: &Diagnosis) -> u8 {
     let is_own_failure = own != 0 && !(watched.was_ended && watched.status.is_some());
     let counts =
         |finding: &Finding| finding.severity >= Severity::Warning && finding.cleared.is_none();
-    let is_found = !found.hazards.is_empty() || found.findings.iter().any(counts);
+    let is_found = clearing::has_hazard(found) || found.findings.iter().any(counts);
     match (is_own_failure, is_found) {
         (true, _) => own,
         (false, true) => args.error_exitcode,

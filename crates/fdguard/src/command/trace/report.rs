@@ -8,6 +8,7 @@ use fdguard_core::diagnosis::{Diagnosis, Ended};
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
+use fdguard_core::proof::Clearance;
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Pid, Text};
@@ -18,7 +19,7 @@ use serde::Serialize;
 use super::joined::{About, Joined, Origins};
 use super::{PATIENCE, figures, text, view};
 use crate::cli::TraceArgs;
-use crate::command::settings;
+use crate::command::{clearing, settings};
 use crate::exit::{self, Hinted};
 use crate::output;
 use crate::report::diagnosis;
@@ -47,7 +48,9 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     if !is_seen {
         return Err(ProbeError::Vanished(observed.pid()).into());
     }
-    let joined = looked.joined(&observed, live.watch(), &settings)?;
+    let mut joined = looked.joined(&observed, live.watch(), &settings)?;
+    let clearance = Clearance::new(&args.allow, &settings);
+    clearing::clear(&mut joined.diagnosis, &clearance);
     if args.json {
         output::emit(args.output.as_deref(), |out| {
             serde_json::to_writer(&mut *out, &Document::of(&joined, live.watch()))?;

@@ -71,7 +71,8 @@ pub fn page(seen: &Seen<'_>, nonce: &str) -> String {
 
 fn header(seen: &Seen<'_>, title: &str) -> String {
     let found = seen.diagnosis;
-    let hazards = found.hazards.iter().map(|one| one.severity);
+    let hazards = found.hazards.iter().filter(|one| one.cleared.is_none());
+    let hazards = hazards.map(|one| one.severity);
     let counting = found.findings.iter().filter(|one| one.cleared.is_none());
     let findings = counting.map(|one| one.severity);
     let worst = hazards
@@ -96,7 +97,8 @@ fn header(seen: &Seen<'_>, title: &str) -> String {
 fn sentence(seen: &Seen<'_>) -> String {
     let found = seen.diagnosis;
     let mut parts = Vec::new();
-    let hazards = found.hazards.iter().map(|one| one.count).sum();
+    let hazards = found.hazards.iter().filter(|one| one.cleared.is_none());
+    let hazards = hazards.map(|one| one.count).sum();
     if hazards > 0 {
         parts.push(counted(
             hazards,

@@ -97,6 +97,9 @@ pub fn write(
     comm: Option<&str>,
     width: usize,
 ) -> anyhow::Result<()> {
+    if let Some(note) = &hazard.cleared {
+        return write_cleared(out, hazard, &note.reason, (comm, width));
+    }
     let (colour, word) = style::severity(hazard.severity);
     writeln!(
         out,
@@ -128,6 +131,23 @@ pub fn write(
         wrapped(out, "  ", &format!("fix: {fix}"), width, DIM)?;
     }
     Ok(())
+}
+
+/// One that the user accepted: what it is, why it does not count, and whose line it is.
+fn write_cleared(
+    out: &mut dyn Write,
+    hazard: &Hazard,
+    reason: &str,
+    (comm, width): (Option<&str>, usize),
+) -> anyhow::Result<()> {
+    let who = blamed(hazard).map(|(_, party)| format!(", by {}", who(party)));
+    let text = format!(
+        "cleared by {reason}: {}  {}{}",
+        hazard.rule,
+        subject(hazard, comm),
+        who.unwrap_or_default()
+    );
+    wrapped(out, "", &sanitize_str(&text), width, DIM)
 }
 
 /// The command of a process, by what the diagnosis knows.
@@ -185,6 +205,20 @@ mod tests {
         assert_eq!(
             blamed(&hazard).map(|(_, party)| who(party)).unwrap(),
             "run.py:51 interrupt (thread 123)"
+        );
+    }
+
+    #[test]
+    fn r40_one_that_was_accepted_is_shown_in_short_with_its_reason_and_its_line() {
+        let mut hazard = hazard();
+        hazard.cleared = Some(fdguard_core::finding::ClearedNote {
+            reason: "--allow run.py:51".to_owned(),
+            date: "2026-01-01".to_owned(),
+        });
+        assert_eq!(
+            told(&hazard),
+            "cleared by --allow run.py:51: double-close  fd 9 (pipe) in srv (pid 100), 3 times, by\n\
+             run.py:51 interrupt (thread 123)\n"
         );
     }
 

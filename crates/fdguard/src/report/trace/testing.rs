@@ -178,6 +178,7 @@ pub(crate) fn hazard() -> Hazard {
         fault: Some(Fault::Closer),
         holders: Vec::new(),
         message: "9 was closed twice, and the second close hit <script>\u{1b}[2J".to_owned(),
+        cleared: None,
     }
 }
 

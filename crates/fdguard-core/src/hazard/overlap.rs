@@ -1,0 +1,135 @@
+//! Incidents that another thread's unlock, if it came first, would make untrue.
+//!
+//! A close drops locks only if they are still held when it happens, and it happens somewhere between its
+//! [`What::Death`] and its [`What::Closed`]. So the incident waits until the close and every change of
+//! locks that was under way meanwhile are over. If one of them gave back a lock of the file, or another
+//! close dropped it, the order of the two is not known, and nothing is told.
+
+use super::HazardRule;
+use super::incident::Incident;
+use crate::event::{Errno, Event, Tid, What};
+use crate::ledger::{Ledger, Slot};
+use crate::{Fd, FileId, ProcKey};
+
+/// So many incidents wait at the same time; more are dropped.
+const MOST: usize = 256;
+
+/// What an incident waits for.
+#[derive(Clone, Debug)]
+pub(super) struct Doubt {
+    /// The file whose locks are dropped.
+    pub(super) file: FileId,
+    /// The number that they were taken through.
+    pub(super) holder: Fd,
+    /// Threads that are in the middle of changing a lock of the file.
+    pub(super) changing: Vec<Tid>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    rule: &'static HazardRule,
+    incident: Incident,
+    doubt: Doubt,
+    closer: Tid,
+    is_closed: bool,
+}
+
+impl Waiting {
+    fn is_over(&self) -> bool {
+        self.is_closed && self.doubt.changing.is_empty()
+    }
+}
+
+/// All that wait.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overlaps(Vec<Waiting>);
+
+impl Overlaps {
+    /// Waits with what this event, a close, may have done.
+    pub(super) fn add(
+        &mut self,
+        event: &Event,
+        rule: &'static HazardRule,
+        incident: Incident,
+        doubt: Doubt,
+    ) {
+        if self.0.len() < MOST {
+            self.0.push(Waiting {
+                rule,
+                incident,
+                doubt,
+                closer: event.thread,
+                is_closed: false,
+            });
+        }
+    }
+
+    /// Takes the next event, with the ledger as it was before; gives what has become certain.
+    pub(super) fn take(
+        &mut self,
+        event: &Event,
+        ledger: &Ledger,
+    ) -> Vec<(&'static HazardRule, Incident)> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        self.0.retain_mut(|one| {
+            one.incident.process != event.process || is_still_possible(one, event, ledger)
+        });
+        let over = |one: &mut Waiting| one.is_over();
+        let over = self.0.extract_if(.., over);
+        over.map(|one| (one.rule, one.incident)).collect()
+    }
+}
+
+/// Goes on waiting; false if the event makes the incident doubtful.
+fn is_still_possible(one: &mut Waiting, event: &Event, ledger: &Ledger) -> bool {
+    let thread = event.thread;
+    if thread == one.closer {
+        one.is_closed = true;
+    }
+    one.doubt.changing.retain(|other| *other != thread);
+    let file_of = |fd: Fd| {
+        let life = ledger.slot(event.process, fd).and_then(Slot::current);
+        life.and_then(|life| life.file)
+    };
+    match &event.what {
+        What::Lock {
+            fd,
+            file,
+            taken: false,
+            ..
+        } => (*file).or_else(|| file_of(*fd)) != Some(one.doubt.file),
+        What::Locking { fd } => {
+            if !one.is_closed && file_of(*fd) == Some(one.doubt.file) {
+                one.doubt.changing.push(thread);
+            }
+            true
+        }
+        // Of two closes that overlap one dropped the locks, and nobody knows which.
+        What::Death { fd, errno, .. } => {
+            let is_of_file = *fd == one.doubt.holder || file_of(*fd) == Some(one.doubt.file);
+            one.is_closed || !is_of_file || *errno == Some(Errno::Ebadf)
+        }
+        What::CloseRange { .. } => one.is_closed,
+        What::Exit => {
+            // Its close had returned, or nobody would know its outcome.
+            one.is_closed = true;
+            one.doubt.changing.is_empty()
+        }
+        What::Lost { .. } | What::Missing | What::Exec { .. } => false,
+        _ => true,
+    }
+}
+
+/// A call that a thread is in the middle of, as far as locks matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Busy {
+    /// It takes or gives back a lock of this file; so many unlocks were told before.
+    Locking { file: FileId, unlocks: u64 },
+    /// It closes a descriptor of this file.
+    Closing(FileId),
+}
+
+/// Which thread is in the middle of what.
+pub(super) type BusyThreads = std::collections::BTreeMap<(ProcKey, Tid), Busy>;

@@ -1,0 +1,84 @@
+//! What the user accepted beforehand, applied to what was found; and what of it applied to nothing.
+
+use std::io::Write;
+
+use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::judge::Verdict;
+use fdguard_core::lint::Severity;
+use fdguard_core::proof::Clearance;
+
+use crate::report::style::DIM;
+use crate::report::trace::hazard;
+use crate::report::wrap;
+use crate::terminal::sanitize_str;
+
+/// Marks what was accepted. Hazards that count stay before those that do not.
+pub(super) fn clear(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
+    clear_findings(diagnosis, clearance);
+    let mut hazards = std::mem::take(&mut diagnosis.hazards);
+    for one in &mut hazards {
+        let comm = hazard::comm(diagnosis, one.pid);
+        one.cleared = clearance.of_hazard(one, comm.as_deref());
+    }
+    hazards.sort_by_key(|one| one.cleared.is_some());
+    diagnosis.hazards = hazards;
+}
+
+/// The same for the findings alone.
+pub(super) fn clear_findings(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
+    let counting = diagnosis.findings.iter_mut();
+    for finding in counting.filter(|one| one.cleared.is_none()) {
+        if let Some(note) = clearance.of_finding(finding) {
+            finding.severity = Severity::Info;
+            finding.cleared = Some(note);
+        }
+    }
+}
+
+/// What was accepted does not make a verdict: the opinion of each process follows its findings.
+pub(super) fn settle(diagnosis: &mut Diagnosis) {
+    const RISING: &[&str] = &["leak", "growth", "unwaited-child", "leak-per-request"];
+    for opinion in &mut diagnosis.processes {
+        let mine = diagnosis.findings.iter().filter(|one| one.pid == opinion.pid);
+        opinion.findings = mine.cloned().collect();
+        let mut rising = opinion
+            .findings
+            .iter()
+            .filter(|one| RISING.contains(&one.rule.as_str()))
+            .peekable();
+        if rising.peek().is_some() && rising.all(|one| one.cleared.is_some()) {
+            opinion.verdict = opinion.verdict.min(Verdict::Bounded);
+        }
+    }
+    let verdicts = diagnosis.processes.iter().chain(&diagnosis.predecessors);
+    if let Some(worst) = verdicts.map(|one| one.verdict).max() {
+        diagnosis.verdict = worst;
+    }
+}
+
+/// Whether a hazard is left that counts.
+pub(super) fn has_hazard(diagnosis: &Diagnosis) -> bool {
+    diagnosis.hazards.iter().any(|one| one.cleared.is_none())
+}
+
+/// The reasons for which something does not count.
+pub(super) fn reasons(diagnosis: &Diagnosis) -> Vec<&str> {
+    let findings = diagnosis.findings.iter().map(|one| &one.cleared);
+    let notes = findings.chain(diagnosis.hazards.iter().map(|one| &one.cleared));
+    notes.flatten().map(|note| note.reason.as_str()).collect()
+}
+
+/// A line for each flag and entry that applied to nothing.
+pub(super) fn write_unused(
+    out: &mut dyn Write,
+    unused: &[String],
+    width: usize,
+) -> anyhow::Result<()> {
+    for one in unused {
+        let text = format!("  info: {one} matched nothing");
+        for line in wrap::lines(&sanitize_str(&text), width, 0, 0) {
+            writeln!(out, "{DIM}{line}{DIM:#}")?;
+        }
+    }
+    Ok(())
+}
