@@ -15,6 +15,7 @@ pub mod catalog;
 pub mod class;
 pub mod class_pattern;
 pub mod collapse;
+pub mod command_line;
 pub mod config;
 pub mod count;
 pub mod culprit;
