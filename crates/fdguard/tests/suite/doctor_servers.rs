@@ -267,7 +267,7 @@ fn r7_a_python_that_could_call_select_has_its_real_limit_everywhere_and_a_warnin
             folder.path().display()
         );
         assert!(
-            step.contains("`fdguard trace -- python3 ") && step.contains(&command),
+            step.contains("`fdguard trace -- ") && step.contains(&command),
             "{step}"
         );
     }
