@@ -7,6 +7,7 @@
 
 import asyncio
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -27,12 +28,12 @@ async def call(client, tool, arguments=None, **more):
 
 async def lists_tools(client):
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert {"python", "bash", "interrupt", "reset", "snap", "watch", "doctor"} <= set(tools), tools
+    assert {"python", "bash", "interrupt", "reset", "snap", "watch", "doctor", "trace", "check"} <= set(tools), tools
     for name, tool in tools.items():
         hints = tool.annotations
         assert tool.description and hints.title, name
         assert hints.read_only_hint is (name in ("snap", "watch", "doctor")), name
-        assert hints.destructive_hint is (name in ("python", "bash", "reset", "archive")), name
+        assert hints.destructive_hint is (name in ("python", "bash", "reset", "archive", "trace", "check")), name
         assert tool.input_schema["type"] == "object", name
 
 
@@ -188,6 +189,33 @@ async def the_host_is_seen_and_stays_small(client):
     assert examined.structured_content["schema"].startswith("fdguard."), examined
 
 
+LEAKY = """import socket, sys
+kept = []
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    kept.append(open("/etc/passwd"))
+    server.accept()[0].close()
+"""
+
+
+async def a_fix_is_proven(client):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    connect = f"import socket; socket.create_connection(('127.0.0.1', {port})).recv(1)"
+    exercise = {"exercise": f'{sys.executable} -c "{connect}"', "ready": f"tcp:{port}", "cycles": 10, "seconds": 200}
+
+    async def check(code):
+        # The client itself validates the result against the schema that the tool declares.
+        return await call(client, "check", {"command": [sys.executable, "-c", code, str(port)], **exercise})
+
+    failed = await check(LEAKY)
+    assert failed.structured_content["check"]["passed"] is False, failed
+    assert len(text(failed).splitlines()) < 20 and text(failed).startswith("check failed"), failed
+    passed = await check(LEAKY.replace("kept.append(open(\"/etc/passwd\"))", "pass"))
+    assert passed.structured_content["check"]["passed"] is True, passed
+    assert passed.structured_content["run"]["status"] == 0, passed
+
+
 CASES = [
     lists_tools,
     python_keeps_state,
@@ -200,6 +228,7 @@ CASES = [
     much_output_is_cut_and_said,
     wrong_calls_are_one_line,
     the_host_is_seen_and_stays_small,
+    a_fix_is_proven,
 ]
 
 

@@ -11,10 +11,11 @@ use crate::recording::{Entry, Header};
 use crate::rule::Settings;
 use crate::select_use::SelectUse;
 use crate::watch::Watch;
-use crate::{Gap, Pid, Snapshot, Summary, Text, Tier};
+use crate::{Gap, Pid, Snapshot, Summary, Text, Tier, command_line};
 
 mod curve;
 mod database;
+mod harmless;
 mod redacted;
 
 pub use curve::{Curve, Curves, Family, Point};
@@ -73,7 +74,7 @@ pub enum Relation {
     Named,
     /// A child, or a child's child.
     Descendant,
-    /// None of these: it holds a database that they hold.
+    /// None of these: it holds a database or a listener that they hold.
     Sharer,
 }
 
@@ -187,6 +188,23 @@ impl Evidence {
     /// Concludes everything; `None` when no process came into view.
     #[must_use]
     pub fn of(material: Material, settings: &Settings) -> Option<Self> {
+        let mut evidence = Self::conclude(material, settings)?;
+        evidence.name_traces();
+        Some(evidence)
+    }
+
+    /// Adds the command that gives the line: from the material as it is, so redacted material gives a redacted one.
+    fn name_traces(&mut self) {
+        for visit in &self.material.visits {
+            let process = &visit.latest().process;
+            command_line::add_trace(&mut self.diagnosis.findings, process);
+            for opinion in &mut self.diagnosis.processes {
+                command_line::add_trace(&mut opinion.findings, process);
+            }
+        }
+    }
+
+    fn conclude(material: Material, settings: &Settings) -> Option<Self> {
         let mut watch = Watch::new(material.header.clone());
         for entry in &material.entries {
             watch.take(entry);
@@ -198,9 +216,11 @@ impl Evidence {
                 .find(|subject| subject.process.pid == visit.begin.process.pid)
                 .map(|subject| &subject.timeline);
             let latest = visit.latest();
+            let mut summary = Summary::of(latest);
+            harmless::settle(&mut summary.lints, visit, &material.relatives);
             Examined {
                 begin: Summary::of(&visit.begin),
-                latest: Summary::of(latest),
+                latest: summary,
                 curves: timeline.map(Curves::of),
                 databases: database::databases(latest, &material.relatives),
                 uptime_seconds: uptime(latest),

@@ -97,11 +97,9 @@ fn select_wall(
     rate: Option<Slope>,
     select: Option<&SelectUse>,
 ) -> Option<Forecast> {
-    let only_if = match select {
-        Some(SelectUse::Absent) => return None,
-        Some(SelectUse::Imports { .. }) => None,
-        Some(SelectUse::Unknown { .. }) | None => Some("if it uses select()".to_owned()),
-    };
+    if select == Some(&SelectUse::Absent) {
+        return None;
+    }
     let soft = timeline.limits().soft;
     let highest = timeline.highest().map_or(0, u64::from);
     // Behind a lower limit nobody gets there, unless it was lowered afterwards.
@@ -119,8 +117,7 @@ fn select_wall(
     } else {
         below
     };
-    let made = make("select-1024", Some(FD_SETSIZE), Some(used), rate)?;
-    Some(Forecast { only_if, ..made })
+    make(wall::SELECT, Some(FD_SETSIZE), Some(used), rate)
 }
 
 /// How fast all of these rise together.
@@ -181,7 +178,7 @@ fn make(name: &str, at: Option<u64>, used: Option<u64>, rate: Option<Slope>) -> 
         eta_seconds: eta,
         soonest_seconds: eta.and_then(|eta| after(rate?.high).or(Some(eta))),
         latest_seconds: eta.and_then(|_| after(rate?.low)),
-        only_if: None,
+        only_if: wall::condition(name).map(str::to_owned),
     })
 }
 
@@ -278,17 +275,19 @@ mod tests {
     }
 
     #[test]
-    fn r7_the_wall_of_select_is_absent_conditional_or_there() {
+    fn r7_the_wall_of_select_is_absent_or_conditional() {
         assert_eq!(
             wall(&holding(10, Some(SelectUse::Absent)), "select-1024"),
             None
         );
         for unknown in [None, Some(SelectUse::unknown("no permission"))] {
             let wall = wall(&holding(10, unknown), "select-1024").unwrap();
-            assert_eq!(wall.only_if.as_deref(), Some("if it uses select()"));
+            assert_eq!(wall.only_if.as_deref(), Some("if it calls select()"));
         }
+        // Whoever imports it could call it, and no more: every Python does.
         let wall = wall(&holding(10, Some(selects())), "select-1024").unwrap();
-        assert_eq!((wall.only_if, wall.left), (None, Some(1014)));
+        assert_eq!(wall.only_if.as_deref(), Some("if it calls select()"));
+        assert_eq!(wall.left, Some(1014));
     }
 
     #[test]

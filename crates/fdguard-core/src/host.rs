@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Ceilings, Limits};
-use crate::wall::{self, FD_SETSIZE};
+use crate::wall;
 use crate::{Gap, Pid, ProcKey, Text};
 
 /// One look at the whole host.
@@ -78,20 +78,13 @@ impl HostRow {
         })
     }
 
-    /// The nearest wall by share: its name, where it stands, and how far it is used.
+    /// The limit that counts, and how far it is: the same that `watch` and `doctor` name, see [`wall::condition`]. That a
+    /// number of 1024 or more was in use is told apart, by [`crossed_1024`](Self::crossed_1024).
     #[must_use]
     pub fn nearest_wall(&self) -> Option<NearestWall> {
         let count = self.count?;
         let soft = self.limits.soft.filter(|soft| *soft > 0)?;
-        // Without a list the highest number is not known, but it is at least count − 1.
-        let select =
-            (self.crossed_1024() != Some(true) && count <= FD_SETSIZE && soft > FD_SETSIZE)
-                .then(|| NearestWall::new("select-1024", FD_SETSIZE, count.saturating_sub(1)));
-        let limit = NearestWall::new("soft-limit", soft, count);
-        Some(match select {
-            Some(select) if select.left < limit.left => select,
-            _ => limit,
-        })
+        Some(NearestWall::new("soft-limit", soft, count))
     }
 }
 
@@ -113,5 +106,32 @@ impl NearestWall {
             at,
             left: at.saturating_sub(used),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HostRow, NearestWall};
+    use crate::snapshot::Limits;
+
+    #[test]
+    fn r7_the_limit_that_counts_is_the_soft_one_also_near_number_1024() {
+        let row = |count, soft| HostRow {
+            count,
+            limits: Limits { soft, hard: None },
+            table_size: Some(1024),
+            ..HostRow::default()
+        };
+        let nearest = |at, left| NearestWall {
+            name: "soft-limit",
+            at,
+            left,
+        };
+        let of = |count, soft| row(count, soft).nearest_wall();
+        assert_eq!(of(Some(960), Some(20_000)), Some(nearest(20_000, 19_040)));
+        assert_eq!(of(Some(960), Some(1024)), Some(nearest(1024, 64)));
+        assert_eq!(of(Some(960), Some(900)), Some(nearest(900, 0)));
+        assert_eq!(of(None, Some(900)), None);
+        assert_eq!(of(Some(960), None), None);
     }
 }

@@ -16,6 +16,7 @@ pub mod children;
 pub mod class;
 pub mod class_pattern;
 pub mod collapse;
+pub mod command_line;
 pub mod config;
 pub mod count;
 pub mod culprit;

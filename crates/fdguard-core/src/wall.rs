@@ -9,6 +9,9 @@ use crate::snapshot::Ceiling;
 /// The number that `select()` cannot name.
 pub const FD_SETSIZE: u64 = 1024;
 
+/// The wall of numbers that `select()` cannot name.
+pub const SELECT: &str = "select-1024";
+
 /// Above this share of a wall an operator should know, in percent.
 pub const WARNING_ABOVE: f64 = 70.0;
 /// From this share on new work is likelier to fail half-way than to finish, in percent.
@@ -45,6 +48,14 @@ impl Wall {
     }
 }
 
+/// The condition under which a wall is one at all; absent where it stops every program. That a program could call
+/// `select()` is seen from outside, that it does is not: number 1024 is no limit of a process until it does. This is the
+/// one place that decides which limits count, for `top`, `watch`, `doctor` and `run`.
+#[must_use]
+pub fn condition(name: &str) -> Option<&'static str> {
+    (name == SELECT).then_some("if it calls select()")
+}
+
 /// `used` as a percentage of `at`, to one decimal.
 #[must_use]
 pub fn percent(used: u64, at: u64) -> Option<f64> {
@@ -64,7 +75,7 @@ pub fn walls(snapshot: &Snapshot, highest: Option<u64>) -> Vec<Wall> {
     [
         Wall::new("soft-limit", snapshot.limits.soft, snapshot.count),
         Wall::new("hard-limit", snapshot.limits.hard, snapshot.count),
-        Wall::new("select-1024", Some(FD_SETSIZE), highest),
+        Wall::new(SELECT, Some(FD_SETSIZE), highest),
         of("system-files", host.files),
         of("ptys", host.ptys),
         of("inotify-instances", host.inotify_instances),
@@ -89,7 +100,7 @@ pub fn crossed_1024(highest: Option<u64>, table_size: Option<u64>) -> Option<boo
 
 #[cfg(test)]
 mod tests {
-    use super::{crossed_1024, percent};
+    use super::{condition, crossed_1024, percent};
 
     #[test]
     fn a_wide_table_remembers_a_high_number_that_was_closed() {
@@ -97,6 +108,14 @@ mod tests {
         assert_eq!(crossed_1024(Some(1023), Some(1024)), Some(false));
         assert_eq!(crossed_1024(Some(1024), None), Some(true));
         assert_eq!(crossed_1024(None, None), None);
+    }
+
+    #[test]
+    fn r7_only_the_wall_of_select_has_a_condition() {
+        assert!(condition("select-1024").is_some());
+        for name in ["soft-limit", "hard-limit", "system-files", "ptys", "tasks"] {
+            assert_eq!(condition(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod exit;
 mod log;
 pub mod output;
+pub mod progress;
 pub mod recording;
 pub mod report;
 pub mod terminal;

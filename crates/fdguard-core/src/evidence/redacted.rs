@@ -18,15 +18,16 @@ impl Evidence {
     pub fn redacted(material: Material, settings: &Settings) -> Option<Self> {
         let mut redactor = Redactor::new();
         let redacted = redactor.material(&material);
-        let original = Self::of(material, settings)?.diagnosis;
+        let original = Self::conclude(material, settings)?.diagnosis;
         let plain = without_words_of_the_user(settings, &mut redactor);
-        let mut shown = Self::of(redacted, &plain)?;
+        let mut shown = Self::conclude(redacted, &plain)?;
         shown.redacted = true;
         take_over(
             &mut shown.diagnosis,
             &original,
             &Trusted::of(settings, &plain),
         );
+        shown.name_traces();
         Some(shown)
     }
 }

@@ -26,7 +26,7 @@ use crate::playbook::{Playbook, Suspect};
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
 use crate::timeline::Timeline;
-use crate::{Class, Text};
+use crate::{Class, Text, command_line};
 
 /// A wall nearer than this is an emergency.
 const SOON: f64 = 3600.0;
@@ -176,8 +176,10 @@ impl Case<'_> {
     /// Says what to do, by the playbook.
     fn advise(&self, finding: &mut Finding) {
         let Some(class) = &finding.class else {
-            finding.next_step =
-                "Look at what it holds: run `fdguard snap` as its user or as root.".to_owned();
+            finding.next_step = format!(
+                "Look at what it holds: run `fdguard snap {}` as its user or as root.",
+                self.process.pid
+            );
             return;
         };
         let beside: Vec<Class> = self.beside(class);
@@ -191,12 +193,13 @@ impl Case<'_> {
         if let Some(advice) = self.settings.playbook.advise(&suspect) {
             // The playbook has phrases; a user's own may have sentences.
             let phrase = |text: &str| text.trim().trim_end_matches('.').to_owned();
-            finding.next_step = format!(
+            let step = format!(
                 "Likely source: {}. Confirm: {}. Fix: {}.",
                 phrase(&advice.source),
                 phrase(&advice.confirm),
                 phrase(&advice.fix)
             );
+            finding.next_step = command_line::with_pid(&step, self.process.pid);
             finding.advice = Some(advice.id.clone());
         }
     }

@@ -1,5 +1,6 @@
 //! What each tool takes. The doc comments are what a model reads.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -92,6 +93,69 @@ pub(super) struct Watch {
     pub(super) seconds: Option<u64>,
 }
 
+/// A program to be traced.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Trace {
+    /// The program and its arguments, one word each. No shell is involved.
+    #[schemars(length(min = 1, max = 1000))]
+    pub(super) command: Vec<String>,
+    /// The directory it starts in, an absolute path; the host's own when absent.
+    pub(super) cwd: Option<PathBuf>,
+    /// Variables that are added to the host's environment.
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    /// Seconds until the program is asked to end (SIGTERM); 60 when absent.
+    #[schemars(range(min = 1, max = 600))]
+    pub(super) seconds: Option<u64>,
+}
+
+/// A program, or a server and its exercise, to be checked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Check {
+    /// The program and its arguments, one word each. No shell is involved.
+    #[schemars(length(min = 1, max = 1000))]
+    pub(super) command: Vec<String>,
+    /// The directory it starts in, an absolute path; the host's own when absent.
+    pub(super) cwd: Option<PathBuf>,
+    /// Variables that are added to the host's environment.
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    /// Seconds until the program is asked to end (SIGTERM), or that an exercise may take in all; 60 when absent.
+    #[schemars(range(min = 1, max = 600))]
+    pub(super) seconds: Option<u64>,
+    /// For a server: a shell command that uses it once. It is run again and again, and what each run leaves open is counted.
+    pub(super) exercise: Option<String>,
+    /// When the server is ready: `tcp:PORT`, `http:URL`, or `line:REGEX` in its output.
+    pub(super) ready: Option<String>,
+    /// How many runs of the exercise count; 30 when absent.
+    #[schemars(range(min = 10, max = 100_000))]
+    pub(super) cycles: Option<u32>,
+    /// What may stay open: a class, a path, or FILE:LINE.
+    #[serde(default)]
+    pub(super) allow: Vec<String>,
+}
+
+impl Check {
+    /// The options of `fdguard check`. An option and its value are one word: a value that begins with a dash is no option.
+    pub(super) fn words(&self, seconds: u64) -> Vec<String> {
+        let mut words = vec!["check".to_owned()];
+        match &self.exercise {
+            Some(exercise) => words.push(format!("--exercise={exercise}")),
+            None => words.push(format!("--for={seconds}s")),
+        }
+        words.extend(self.ready.iter().map(|ready| format!("--ready={ready}")));
+        words.extend(
+            self.cycles
+                .iter()
+                .map(|cycles| format!("--cycles={cycles}")),
+        );
+        words.extend(self.allow.iter().map(|allow| format!("--allow={allow}")));
+        words
+    }
+}
+
 /// The arguments of a call, or one line that says what is wrong with them.
 pub(super) fn read<T: DeserializeOwned>(given: Option<JsonObject>) -> Result<T, Error> {
     let given = Value::Object(given.unwrap_or_default());
@@ -130,7 +194,7 @@ fn within(given: Option<u64>, most: u64, name: &str) -> Result<Option<u64>, Erro
 mod tests {
     use serde_json::json;
 
-    use super::{Bash, Kind, Which, read, seconds, timeout};
+    use super::{Bash, Check, Kind, Which, read, seconds, timeout};
 
     #[test]
     fn a_shell_takes_a_command_by_both_names() {
@@ -157,5 +221,16 @@ mod tests {
         assert_eq!(seconds(None).unwrap(), None);
         let error = seconds(Some(601)).unwrap_err().to_string();
         assert_eq!(error, "arguments: seconds: 601 is not from 1 to 600");
+    }
+
+    #[test]
+    fn a_check_becomes_the_options_of_the_command() {
+        let given = json!({"command": ["x"], "exercise": "-v", "cycles": 12, "allow": ["a.py:3"]});
+        let check: Check = read(given.as_object().cloned()).unwrap();
+        let expected = ["check", "--exercise=-v", "--cycles=12", "--allow=a.py:3"];
+        assert_eq!(check.words(9), expected);
+        let given = json!({"command": ["x"]});
+        let check: Check = read(given.as_object().cloned()).unwrap();
+        assert_eq!(check.words(9), ["check", "--for=9s"]);
     }
 }

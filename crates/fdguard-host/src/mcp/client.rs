@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::Kind;
@@ -27,6 +27,8 @@ pub(super) struct Client {
     guard: Mutex<Option<ClientGuard>>,
     python: Slot,
     bash: Slot,
+    /// Held while a `trace` or `check` runs.
+    trial: AsyncMutex<()>,
     usage: Mutex<Usage>,
     /// Cancelled when nobody waits for answers any more: commands that run are interrupted.
     pub(super) gone: CancellationToken,
@@ -57,6 +59,7 @@ impl Client {
             guard: Mutex::default(),
             python: Slot::default(),
             bash: Slot::default(),
+            trial: AsyncMutex::default(),
             usage: Mutex::new(Usage {
                 calls: 0,
                 last: Instant::now(),
@@ -73,6 +76,12 @@ impl Client {
     pub(super) fn call(&self) -> InCall<'_> {
         self.usage().calls += 1;
         InCall(self)
+    }
+
+    /// A turn to run a program under the tracer: one at a time, as in a session.
+    pub(super) fn trial(&self) -> Result<AsyncMutexGuard<'_, ()>, Error> {
+        let busy = |_| Error::Bad("busy: a trace or check of this client runs".to_owned());
+        self.trial.try_lock().map_err(busy)
     }
 
     /// For how long nobody has called; absent while a call runs.

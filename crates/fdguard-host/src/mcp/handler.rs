@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, JsonObject,
@@ -15,9 +16,10 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::arguments::{self, Archive, Bash, Kind, Python, Snap, Watch, Which};
+use super::arguments::{self, Archive, Bash, Check, Kind, Python, Snap, Trace, Watch, Which};
 use super::client::{Client, Place};
 use super::say::{self, Ran};
+use super::trial::Trial;
 use super::web::Known;
 use super::{Options, look, progress, tools};
 use crate::Error;
@@ -29,6 +31,8 @@ use crate::session::{Done, Exec};
 const WAITING: usize = 64;
 /// How long to watch when nobody says it.
 const SECONDS: u64 = 10;
+/// How long a program may run under the tracer when nobody says it.
+const TRIAL_SECONDS: u64 = 60;
 
 /// Answers one client.
 #[derive(Debug)]
@@ -83,6 +87,32 @@ impl Handler {
             "snap" => {
                 let Snap { pid } = arguments::read(given)?;
                 self.look("snap", pid, None, context).await
+            }
+            "trace" => {
+                let asked: Trace = arguments::read(given)?;
+                let seconds = arguments::seconds(asked.seconds)?.unwrap_or(TRIAL_SECONDS);
+                let trial = Trial {
+                    words: vec!["trace".to_owned(), format!("--for={seconds}s")],
+                    command: asked.command,
+                    folder: asked.cwd,
+                    environment: asked.env,
+                    limit: Duration::from_secs(seconds),
+                    output_cap: self.options.output_cap,
+                };
+                self.try_out(trial, context).await
+            }
+            "check" => {
+                let asked: Check = arguments::read(given)?;
+                let seconds = arguments::seconds(asked.seconds)?.unwrap_or(TRIAL_SECONDS);
+                let trial = Trial {
+                    words: asked.words(seconds),
+                    command: asked.command,
+                    folder: asked.cwd,
+                    environment: asked.env,
+                    limit: Duration::from_secs(seconds),
+                    output_cap: self.options.output_cap,
+                };
+                self.try_out(trial, context).await
             }
             // `watch` and `doctor`: no other name gets here.
             verb => {
@@ -216,8 +246,7 @@ impl Handler {
         let report = archive(&self.options.roots, asked).await;
         let report = report.map_err(|problem| Error::Bad(problem.detail().to_owned()))?;
         let document = serde_json::to_value(&report).unwrap_or_default();
-        let text = say::brief(&document);
-        Ok(say::result(text, &document, !report.success))
+        Ok(say::seen(&document, !report.success))
     }
 
     async fn look(
@@ -237,7 +266,21 @@ impl Handler {
             seen = look::look(program, &words) => seen?,
             () = self.unwanted(&context.ct) => return Err(Error::Bad("cancelled".to_owned())),
         };
-        Ok(say::result(say::brief(&seen), &seen, false))
+        Ok(say::seen(&seen, false))
+    }
+
+    /// Runs a command under the tracer. Whoever cancels the call or goes away ends all of it.
+    async fn try_out(
+        &self,
+        trial: Trial,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Error> {
+        let program = self.options.program.as_deref().unwrap_or(Path::new(""));
+        let _turn = self.client.trial()?;
+        tokio::select! {
+            ended = trial.run(program) => Ok(say::tried(ended?)),
+            () = self.unwanted(&context.ct) => Err(Error::Bad("cancelled".to_owned())),
+        }
     }
 }
 

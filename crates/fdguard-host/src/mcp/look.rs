@@ -16,7 +16,7 @@ use crate::Error;
 use crate::scope::Program;
 
 /// The largest document. A process with a hundred thousand descriptors has one of 40 MiB.
-const LARGEST: u64 = 64 << 20;
+pub(super) const LARGEST: u64 = 64 << 20;
 /// Of what it says about its own troubles.
 const COMPLAINT: u64 = 4096;
 
@@ -59,7 +59,7 @@ fn plan(program: &Path, words: &[String]) -> std::io::Result<(Plan, [OwnedFd; 2]
 }
 
 /// All of it, up to a cap; what is beyond is read and dropped, so that the writer can end.
-async fn read(pipe: Receiver, most: u64) -> Result<Vec<u8>, Error> {
+pub(super) async fn read(pipe: Receiver, most: u64) -> Result<Vec<u8>, Error> {
     let mut kept = Vec::new();
     let mut pipe = pipe.take(most);
     let read = pipe.read_to_end(&mut kept).await;

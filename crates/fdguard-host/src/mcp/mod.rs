@@ -4,6 +4,7 @@
 //! [`run`] is the whole program on standard streams. What a client opened hangs on one [`ClientGuard`](crate::host::ClientGuard): a connection that
 //! ends, an MCP session that is deleted or forgotten, and the end of the host all close the same sessions with receipts.
 
+mod answer;
 mod arguments;
 mod client;
 mod handler;
@@ -13,6 +14,7 @@ mod say;
 mod stdio;
 mod strangers;
 mod tools;
+mod trial;
 mod web;
 
 use std::path::PathBuf;

@@ -2,13 +2,15 @@
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::answer::answer;
+use super::trial::Ended;
 use crate::document::Document;
 use crate::session::{Done, Outcome, Output};
 
-/// Elements of a list that a text shows; a document's structured form has all of them.
-const SHOWN: usize = 24;
+/// Lines of what a program said last that an answer shows where it failed.
+const LAST_LINES: usize = 15;
 
 /// The result of a command. `renewed` says why the session is a new one.
 #[derive(Serialize)]
@@ -26,6 +28,39 @@ pub(super) fn ran(ran: Ran) -> CallToolResult {
     let text = text(&ran.done, ran.renewed.as_deref());
     let failed = failed(ran.done.outcome);
     result(text, &Document::new("fdguard.exec/1", ran), failed)
+}
+
+/// A document in a few lines, with itself.
+pub(super) fn seen(document: &Value, failed: bool) -> CallToolResult {
+    result(answer(document), document, failed)
+}
+
+/// What `trace` or `check` came to: the answer, then how it ended. The document has one member more, `run`.
+pub(super) fn tried(ended: Ended) -> CallToolResult {
+    let failed = ended.status.is_none_or(|status| status > 1);
+    let mut text = match &ended.document {
+        Some(document) => answer(document),
+        None => "no diagnosis".to_owned(),
+    };
+    if failed || ended.document.is_none() {
+        let lines: Vec<&str> = ended.stderr.text.lines().collect();
+        let skipped = lines.len().saturating_sub(LAST_LINES);
+        for line in lines.iter().skip(skipped) {
+            text.push_str(&format!("\n| {line}"));
+        }
+    }
+    let (status, ms) = (ended.status, ended.took.as_millis());
+    let shown = status.map_or("unknown".to_owned(), |status| status.to_string());
+    text.push_str(&format!("\n[exit status {shown}, {ms} ms]"));
+    let Some(mut document) = ended.document else {
+        return CallToolResult::error(vec![ContentBlock::text(text)]);
+    };
+    if let Some(fields) = document.as_object_mut() {
+        let run =
+            json!({"status": status, "ms": ms, "stdout": ended.stdout, "stderr": ended.stderr});
+        fields.insert("run".to_owned(), run);
+    }
+    result(text, &document, false)
 }
 
 /// A text with its document.
@@ -123,45 +158,12 @@ fn last_line(done: &Done) -> String {
     format!("[{end}{lost}{reset}]")
 }
 
-/// A document as text: its name first, and long lists by their begin.
-pub(super) fn brief(document: &Value) -> String {
-    let mut rest = shortened(document);
-    let name = rest.as_object_mut().and_then(|it| it.remove("schema"));
-    match name {
-        Some(name) => format!(
-            "{{\"schema\":{name},{}",
-            rest.to_string().trim_start_matches('{')
-        ),
-        None => rest.to_string(),
-    }
-}
-
-fn shortened(value: &Value) -> Value {
-    match value {
-        Value::Array(list) => {
-            let mut shown: Vec<Value> = list.iter().take(SHOWN).map(shortened).collect();
-            if let more @ 1.. = list.len().saturating_sub(SHOWN) {
-                shown.push(format!("… {more} more in structuredContent").into());
-            }
-            Value::Array(shown)
-        }
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            Value::Object(
-                fields
-                    .map(|(key, value)| (key.clone(), shortened(value)))
-                    .collect(),
-            )
-        }
-        other => other.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Ran, brief, ran, refused};
+    use super::{Ran, ran, refused, tried};
+    use crate::mcp::trial::Ended;
     use crate::session::{Done, Dropped, Outcome, Output};
 
     fn done(outcome: Outcome, text: &str) -> Done {
@@ -230,21 +232,46 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_one_line_and_long_lists_are_cut() {
+    fn a_refusal_is_one_line() {
         let result = refused("it said\n\n no ");
         assert_eq!(
             serde_json::to_value(result.content).unwrap()[0]["text"],
             "it said; no"
         );
-        let long: Vec<u32> = (0..30).collect();
-        let text = brief(&json!({"fds": long, "count": 30, "schema": "x/1"}));
-        assert!(
-            text.starts_with("{\"schema\":\"x/1\",\"count\":30,"),
-            "{text}"
-        );
-        assert!(
-            text.contains("23,\"… 6 more in structuredContent\"]"),
-            "{text}"
-        );
+    }
+    fn ended(status: i32, document: Option<Value>) -> Ended {
+        let mut words: Vec<String> = (0..40).map(|number| format!("line {number}")).collect();
+        words.push("boom".to_owned());
+        Ended {
+            document,
+            status: Some(status),
+            stdout: Output::default(),
+            stderr: Output {
+                text: words.join("\n"),
+                ..Output::default()
+            },
+            took: std::time::Duration::from_millis(12),
+        }
+    }
+
+    #[test]
+    fn a_trial_has_its_answer_its_end_and_its_output() {
+        let document = json!({
+            "schema": "fdguard.diagnosis/1", "verdict": "stable", "findings": [],
+            "process": {"pid": 7, "comm": "sh"},
+        });
+        let result = serde_json::to_value(tried(ended(0, Some(document.clone())))).unwrap();
+        let text = "stable: sh (pid 7)\n[exit status 0, 12 ms]";
+        assert_eq!(result["content"][0]["text"], text);
+        assert_eq!(result["structuredContent"]["verdict"], "stable");
+        assert_eq!(result["structuredContent"]["run"]["status"], 0);
+        assert_eq!(result["isError"], false);
+        // Where the program failed, what it said last is what is asked for.
+        let result = serde_json::to_value(tried(ended(3, Some(document)))).unwrap();
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("\n| boom\n[exit status 3"), "{text}");
+        assert!(!text.contains("line 3\n"), "{text}");
+        let result = serde_json::to_value(tried(ended(127, None))).unwrap();
+        assert_eq!(result["isError"], true);
     }
 }

@@ -6,12 +6,15 @@ use rmcp::handler::server::tool::schema_for_type;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 
-use super::arguments::{Archive, Bash, Python, Snap, Watch, Which};
+use serde_json::{Value, json};
+
+use super::arguments::{Archive, Bash, Check, Python, Snap, Trace, Watch, Which};
 
 /// Said to a model before it uses any of them.
 pub(super) const INSTRUCTIONS: &str = "A Python and a bash session that keep their state between calls, on the machine of this host. One command runs at \
     a time in each; both can run at once. A command that takes too long is interrupted and the session lives on; `interrupt` ends one early, `reset` starts \
-    the interpreter anew. Background processes end with the session. `snap`, `watch` and `doctor` show what a process holds open, by default this host itself.";
+    the interpreter anew. Background processes end with the session. `snap`, `watch` and `doctor` show what a process holds open, by default this host itself. \
+    `trace` and `check` run a program and name the line of code that leaves descriptors open: use `check` to prove that a fix works.";
 
 /// All tools. Those that look at processes need the command that does it, `archive` needs folders in which it may.
 pub(super) fn all(can_look: bool, can_archive: bool) -> Vec<Tool> {
@@ -20,7 +23,7 @@ pub(super) fn all(can_look: bool, can_archive: bool) -> Vec<Tool> {
         tools.push(archive());
     }
     if can_look {
-        tools.extend([snap(), watch(), doctor()]);
+        tools.extend([snap(), watch(), doctor(), trace(), check()]);
     }
     tools
 }
@@ -121,6 +124,7 @@ fn snap() -> Tool {
         "Show the file descriptors of a process right now: how many of which limit, by class, with warnings. Default: this host itself.",
         looking(),
     )
+    .with_raw_output_schema(snapshot())
 }
 
 fn watch() -> Tool {
@@ -130,6 +134,7 @@ fn watch() -> Tool {
         "Watch a process for some seconds and judge whether its file descriptors leak, which class, how fast, and when they hit a limit. Default: this host, 10 seconds.",
         looking(),
     )
+    .with_raw_output_schema(diagnosis())
 }
 
 fn doctor() -> Tool {
@@ -139,6 +144,81 @@ fn doctor() -> Tool {
         "Examine a process in depth for some seconds: descriptors, limits, leaks, what is wrong and what to do about it. Default: this host, 10 seconds.",
         looking(),
     )
+    .with_raw_output_schema(diagnosis())
+}
+
+fn trace() -> Tool {
+    tool::<Trace>(
+        "trace",
+        "Which line leaves descriptors open?",
+        "Run a program and name the lines of code that opened what is still open, and misuse such as double close. It runs until it ends, or for `seconds`.",
+        anything(),
+    )
+    .with_raw_output_schema(diagnosis())
+}
+
+fn check() -> Tool {
+    tool::<Check>(
+        "check",
+        "Prove that a program leaks nothing",
+        "Run a program, or a server with an exercise, and judge whether it returns to its baseline: passed or failed, with the line of code that leaks. Run it \
+         before and after a fix.",
+        anything(),
+    )
+    .with_raw_output_schema(diagnosis())
+}
+
+/// What every diagnosis has. There is more in it: `fdguard.diagnosis/1` of the guide.
+fn diagnosis() -> Arc<JsonObject> {
+    let finding = json!({
+        "type": "object",
+        "properties": {
+            "rule": {"type": "string"},
+            "severity": {"enum": ["info", "warning", "critical"]},
+            "pid": {"type": "integer"},
+            "why": {"type": "string"},
+            "next_step": {"type": "string"},
+            "origin": {"type": ["object", "null"], "description": "The line of code: culprit {file, line, function}, and its stack."},
+        },
+        "required": ["rule", "severity", "why"],
+    });
+    object(json!({
+        "type": "object",
+        "properties": {
+            "schema": {"type": "string", "description": "fdguard.diagnosis/1"},
+            "verdict": {"type": "string", "description": "leaking, growing, bounded, stable or unknown"},
+            "process": {"type": "object"},
+            "findings": {"type": "array", "items": finding},
+            "hazards": {"type": "array", "items": {"type": "object"}},
+            "gaps": {"type": "array", "items": {"type": "object"}, "description": "What could not be seen: what, why, remedy."},
+            "check": {"type": "object", "description": "Of check: passed, and what was left."},
+            "run": {"type": "object", "description": "Of trace and check: status, ms, stdout and stderr of the program."},
+        },
+        "required": ["schema", "verdict", "findings"],
+    }))
+}
+
+/// What every snapshot has: `fdguard.snapshot/1` of the guide.
+fn snapshot() -> Arc<JsonObject> {
+    object(json!({
+        "type": "object",
+        "properties": {
+            "schema": {"type": "string", "description": "fdguard.snapshot/1"},
+            "process": {"type": "object"},
+            "count": {"type": ["integer", "null"]},
+            "limits": {"type": "object"},
+            "classes": {"type": ["array", "null"], "items": {"type": "object"}},
+            "lints": {"type": "array", "items": {"type": "object"}},
+        },
+        "required": ["schema", "process", "count"],
+    }))
+}
+
+fn object(value: Value) -> Arc<JsonObject> {
+    match value {
+        Value::Object(fields) => Arc::new(fields),
+        _ => Arc::default(),
+    }
 }
 
 #[cfg(test)]
@@ -158,6 +238,8 @@ mod tests {
             "snap",
             "watch",
             "doctor",
+            "trace",
+            "check",
         ];
         assert_eq!(names, expected);
         for tool in &tools {
@@ -172,6 +254,8 @@ mod tests {
                 assert!(text.contains("description"), "{} {name}", tool.name);
             }
         }
+        let typed = tools.iter().filter(|tool| tool.output_schema.is_some());
+        assert_eq!(typed.count(), 5);
         let bare = all(false, false);
         assert!(
             bare.iter()

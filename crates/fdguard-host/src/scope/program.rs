@@ -85,6 +85,16 @@ impl Program {
         let _unheard = self.asks.send(stop);
     }
 
+    /// Waits for the end of the program itself, kills what it left, and waits until nothing is there.
+    pub(crate) async fn finish(&self) -> Option<Exit> {
+        let mut told = self.told.clone();
+        // An error is a task that is gone: `over` says the same.
+        let ended = told.wait_for(|state| state.main.is_some() || state.over.is_some());
+        let _known = ended.await.is_ok();
+        self.ask(AT_ONCE);
+        self.over().await.0
+    }
+
     /// Waits until it is over.
     pub(crate) async fn over(&self) -> (Option<Exit>, Over) {
         let mut told = self.told.clone();

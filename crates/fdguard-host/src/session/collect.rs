@@ -8,7 +8,7 @@ use super::types::{Dropped, Output};
 
 /// Output as it comes.
 #[derive(Debug)]
-pub(super) struct Collector {
+pub(crate) struct Collector {
     head_room: usize,
     tail_room: usize,
     head: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Collector {
 
 impl Collector {
     /// Keeps this many bytes, half of them from the begin.
-    pub(super) fn new(cap: usize) -> Self {
+    pub(crate) fn new(cap: usize) -> Self {
         Self {
             head_room: cap / 2,
             tail_room: cap - cap / 2,
@@ -35,12 +35,12 @@ impl Collector {
     }
 
     /// All bytes so far.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Takes what follows.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         let room = self.head_room.saturating_sub(self.head.len());
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
@@ -76,7 +76,7 @@ impl Collector {
     }
 
     /// What is kept, and what is missing.
-    pub(super) fn finish(mut self) -> Output {
+    pub(crate) fn finish(mut self) -> Output {
         let tail = self.tail.make_contiguous();
         if self.dropped == 0 {
             self.head.extend_from_slice(tail);

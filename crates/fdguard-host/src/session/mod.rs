@@ -28,6 +28,7 @@ use fdguard_process::tree::{Enforced, Tree};
 use tokio::sync::{mpsc, oneshot};
 
 use actor::{Actor, Job, Request};
+pub(crate) use collect::Collector;
 pub use hub::Hub;
 use keeper::Place;
 pub use program::PYTHON_DRIVER;

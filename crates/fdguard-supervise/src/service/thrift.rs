@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_core::Pid;
+use fdguard_core::{Pid, command_line};
 use fdguard_probe::Probe;
 use fdguard_process::identity::Identity;
 use jiff::Timestamp;
@@ -336,12 +336,8 @@ impl Service<'_> {
         leaks: &[Leak],
         text: impl FnOnce(&Report<'_>) -> String,
     ) -> String {
-        let words = self
-            .settings
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy());
-        let command = words.collect::<Vec<_>>().join(" ");
+        let words = self.settings.command.iter();
+        let command = command_line::quoted(words.map(|word| word.as_encoded_bytes()));
         text(&Report {
             service: self.name(),
             breach,

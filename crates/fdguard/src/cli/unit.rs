@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fdguard_process::listen::Listen;
 
+use super::FailOn;
 use super::duration::parse_positive;
 use crate::unit::Target;
 
@@ -18,7 +19,7 @@ Examples:
   fdguard unit systemd --user --listen tcp:8787 -o ~/.config/systemd/user/web.service --name web -- python3 server.py
   fdguard unit launchd --name org.example.web -- /opt/web/server
   fdguard unit --lint web.service                          what is wrong with mine?
-Exit codes: 0 written, or clean; 1 traps found; 2 wrong usage; 3 the file could not be read.")]
+Exit codes: 0 written, or clean; 1 traps of --fail-on (warning) or worse found; 2 wrong usage; 3 the file could not be read.")]
 pub struct UnitArgs {
     /// For whom; with --lint only where the file does not tell.
     #[arg(value_enum, required_unless_present = "lint")]
@@ -56,6 +57,15 @@ pub struct UnitArgs {
     /// Find the traps in this unit; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "name", "listen", "metrics", "user", "folder", "fdguard", "image"])]
     pub lint: Option<PathBuf>,
+    /// With --lint: exit with 1 when a trap of this severity or a worse one was found.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "SEVERITY",
+        default_value_t = FailOn::Warning,
+        conflicts_with = "command"
+    )]
+    pub fail_on: FailOn,
     /// One JSON document: the findings, or the unit as a text in it.
     #[arg(long)]
     pub json: bool,

@@ -15,6 +15,7 @@ use crate::doctor::bundle::Place;
 use crate::doctor::gather::{self, Plan};
 use crate::doctor::replay;
 use crate::exit::{self, Hinted};
+use crate::progress::Progress;
 use crate::report::{doctor, html};
 use crate::{output, terminal};
 
@@ -30,6 +31,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     args.html.as_deref().map(check_place).transpose()?;
     // What the user wrote about symptoms may hold names, too.
     let ours = Playbook::embedded();
+    let progress = Progress::on_stderr();
     let plan = Plan {
         length: args.length,
         every: args.every,
@@ -38,6 +40,8 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
         } else {
             &settings.playbook
         },
+        settings: &settings,
+        progress: &progress,
     };
     let (material, named_all) = match &patient {
         Patient::Living(probe, pids) => {
@@ -55,6 +59,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let Some(evidence) = evidence else {
         return Err(Hinted::look("no process came into view", "fdguard top --once").into());
     };
+    drop(progress);
     if let Some(path) = args.html.as_deref() {
         output::emit(Some(path), |out| {
             Ok(out.write_all(html::page(&evidence).as_bytes())?)

@@ -5,13 +5,16 @@ use std::time::Duration;
 use fdguard_core::evidence::{Material, Visit};
 use fdguard_core::explain;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::{Class, Gap, Pid, Snapshot, Summary};
+use fdguard_core::rule::Settings;
+use fdguard_core::{Class, Gap, Pid, Snapshot, Summary, TcpState};
 use fdguard_probe::{Error as ProbeError, Options, Probe, Radar};
 
 use super::logs::OpenLog;
 use super::{family, logs, machine, runtime, watch};
 
 pub use super::logs::open as open_logs;
+use crate::progress::Progress;
+use crate::report::table::counted;
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,10 @@ pub struct Plan<'a> {
     pub every: Duration,
     /// Which lines of a log mean what.
     pub playbook: &'a Playbook,
+    /// How what was seen so far is judged while it goes on.
+    pub settings: &'a Settings,
+    /// Where that is shown.
+    pub progress: &'a Progress,
 }
 
 /// Looks, watches, looks again. What of the named ones could not be read is a gap, unless that is all of them.
@@ -31,8 +38,12 @@ pub fn gather(
     plan: Plan<'_>,
     open_logs: Vec<OpenLog>,
 ) -> anyhow::Result<Material> {
+    let processes = counted(pids.len() as u64, "process", "processes");
+    plan.progress.show(|| format!("looking at {processes}"));
     let (mut visits, mut gaps) = first_look(probe, pids)?;
-    let taken = watch::short_watch(probe, &visits, plan.length, plan.every)?;
+    let taken = watch::short_watch(probe, &visits, &plan)?;
+    plan.progress
+        .show(|| format!("looking at {processes} again"));
     let ends = second_look(probe, &visits);
     for (visit, end) in visits.iter_mut().zip(ends) {
         if end.is_none() {
@@ -140,18 +151,23 @@ fn related(
     }
 }
 
-/// Other processes that hold a database of these.
+/// Other processes that hold a database or a listener of these.
 fn sharers(visits: &[Visit]) -> Vec<Pid> {
     let entries = visits
         .iter()
         .flat_map(|visit| visit.latest().fds.iter().flatten());
-    let of_databases = entries.filter(|entry| {
+    let shared = entries.filter(|entry| {
         matches!(
             entry.class,
-            Class::SqliteDb | Class::SqliteWal | Class::SqliteShm | Class::SqliteJournal
+            Class::SqliteDb
+                | Class::SqliteWal
+                | Class::SqliteShm
+                | Class::SqliteJournal
+                | Class::Tcp(TcpState::Listen)
+                | Class::Unix
         )
     });
-    let mut pids: Vec<Pid> = of_databases
+    let mut pids: Vec<Pid> = shared
         .flat_map(|entry| entry.shared_with.iter().map(|holder| holder.pid))
         .collect();
     pids.sort_unstable();

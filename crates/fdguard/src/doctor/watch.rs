@@ -11,6 +11,7 @@ use fdguard_core::timeline::{Change, Look, Sighting};
 use fdguard_probe::{Error as ProbeError, Probe};
 use jiff::Timestamp;
 
+use crate::progress;
 use crate::watching::{Live, OnSignal, Plan, Progress};
 
 /// A recording in memory.
@@ -24,12 +25,12 @@ pub(super) struct Taken {
 pub(super) fn short_watch(
     probe: &Probe,
     visits: &[Visit],
-    length: Duration,
-    every: Duration,
+    plan: &super::gather::Plan<'_>,
 ) -> anyhow::Result<Taken> {
+    let (length, every) = (plan.length, plan.every);
     let mut pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
     while !pids.is_empty() {
-        let plan = Plan {
+        let watched = Plan {
             pids: pids.clone(),
             name: None,
             tree: false,
@@ -38,8 +39,8 @@ pub(super) fn short_watch(
             length: Some(length),
             on_signal: OnSignal::End,
         };
-        match Live::begin(probe, plan) {
-            Ok(live) => return watch_to_the_end(live, length),
+        match Live::begin(probe, watched) {
+            Ok(live) => return watch_to_the_end(live, plan),
             Err(error) => match error.downcast_ref().and_then(ended) {
                 Some(pid) if pids.contains(&pid) => pids.retain(|other| *other != pid),
                 _ => return Err(error),
@@ -49,9 +50,13 @@ pub(super) fn short_watch(
     Ok(Taken::of_one_look(visits, every))
 }
 
-fn watch_to_the_end(mut live: Live<'_>, length: Duration) -> anyhow::Result<Taken> {
+fn watch_to_the_end(mut live: Live<'_>, plan: &super::gather::Plan<'_>) -> anyhow::Result<Taken> {
     // It ends by itself: nobody else has to be served in between.
-    while live.advance(Instant::now() + length)? != Progress::Ended {}
+    while live.advance(Instant::now() + plan.length)? != Progress::Ended {
+        let length = Some(plan.length);
+        plan.progress
+            .show(|| progress::of_watch(live.watch(), plan.settings, length));
+    }
     Ok(Taken {
         header: live.watch().header().clone(),
         entries: live.take_entries(),

@@ -163,9 +163,16 @@ fn write_next(out: &mut dyn Write, step: &str, told: &str, width: usize) -> anyh
     if step == told {
         return wrapped(out, "    ", "next: as above", width, DIM);
     }
+    let (step, line) = step.split_once(" Line: ").unwrap_or((step, ""));
     let (step, fix) = step.split_once(" Fix: ").unwrap_or((step, ""));
     let (step, confirm) = step.split_once(" Confirm: ").unwrap_or((step, ""));
-    for (word, text) in [("next", step), ("confirm", confirm), ("fix", fix)] {
+    let parts = [
+        ("next", step),
+        ("confirm", confirm),
+        ("fix", fix),
+        ("line", line),
+    ];
+    for (word, text) in parts {
         if !text.is_empty() {
             let text = format!("{word}: {text}");
             wrapped(out, "    ", &sanitize_str(&text), width, DIM)?;

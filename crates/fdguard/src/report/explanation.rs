@@ -10,7 +10,7 @@ use fdguard_core::playbook::Advice;
 use fdguard_core::snapshot::{Limits, Process};
 use fdguard_core::summary::{ClassCount, TargetCount};
 use fdguard_core::wall::Wall;
-use fdguard_core::{Class, Gap, Snapshot, Summary, Text, Tier};
+use fdguard_core::{Class, Gap, Snapshot, Summary, Text, Tier, command_line};
 use serde::Serialize;
 
 use super::human::{write_gaps, write_rows, write_section};
@@ -109,7 +109,7 @@ pub fn write(
 ) -> anyhow::Result<()> {
     write_verdict(out, explanation, width)?;
     let fill = |sentence: &str| match held {
-        Some(held) => sentence.replace(" PID", &format!(" {}", held.snapshot.process.pid)),
+        Some(held) => command_line::with_pid(sentence, held.snapshot.process.pid),
         None => sentence.to_owned(),
     };
     if !explanation.symptoms.is_empty() {

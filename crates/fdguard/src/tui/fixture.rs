@@ -28,7 +28,7 @@ fn row(pid: u32, ppid: u32, comm: &str, count: u64, soft: u64, table: u64) -> Ho
     }
 }
 
-/// Ten processes: near the limit, near 1024 under a large limit, past 1024, unknown, dead,
+/// Ten processes: near the limit, near the same, past 1024, unknown, dead,
 /// hostile, wide.
 pub(crate) fn view() -> HostView {
     let zombie = HostRow {
@@ -52,7 +52,7 @@ pub(crate) fn view() -> HostView {
             hidden,
             row(888, 1, "名前のプロセス", 760, 1024, 1024),
             row(900, 1, "nginx", 300, 65_536, 4096),
-            row(950, 1, "python3", 960, 1_048_576, 1024),
+            row(950, 1, "python3", 960, 1024, 1024),
             row(4000, 1, "agent-host", 210, 1024, 256),
             row(4242, 4000, "codex", 998, 1024, 1024),
             row(4243, 4000, "node", 85, 1024, 128),

@@ -189,3 +189,117 @@ fn it_does_not_listen_and_serve_one_client_at_once() {
         said.stderr
     );
 }
+
+/// A Python program that opens a file in line 4 again and again and closes none.
+fn leaking(folder: &Path) -> String {
+    let file = folder.join("leaky.py");
+    let code = "import time\nkept = []\ndef work():\n    kept.append(open('/etc/passwd'))\n\
+                for _ in range(40):\n    work()\n    time.sleep(0.05)\n";
+    std::fs::write(&file, code).unwrap();
+    file.display().to_string()
+}
+
+/// A server that opens a file for each connection, in line 5.
+const SERVER: &str = "import socket, sys\nkept = []\n\
+    server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\ndef answer(client):\n\
+    \x20   kept.append(open('/etc/passwd'))\n    client.close()\n\
+    while True:\n    answer(server.accept()[0])\n";
+/// What asks it once.
+const ASK: &str = "python3 -c \"import os, socket; \
+    socket.create_connection(('127.0.0.1', int(os.environ['PORT']))).recv(1)\"";
+
+#[test]
+fn a_check_names_the_line_in_a_few_lines_and_the_fix_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    drop(listener);
+    let script = folder.path().join("server.py");
+    std::fs::write(&script, SERVER).unwrap();
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    let asked = json!({
+        "command": ["python3", "server.py", port], "cwd": folder.path(), "env": {"PORT": port},
+        "exercise": ASK, "ready": format!("tcp:{port}"), "cycles": 10, "seconds": 200,
+    });
+    let failed = peer.call("check", &asked);
+    let said = text(&failed);
+    assert!(said.starts_with("check failed; "), "{said}");
+    assert!(said.contains("server.py:5 in answer"), "{said}");
+    assert!(said.contains("[exit status 1, "), "{said}");
+    assert!(said.lines().count() < 20, "{said}");
+    let document = &failed["structuredContent"];
+    assert_eq!(document["schema"], "fdguard.diagnosis/1");
+    let flags = (&document["check"]["passed"], &failed["isError"]);
+    assert_eq!(flags, (&json!(false), &json!(false)));
+
+    let fixed = SERVER.replace(
+        "kept.append(open('/etc/passwd'))",
+        "open('/etc/passwd').close()",
+    );
+    std::fs::write(&script, fixed).unwrap();
+    let passed = peer.call("check", &asked);
+    assert!(text(&passed).starts_with("check passed; "), "{passed}");
+    assert_eq!(passed["structuredContent"]["run"]["status"], 0);
+}
+
+#[test]
+fn a_trace_gives_its_diagnosis_and_the_programs_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = leaking(folder.path());
+    let code = format!(
+        "{}print('done', flush=True)\n",
+        std::fs::read_to_string(&script).unwrap()
+    );
+    std::fs::write(&script, code).unwrap();
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    let traced = peer.call("trace", &json!({"command": ["python3", script]}));
+    let document = &traced["structuredContent"];
+    assert_eq!(document["coverage"]["backend"], "preload", "{traced}");
+    assert_eq!(document["run"]["stdout"]["text"], "done\n", "{traced}");
+    assert!(text(&traced).lines().count() < 20, "{traced}");
+    // A program that is not there is an error, with the reason.
+    let missing = peer.call("trace", &json!({"command": ["/nonexistent/program"]}));
+    assert_eq!(missing["isError"], true, "{missing}");
+    assert!(text(&missing).contains("/nonexistent/program"), "{missing}");
+    assert!(text(&missing).contains("[exit status 127, "), "{missing}");
+    let wrong = peer.call("trace", &json!({"command": []}));
+    assert_eq!(text(&wrong), "arguments: command: the program is missing");
+}
+
+#[test]
+fn a_trial_that_is_cancelled_or_abandoned_leaves_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let begin = |peer: &mut Peer, name: &str| {
+        let sign = folder.path().join(name);
+        let script = format!(
+            "sleep 1000 & echo $$ $! >{0}.part; mv {0}.part {0}; sleep 1001",
+            sign.display()
+        );
+        let call = peer.begin_call(
+            "trace",
+            &json!({"command": ["sh", "-c", script], "seconds": 600}),
+        );
+        eventually("the program runs", || sign.exists());
+        let pids = std::fs::read_to_string(&sign).unwrap();
+        let pids: Vec<u32> = pids
+            .split_whitespace()
+            .map(|pid| pid.parse().unwrap())
+            .collect();
+        (call, pids)
+    };
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    let (call, pids) = begin(&mut peer, "cancelled");
+    let busy = peer.call("check", &json!({"command": ["true"]}));
+    assert!(text(&busy).starts_with("busy: "), "{busy}");
+    let cancelled = json!({"requestId": call, "reason": "enough"});
+    peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
+    eventually("the cancelled program is gone", || all_gone(&pids));
+    let (_, pids) = begin(&mut peer, "abandoned");
+    peer.vanish();
+    let (status, _, events) = peer.ended();
+    assert_eq!(status, Some(0), "{events}");
+    eventually("the abandoned program is gone", || all_gone(&pids));
+}

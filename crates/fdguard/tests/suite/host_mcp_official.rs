@@ -78,7 +78,7 @@ fn the_official_client_on_standard_streams() {
     assert!(ran.status.success(), "{said}\n{why}");
     assert_eq!(
         said.lines().filter(|line| line.starts_with("ok ")).count(),
-        11,
+        12,
         "{said}"
     );
     assert!(why.contains("event=host_end how=done"), "{why}");

@@ -154,15 +154,48 @@ fn a_trap_has_its_line_its_reason_and_its_remedy_and_gives_1() {
     assert_eq!(document["target"], "systemd");
     assert_eq!(document["file"], path);
     let found = document["findings"].as_array().unwrap();
+    let text = |it: &serde_json::Value, key: &str| it[key].as_str().unwrap().to_owned();
     let rules: Vec<_> = found
         .iter()
-        .map(|it| (it["rule"].as_str().unwrap(), it["line"].as_u64().unwrap()))
+        .map(|it| (text(it, "rule"), text(it, "severity"), it["line"].as_u64()))
         .collect();
-    assert_eq!(rules, [("systemd-forking", 2), ("systemd-daemonises", 3)]);
+    let expected = [
+        ("systemd-forking", "warning", Some(2)),
+        ("systemd-daemonises", "critical", Some(3)),
+    ];
+    let expected = expected.map(|(rule, level, line)| (rule.to_owned(), level.to_owned(), line));
+    assert_eq!(rules, expected);
     assert!(
         found
             .iter()
             .all(|it| it["reason"].is_string() && it["instead"].is_string())
+    );
+}
+
+#[test]
+fn r61_the_exit_code_of_a_lint_follows_its_severity_and_fail_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("web.service");
+    let path = file.to_str().unwrap();
+    let code = |unit: &str, level: Option<&str>| {
+        fs::write(&file, unit).unwrap();
+        let level = level.map(|level| format!("--fail-on={level}"));
+        let words = ["unit", "--lint", path].into_iter().map(str::to_owned);
+        run(words.chain(level).collect::<Vec<_>>()).code
+    };
+    // Nearly every unit of a distribution is like this.
+    let plain = "[Service]\nExecStart=/usr/sbin/server\n";
+    assert_eq!(code(plain, None), 0);
+    assert_eq!(code(plain, Some("info")), 1);
+    assert_eq!(code(&format!("{plain}Type=oneshot\n"), Some("info")), 0);
+    let forking = format!("{plain}Type=forking\n");
+    assert_eq!(code(&forking, None), 1);
+    assert_eq!(code(&forking, Some("critical")), 0);
+    let loops = "[Service]\nExecStart=/bin/sh -c 'server &'\n";
+    assert_eq!(code(loops, Some("critical")), 1);
+    assert_eq!(
+        run(["unit", "systemd", "--fail-on", "info", "--", "sh"]).code,
+        2
     );
 }
 

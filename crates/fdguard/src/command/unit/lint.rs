@@ -5,11 +5,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_core::Text;
+use fdguard_core::lint::Severity;
 use serde::Serialize;
 
 use crate::cli::UnitArgs;
 use crate::exit::{self, Hinted};
 use crate::output;
+use crate::report::style;
 use crate::unit::lint::{Finding, lint};
 use crate::unit::{Target, read};
 
@@ -42,10 +44,12 @@ pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
     })?;
     let findings = lint(target, &unit);
     write(args, file, target, &findings)?;
-    Ok(if findings.is_empty() {
-        exit::CLEAN
-    } else {
+    let level = Severity::from(args.fail_on);
+    let is_failing = findings.iter().any(|it| it.severity >= level);
+    Ok(if is_failing {
         exit::FINDINGS
+    } else {
+        exit::CLEAN
     })
 }
 
@@ -66,18 +70,19 @@ fn contents(file: &Path) -> anyhow::Result<String> {
 }
 
 fn write(args: &UnitArgs, file: &Path, target: Target, findings: &[Finding]) -> anyhow::Result<()> {
-    output::emit(args.output.as_deref(), |out| {
-        if args.json {
-            let document = Document {
-                schema: "fdguard.lint/1",
-                file: Text::from(file.as_os_str().as_encoded_bytes()),
-                target: target.name(),
-                findings,
-            };
-            serde_json::to_writer(&mut *out, &document)?;
-            return Ok(writeln!(out)?);
-        }
-        lines(out, file, target, findings)
+    let place = args.output.as_deref();
+    if !args.json {
+        return output::emit_styled(place, |out| lines(out, file, target, findings));
+    }
+    let document = Document {
+        schema: "fdguard.lint/1",
+        file: Text::from(file.as_os_str().as_encoded_bytes()),
+        target: target.name(),
+        findings,
+    };
+    output::emit(place, |out| {
+        serde_json::to_writer(&mut *out, &document)?;
+        Ok(writeln!(out)?)
     })
 }
 
@@ -90,12 +95,15 @@ fn lines(
     for finding in findings {
         let Finding {
             rule,
+            severity,
             line,
             reason,
             instead,
         } = finding;
         let reason = crate::terminal::sanitize_str(reason);
-        writeln!(out, "{}:{line}: {reason} [{rule}]", file.display())?;
+        let (color, level) = style::severity(*severity);
+        let level = style::paint(color, level);
+        writeln!(out, "{}:{line}: {level}: {reason} [{rule}]", file.display())?;
         writeln!(out, "  instead: {instead}")?;
     }
     if findings.is_empty() {

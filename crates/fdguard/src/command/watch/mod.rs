@@ -28,7 +28,7 @@ use crate::output::Stream;
 use crate::report::{diagnosis, rules, state_line};
 use crate::tui::watch::{Outcome, WatchOptions};
 use crate::watching::{Live, Progress};
-use crate::{output, recording, terminal, tui};
+use crate::{output, progress, recording, terminal, tui};
 
 /// How long to wait at most before looking at the clock again.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -90,6 +90,7 @@ fn follow(
     settings: &Settings,
     stream: &mut Stream,
 ) -> anyhow::Result<()> {
+    let line = progress_line(args);
     loop {
         let (progress, entries) = engine.step(Instant::now() + PATIENCE)?;
         for entry in &entries {
@@ -98,7 +99,16 @@ fn follow(
         if progress == Progress::Ended {
             return Ok(());
         }
+        line.show(|| progress::of_watch(engine.live.watch(), settings, args.length));
     }
+}
+
+/// A line about a watch that nobody sees: where its lines go to the terminal they are the progress.
+fn progress_line(args: &WatchArgs) -> progress::Progress {
+    if args.output.is_none() && std::io::stdout().is_terminal() && (!args.json || args.samples) {
+        return progress::Progress::hidden();
+    }
+    progress::Progress::on_stderr()
 }
 
 fn replay(args: &WatchArgs, path: &Path, settings: &Settings) -> anyhow::Result<u8> {
@@ -152,9 +162,10 @@ fn finish(
     settings: &Settings,
     mut stream: Stream,
 ) -> anyhow::Result<u8> {
-    let Some(found) = watch.diagnosis(settings) else {
+    let Some(mut found) = watch.diagnosis(settings) else {
         return Err(Hinted::look("no process was seen", "fdguard top lists them").into());
     };
+    watch.name_traces(&mut found);
     if args.json {
         serde_json::to_writer(&mut stream, &found)?;
         stream.write_all(b"\n")?;

@@ -6,7 +6,7 @@ mod text;
 mod verdict;
 
 pub use document::{bundled_document, write_document};
-pub(super) use outline::within;
 pub use outline::{Block, Note, Outline, Section, Table};
+pub(super) use outline::{groups, within};
 pub use text::{Options, write};
 pub use verdict::{Headline, headline};

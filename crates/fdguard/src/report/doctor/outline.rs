@@ -3,6 +3,7 @@
 //! Every string here is safe to show: names that others chose went through [`crate::terminal::sanitize`].
 
 mod around;
+mod fold;
 mod one;
 
 use fdguard_core::evidence::Evidence;
@@ -10,6 +11,8 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::rule::wording;
 
+pub(in crate::report) use fold::groups;
+pub(super) use one::suspects;
 pub(in crate::report) use one::within;
 
 use super::verdict::{self, Headline};
@@ -25,6 +28,8 @@ pub struct Outline {
     pub headline: Headline,
     /// How it was looked at.
     pub about: String,
+    /// What was found: before everything else.
+    pub findings: Vec<Section>,
     /// The rest.
     pub sections: Vec<Section>,
 }
@@ -79,11 +84,22 @@ impl Outline {
     pub fn of(evidence: &Evidence) -> Self {
         let diagnosis = &evidence.diagnosis;
         let many = evidence.material.visits.len() > 1;
+        let mut findings: Vec<Section> = found(&diagnosis.findings, many).into_iter().collect();
+        findings.extend(one::lints(evidence, "looks wrong", true));
         let mut sections = Vec::new();
-        sections.extend(findings(&diagnosis.findings, many));
-        for (visit, examined) in evidence.patients() {
-            sections.extend(one::of_one(evidence, visit, examined, many));
+        let patients: Vec<_> = evidence.patients().collect();
+        for group in groups(evidence) {
+            match group.members.as_slice() {
+                [index] => {
+                    let patient = patients.get(*index);
+                    sections.extend(patient.into_iter().flat_map(|(visit, examined)| {
+                        one::of_one(evidence, visit, examined, many)
+                    }));
+                }
+                _ => sections.push(fold::section(evidence, &group)),
+            }
         }
+        sections.extend(one::lints(evidence, "worth knowing", false));
         sections.extend(around::family(
             &evidence.material.relatives,
             evidence.material.relatives_more,
@@ -95,6 +111,7 @@ impl Outline {
             title: title(evidence),
             headline: verdict::headline(evidence),
             about: about(evidence),
+            findings,
             sections,
         }
     }
@@ -146,7 +163,7 @@ fn section(title: impl Into<String>, blocks: Vec<Block>) -> Option<Section> {
     })
 }
 
-fn findings(findings: &[Finding], many: bool) -> Option<Section> {
+fn found(findings: &[Finding], many: bool) -> Option<Section> {
     let notes = findings.iter().map(|finding| {
         let subject = match many {
             true => format!("{} (pid {}): ", sanitize(&finding.comm), finding.pid),
@@ -167,8 +184,9 @@ fn findings(findings: &[Finding], many: bool) -> Option<Section> {
     section("found", notes.collect())
 }
 
-/// The advice of the playbook has three parts in one text: who makes it, how to make sure, what to change.
+/// The advice of the playbook has its parts in one text: who makes it, how to make sure, what to change, what names the line.
 fn steps(next_step: &str) -> Vec<(&'static str, String)> {
+    let (next_step, line) = next_step.split_once("Line: ").unwrap_or((next_step, ""));
     let (lead, rest) = next_step
         .split_once("Likely source: ")
         .unwrap_or((next_step, ""));
@@ -179,6 +197,7 @@ fn steps(next_step: &str) -> Vec<(&'static str, String)> {
         ("likely", source),
         ("confirm", confirm),
         ("fix", fix),
+        ("line", line),
     ];
     let trimmed = steps.map(|(label, text)| (label, text.trim().trim_end_matches('.')));
     let told = trimmed.into_iter().filter(|(_, text)| !text.is_empty());
@@ -197,8 +216,9 @@ mod tests {
 
     #[test]
     fn advice_is_told_in_its_parts() {
-        let told =
-            steps("Most are of class pipe. Likely source: a child. Confirm: count. Fix: close it.");
+        let told = steps(
+            "Most are of class pipe. Likely source: a child. Confirm: count. Fix: close it. Line: `x`.",
+        );
         let told: Vec<_> = told
             .iter()
             .map(|(label, text)| (*label, text.as_str()))
@@ -209,7 +229,8 @@ mod tests {
                 ("next", "Most are of class pipe"),
                 ("likely", "a child"),
                 ("confirm", "count"),
-                ("fix", "close it")
+                ("fix", "close it"),
+                ("line", "`x`")
             ]
         );
         assert_eq!(steps("look again"), [("next", "look again".to_owned())]);

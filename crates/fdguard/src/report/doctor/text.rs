@@ -50,7 +50,7 @@ pub fn write(
     }
     writeln!(out, "{}", paint(HEADING, page.fit(&outline.title)))?;
     page.sentence(out, &outline.about, 2)?;
-    for section in &outline.sections {
+    for section in outline.findings.iter().chain(&outline.sections) {
         writeln!(out, "{}", paint(HEADING, page.fit(&section.title)))?;
         for block in &section.blocks {
             match block {

@@ -9,6 +9,7 @@ use fdguard_core::rule::wording;
 use fdguard_core::wall;
 
 use super::super::table::{class_name, counted, thousands};
+use super::outline::suspects;
 use crate::report::diagnosis::word;
 use crate::terminal::sanitize;
 
@@ -46,12 +47,13 @@ pub fn headline(evidence: &Evidence) -> Headline {
         Verdict::Stable => held(evidence),
         Verdict::Unknown => "not enough could be seen to say anything".to_owned(),
     };
-    let lints = evidence.examined.iter().flat_map(|one| &one.latest.lints);
-    let lints = lints
-        .map(|hit| hit.severity)
-        .filter(|severity| *severity > Severity::Info);
+    let lints: Vec<Severity> = suspects(evidence)
+        .iter()
+        .map(|(hit, _, _)| hit.severity)
+        .filter(|severity| *severity > Severity::Info)
+        .collect();
     let findings = diagnosis.findings.iter().map(|finding| finding.severity);
-    let hits = lints.clone().count() as u64;
+    let hits = lints.len() as u64;
     let beside = match hits {
         0 => String::new(),
         _ => format!(
@@ -61,6 +63,7 @@ pub fn headline(evidence: &Evidence) -> Headline {
     };
     Headline {
         severity: lints
+            .into_iter()
             .chain(findings)
             .filter(|severity| *severity > Severity::Info)
             .max(),

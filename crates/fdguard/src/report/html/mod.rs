@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use fdguard_core::evidence::{Evidence, Examined, Visit};
 use fdguard_core::lint::Severity;
 
-use super::doctor::{Block, Note, Outline, Section, Table};
+use super::doctor::{Block, Note, Outline, Section, Table, groups};
 use super::table::Side;
 use crate::terminal::sanitize;
 
@@ -54,8 +54,16 @@ pub fn page(evidence: &Evidence) -> String {
         escape(&outline.about),
     );
     body.push_str("<main>\n");
-    for (visit, examined) in evidence.patients().take(MOST_PLOTS) {
-        body.push_str(&plots(evidence, visit, examined));
+    for section in &outline.findings {
+        body.push_str(&write_section(section));
+    }
+    let patients: Vec<_> = evidence.patients().collect();
+    // Of processes that are alike one is drawn.
+    for group in groups(evidence).iter().take(MOST_PLOTS) {
+        let first = group.members.first().and_then(|index| patients.get(*index));
+        if let Some((visit, examined)) = first {
+            body.push_str(&plots(evidence, visit, examined));
+        }
     }
     for section in &outline.sections {
         body.push_str(&write_section(section));

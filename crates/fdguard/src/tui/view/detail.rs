@@ -2,7 +2,7 @@
 
 use fdguard_core::snapshot::{Snapshot, Tier};
 use fdguard_core::wall::Wall;
-use fdguard_core::{Gap, Summary};
+use fdguard_core::{Gap, Summary, command_line};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -104,7 +104,16 @@ fn content(holdings: &Holdings, width: usize, theme: &Theme) -> Vec<Line<'static
         let text = format!("gap: {what}: {why}; {remedy}");
         lines.extend(styled(&text, width, |line| Line::styled(line, theme.gap())));
     }
+    lines.extend(styled(&next_step(snapshot), width, Line::from));
     lines
+}
+
+/// What says more about this process.
+fn next_step(snapshot: &Snapshot) -> String {
+    let process = &snapshot.process;
+    let line = command_line::trace_command(process)
+        .map_or_else(String::new, |command| format!("; which line: {command}"));
+    format!("next: does it leak: fdguard doctor {}{line}", process.pid)
 }
 
 fn totals(snapshot: &Snapshot, summary: &Summary) -> String {

@@ -9,7 +9,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::{Subject, Watch};
-use fdguard_core::{Class, Text};
+use fdguard_core::{Class, Text, command_line};
 
 use super::class_row::{ClassRow, class_rows};
 use super::draw;
@@ -127,7 +127,8 @@ impl State {
 
     fn judge_one(&mut self, subject: &Subject, settings: &Settings) {
         let timeline = &subject.timeline;
-        let opinion = subject.opinion(settings);
+        let mut opinion = subject.opinion(settings);
+        command_line::add_trace(&mut opinion.findings, &subject.process);
         let judged = Judged {
             id: subject.id,
             classes: timeline.is_listed().then(|| class_rows(timeline, &opinion)),

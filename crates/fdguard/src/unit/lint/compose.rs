@@ -1,5 +1,7 @@
 //! Traps in files of Docker Compose.
 
+use fdguard_core::lint::Severity;
+
 use super::{Hit, Rule, Unit, daemonises, rule};
 use crate::unit::read::Node;
 use crate::unit::supervisord::split;
@@ -11,7 +13,8 @@ pub(super) const RULES: &[Rule] = &[
         "compose-no-file-limit",
         "ulimits: with nofile: soft and hard",
         no_limit,
-    ),
+    )
+    .with(Severity::Info),
     rule(
         "compose-restart-blind",
         "a healthcheck:, and restart: on-failure",
@@ -21,7 +24,8 @@ pub(super) const RULES: &[Rule] = &[
         "compose-daemonises",
         "the option that keeps the program in the foreground, and `exec` in shells",
         daemonises,
-    ),
+    )
+    .with(Severity::Critical),
     rule(
         "compose-stop-too-soon",
         "stop_grace_period: at least 15 s above the grace of `fdguard run --stop-grace`",

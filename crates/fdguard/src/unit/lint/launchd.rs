@@ -1,5 +1,7 @@
 //! Traps in property lists of launchd.
 
+use fdguard_core::lint::Severity;
+
 use super::{Hit, Rule, Unit, daemonises, rule};
 use crate::unit::read::Node;
 use crate::unit::words::{self, is_bootstrap};
@@ -9,7 +11,8 @@ pub(super) const RULES: &[Rule] = &[
         "launchd-keepalive-crashed",
         "KeepAlive with SuccessfulExit=false",
         crashed,
-    ),
+    )
+    .with(Severity::Critical),
     rule(
         "launchd-keepalive-success",
         "KeepAlive with SuccessfulExit=false",
@@ -24,7 +27,8 @@ pub(super) const RULES: &[Rule] = &[
         "launchd-daemonises",
         "the option that keeps the program in the foreground, and `exec` in shells",
         daemonises,
-    ),
+    )
+    .with(Severity::Critical),
     rule(
         "launchd-relative-program",
         "the absolute path of the program",

@@ -1,5 +1,6 @@
 //! Known traps in units. A rule is a line of a table and a function.
 
+use fdguard_core::lint::Severity;
 use serde::Serialize;
 
 use super::Target;
@@ -14,6 +15,8 @@ mod systemd;
 pub struct Rule {
     /// Its name.
     pub id: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
     /// What to write instead.
     pub instead: &'static str,
     /// Finds it.
@@ -22,8 +25,21 @@ pub struct Rule {
 
 type Check = fn(&Unit<'_>) -> Vec<Hit>;
 
+/// A rule whose trap will hurt some day, as most do.
 const fn rule(id: &'static str, instead: &'static str, check: Check) -> Rule {
-    Rule { id, instead, check }
+    Rule {
+        id,
+        severity: Severity::Warning,
+        instead,
+        check,
+    }
+}
+
+impl Rule {
+    /// The rule with another severity.
+    const fn with(self, severity: Severity) -> Self {
+        Self { severity, ..self }
+    }
 }
 
 impl std::fmt::Debug for Rule {
@@ -89,6 +105,8 @@ fn daemonises(unit: &Unit<'_>) -> Vec<Hit> {
 pub struct Finding {
     /// Which rule.
     pub rule: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
     /// Where.
     pub line: usize,
     /// Why it is a trap.
@@ -125,6 +143,7 @@ pub fn lint(target: Target, file: &Node) -> Vec<Finding> {
                     .into_iter()
                     .map(|(line, reason)| Finding {
                         rule: rule.id,
+                        severity: rule.severity,
                         line,
                         reason,
                         instead: rule.instead,

@@ -1,5 +1,7 @@
 //! Traps in files of supervisord.
 
+use fdguard_core::lint::Severity;
+
 use super::{Hit, Rule, Unit, daemonises, rule};
 use crate::unit::read::Node;
 use crate::unit::supervisord::split;
@@ -9,7 +11,8 @@ pub(super) const RULES: &[Rule] = &[
         "supervisord-daemonises",
         "the option that keeps the program in the foreground, and `exec` in shells",
         daemonises,
-    ),
+    )
+    .with(Severity::Critical),
     rule(
         "supervisord-no-group",
         "stopasgroup=true and killasgroup=true",
@@ -19,7 +22,8 @@ pub(super) const RULES: &[Rule] = &[
         "supervisord-no-minfds",
         "minfds=4096 in [supervisord]",
         no_minfds,
-    ),
+    )
+    .with(Severity::Info),
     rule("supervisord-no-startsecs", "startsecs=3", no_startsecs),
     rule(
         "supervisord-restart-of-no-use",

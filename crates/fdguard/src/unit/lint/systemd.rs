@@ -1,5 +1,7 @@
 //! Traps in services of systemd.
 
+use fdguard_core::lint::Severity;
+
 use super::{Hit, Rule, Unit, daemonises, rule};
 use crate::unit::read::Node;
 use crate::unit::systemd::split;
@@ -20,13 +22,15 @@ pub(super) const RULES: &[Rule] = &[
         "systemd-daemonises",
         "the option that keeps the program in the foreground, and `exec` in shells",
         daemonises,
-    ),
+    )
+    .with(Severity::Critical),
     rule(
         "systemd-relative-program",
         "the absolute path of the program",
         relative,
-    ),
-    rule("systemd-no-file-limit", "LimitNOFILE=4096:524288", no_limit),
+    )
+    .with(Severity::Critical),
+    rule("systemd-no-file-limit", "LimitNOFILE=4096:524288", no_limit).with(Severity::Info),
     rule(
         "systemd-kill-mode",
         "KillMode=mixed, or no KillMode= at all",
@@ -48,7 +52,7 @@ pub(super) const RULES: &[Rule] = &[
         "TimeoutStopSec= at least 15 s above the grace of `fdguard run --stop-grace`",
         too_soon,
     ),
-    rule("systemd-no-delegate", "Delegate=yes", no_delegate),
+    rule("systemd-no-delegate", "Delegate=yes", no_delegate).with(Severity::Info),
     rule(
         "systemd-not-notified",
         "Type=notify with NotifyAccess=main",
@@ -111,7 +115,10 @@ fn relative(unit: &Unit<'_>) -> Vec<Hit> {
 }
 
 fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
-    let is_missing = unit.service.get("LimitNOFILE").is_none() && !unit.words.1.is_empty();
+    // A oneshot unit ends before it can use up any limit.
+    let is_short = unit.setting("Type") == Some("oneshot");
+    let has_limit = unit.service.get("LimitNOFILE").is_some();
+    let is_missing = !has_limit && !is_short && !unit.words.1.is_empty();
     unit.missing(
         is_missing,
         "without LimitNOFILE= the soft limit of descriptors is 1024",

@@ -34,6 +34,7 @@ use super::proof::{Evidence, Proof};
 use crate::cli::{CheckArgs, Ready};
 use crate::command::trace::SIGNALLED;
 use crate::exit::Hinted;
+use crate::progress::{Progress, of_time};
 use crate::terminal::sanitize_bytes;
 
 /// So many times the cycles that were asked for are run where fewer do not decide.
@@ -96,11 +97,13 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     let began = Timestamp::now();
     let probe = Probe::new()?;
     let stop = Stop::listen()?;
-    let mut server = start(args, plan)?;
+    let progress = Progress::on_stderr();
+    let mut server = start(args, plan, &progress)?;
     let mut bench = Bench {
         args,
         plan,
         stop: &stop,
+        progress: &progress,
         begins: Vec::new(),
         symbols: Symbols::new(),
     };
@@ -108,7 +111,9 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
     let mut piles = Vec::new();
     for drill in &plan.drills {
-        for _ in 0..drill.warmup {
+        for number in 1..=drill.warmup {
+            let of = drill.warmup;
+            progress.show(|| format!("{}: warming up, {number} of {of}", drill.title()));
             bench.cycle(&mut server, drill, 0)?;
         }
         bench.look(&mut survey, &mut server, 0)?;
@@ -142,6 +147,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     diagnosis.findings = over_budget(plan, &survey, &diagnosis);
     let held = baseline::count(survey.held().map(|(_, _, seen)| (seen.class.clone(), 1)));
     let mut processes = Vec::new();
+    progress.show(|| "ending the server".to_owned());
     if let Some(launched) = server.launched() {
         launched.end()?;
         processes = launched.left(&args.leave, &plan.allow_process);
@@ -161,11 +167,11 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
 }
 
 /// The server that was named, or a new one.
-fn start(args: &CheckArgs, plan: &Plan) -> anyhow::Result<Server> {
+fn start(args: &CheckArgs, plan: &Plan, progress: &Progress) -> anyhow::Result<Server> {
     if let Some(pid) = args.exercise.pid {
         return Ok(Server::Attached(pid));
     }
-    let launched = Launched::start(&plan.command, plan.limit, plan.ready.as_ref())?;
+    let launched = Launched::start(&plan.command, plan.limit, plan.ready.as_ref(), progress)?;
     Ok(Server::Launched(Box::new(launched)))
 }
 
@@ -174,6 +180,7 @@ struct Bench<'a> {
     args: &'a CheckArgs,
     plan: &'a Plan,
     stop: &'a Stop,
+    progress: &'a Progress,
     /// When each cycle that counts began, by the clock of the tracer.
     begins: Vec<u64>,
     symbols: Symbols,
@@ -190,10 +197,18 @@ impl Bench<'_> {
             Some(_) => most,
             None => ready::LISTENS.min(most),
         };
-        let deadline = Instant::now() + patience;
+        let began = Instant::now();
+        let deadline = began + patience;
         let mut survey = None;
         loop {
             self.stop.check()?;
+            self.progress.show(|| {
+                let waited = began.elapsed().as_secs_f64();
+                format!(
+                    "waiting for the server to be ready: {}",
+                    of_time(waited, Some(patience))
+                )
+            });
             match &mut survey {
                 None => survey = self.begin_survey(probe, server)?,
                 Some(survey) => self.look(survey, server, 0)?,
@@ -260,6 +275,7 @@ impl Bench<'_> {
             .launched()
             .map(|one| one.tee.last())
             .unwrap_or_default();
+        self.progress.clear();
         show("the server's last output", &last);
         Hinted::look(
             format!(
@@ -303,6 +319,7 @@ impl Bench<'_> {
         let Err(failure) = done else {
             return Ok(());
         };
+        self.progress.clear();
         show(&format!("output of {who}"), &failure.output);
         let when = match number {
             0 => "while warming up".to_owned(),
@@ -333,15 +350,23 @@ impl Bench<'_> {
         let mut done = 0;
         self.begins.clear();
         let share = u32::try_from(self.plan.drills.len()).unwrap_or(1).max(1);
-        let soak = self.args.soak.map(|time| Instant::now() + time / share);
+        let (began, length) = (Instant::now(), self.args.soak.map(|time| time / share));
+        let soak = length.map(|length| began + length);
+        let before = survey.count();
         let is_soaking = || soak.is_some_and(|end| Instant::now() < end);
         loop {
             while done < until || is_soaking() {
                 done += 1;
+                self.progress.show(|| {
+                    let elapsed = of_time(began.elapsed().as_secs_f64(), length);
+                    far(drill, (done, until), &elapsed, (before, survey.count()))
+                });
                 self.begins.push(monotonic());
                 self.cycle(server, drill, done)?;
                 self.look(survey, server, done)?;
             }
+            self.progress
+                .show(|| format!("{}: letting the server settle", drill.title()));
             self.settle(survey, server, done)?;
             let tables = server.tables()?;
             let (remains, is_undecided) = judged::judge(
@@ -393,6 +418,22 @@ impl Bench<'_> {
         }
         Ok(())
     }
+}
+
+/// `exercise: cycle 12 of 30, 8 s, 21 descriptors (+3)`.
+fn far(drill: &Drill, cycle: (u32, u32), elapsed: &str, held: (u64, u64)) -> String {
+    let (done, until) = cycle;
+    let of = match done <= until {
+        true => format!(" of {until}"),
+        // A soak goes on for its time.
+        false => String::new(),
+    };
+    let (before, now) = held;
+    let grown = now.cast_signed() - before.cast_signed();
+    format!(
+        "{}: cycle {done}{of}, {elapsed}, {now} descriptors ({grown:+})",
+        drill.title()
+    )
 }
 
 /// What a server that ended too soon said.

@@ -35,6 +35,17 @@ pub(super) struct Drill {
     pub(super) concurrency: u32,
 }
 
+impl Drill {
+    /// What it is called where it is spoken of.
+    pub(super) fn title(&self) -> String {
+        let name = self.name.as_ref();
+        name.map_or_else(
+            || "exercise".to_owned(),
+            |name| format!("exercise {name:?}"),
+        )
+    }
+}
+
 impl Plan {
     /// One command, again and again.
     pub(in crate::command::check) fn of_command(args: &CheckArgs, command: &str) -> Self {

@@ -17,6 +17,7 @@ use super::super::started;
 use super::super::whole::limited;
 use super::tee::Tee;
 use crate::cli::{LeaveArgs, Ready};
+use crate::progress::Progress;
 
 /// How long a server may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -69,6 +70,7 @@ impl Launched {
         command: &[OsString],
         limit: Option<u64>,
         ready: Option<&Ready>,
+        progress: &Progress,
     ) -> anyhow::Result<Self> {
         let mut family = Family::begin()?;
         let options = Options::default().keeping_ended().as_server();
@@ -79,8 +81,8 @@ impl Launched {
             Box<dyn std::io::Write + Send>,
         )> = Vec::new();
         if let Some((out, err)) = traced.take_output() {
-            streams.push((Box::new(out), Box::new(std::io::stdout())));
-            streams.push((Box::new(err), Box::new(std::io::stderr())));
+            streams.push((Box::new(out), Box::new(progress.around(std::io::stdout()))));
+            streams.push((Box::new(err), Box::new(progress.around(std::io::stderr()))));
         }
         let line = match ready {
             Some(Ready::Line(regex)) => Some(&**regex),

@@ -113,7 +113,12 @@ pub(super) fn versions(evidence: &Evidence) -> Section {
             wording::duration(seconds_of(uptime)),
         ]);
     }
-    for visit in evidence.material.visits.iter().take(RELATIVES) {
+    let shown = super::fold::groups(evidence).into_iter().take(RELATIVES);
+    let shown = shown.filter_map(|group| {
+        let visit = evidence.material.visits.get(*group.members.first()?)?;
+        Some((visit, group.members.len().saturating_sub(1)))
+    });
+    for (visit, others) in shown {
         let process = &visit.begin.process;
         let exe = process
             .exe
@@ -127,7 +132,10 @@ pub(super) fn versions(evidence: &Evidence) -> Section {
             format!(", {}{}", runtime.name, sanitize_str(&version))
         });
         rows.push(vec![
-            format!("pid {}", process.pid),
+            match others {
+                0 => format!("pid {}", process.pid),
+                others => format!("pid {} and {others} like it", process.pid),
+            },
             format!("{exe}{runtime}"),
         ]);
         if let Some(select) = &visit.select {

@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use fdguard_core::Tier;
 use fdguard_core::evidence::{Database, Evidence, Examined, Visit};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::rule::wording;
+use fdguard_core::{Pid, Text, Tier};
 
 use super::{Block, Note, Section, Table, seconds_of, section};
 use crate::report::table::{Side, class_name, counted, thousands};
@@ -38,10 +38,6 @@ pub(super) fn of_one(
         section(format!("holdings{of}"), holdings(visit, examined)),
         section(format!("targets{of}"), targets(examined)),
         section(format!("walls{of}"), walls_table(walls)),
-        section(
-            format!("looks wrong{of}"),
-            examined.latest.lints.iter().map(lint).collect(),
-        ),
         section(
             format!("SQLite databases{of}"),
             examined.databases.iter().map(database).collect(),
@@ -201,10 +197,59 @@ pub(in crate::report) fn within(soonest: Option<f64>, latest: Option<f64>) -> Op
     }
 }
 
-fn lint(hit: &LintHit) -> Block {
+/// A lint, the command of its processes, and their numbers.
+type Suspects<'a> = (&'a LintHit, &'a Text, Vec<Pid>);
+
+/// What the lints say of all of them, the gravest first. What one rule says of several processes of one command, as many
+/// descriptors of each, is one thing.
+pub(in crate::report::doctor) fn suspects(evidence: &Evidence) -> Vec<Suspects<'_>> {
+    let mut found: Vec<Suspects<'_>> = Vec::new();
+    for (visit, examined) in evidence.patients() {
+        let process = &visit.begin.process;
+        for hit in &examined.latest.lints {
+            let like = found.iter_mut().find(|(other, comm, pids)| {
+                let is_same = (other.rule, other.severity) == (hit.rule, hit.severity);
+                // Two of one rule about one process are two.
+                let is_other = !pids.contains(&process.pid);
+                is_same && is_other && other.fds.len() == hit.fds.len() && *comm == &process.comm
+            });
+            match like {
+                Some((_, _, pids)) => pids.push(process.pid),
+                None => found.push((hit, &process.comm, vec![process.pid])),
+            }
+        }
+    }
+    found.sort_by_key(|(hit, _, _)| std::cmp::Reverse(hit.severity));
+    found
+}
+
+/// What looks wrong, or is worth knowing and no more.
+pub(super) fn lints(evidence: &Evidence, title: &str, is_wrong: bool) -> Option<Section> {
+    let many = evidence.material.visits.len() > 1;
+    let found = suspects(evidence).into_iter();
+    let found = found.filter(|(hit, _, _)| (hit.severity > Severity::Info) == is_wrong);
+    let blocks = found.map(|(hit, comm, pids)| {
+        let subject = match (many, pids.as_slice()) {
+            (false, _) => String::new(),
+            (true, [pid]) => format!("{} (pid {pid}): ", sanitize(comm)),
+            (true, [pid, ..]) => {
+                format!(
+                    "{} × {} (pid {pid} and others): ",
+                    pids.len(),
+                    sanitize(comm)
+                )
+            }
+            (true, []) => String::new(),
+        };
+        lint(hit, &subject)
+    });
+    section(title, blocks.collect())
+}
+
+fn lint(hit: &LintHit, subject: &str) -> Block {
     Block::Note(Note {
         severity: Some(hit.severity),
-        text: sanitize_str(&hit.message).into_owned(),
+        text: format!("{subject}{}", sanitize_str(&hit.message)),
         rule: Some(hit.rule.to_owned()),
         more: vec![("fix", hit.fix.to_owned())],
     })

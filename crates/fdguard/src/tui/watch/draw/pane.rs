@@ -140,11 +140,17 @@ fn in_full(finding: &Finding, width: usize, theme: &Theme) -> Vec<Line<'static>>
 
 /// The advice in its parts: what it may be, how to make sure, what to change.
 fn next_steps(text: &str) -> Vec<(&'static str, String)> {
+    let (text, line) = text.split_once(" Line: ").unwrap_or((text, ""));
     let (text, fix) = text.split_once(" Fix: ").unwrap_or((text, ""));
     let (text, confirm) = text.split_once(" Confirm: ").unwrap_or((text, ""));
-    [("next", text), ("confirm", confirm), ("fix", fix)]
-        .map(|(name, part)| (name, part.to_owned()))
-        .to_vec()
+    [
+        ("next", text),
+        ("confirm", confirm),
+        ("fix", fix),
+        ("line", line),
+    ]
+    .map(|(name, part)| (name, part.to_owned()))
+    .to_vec()
 }
 
 /// Columns for the names of the fields.

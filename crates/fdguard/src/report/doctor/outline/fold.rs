@@ -1,0 +1,110 @@
+//! Processes that are alike take one line: four workers of one server that are all well are no news four times.
+
+use fdguard_core::Pid;
+use fdguard_core::evidence::{Evidence, Examined, Visit};
+use fdguard_core::judge::Verdict;
+use fdguard_core::lint::Severity;
+
+use super::{Block, Section};
+use crate::report::diagnosis::word;
+use crate::report::table::thousands;
+use crate::terminal::sanitize;
+
+/// How many numbers of processes are listed.
+const PIDS: usize = 12;
+
+/// Processes that are shown as one; most groups have one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::report) struct Group {
+    /// Their places among the visits, the one that stands for all first.
+    pub(in crate::report) members: Vec<usize>,
+    verdict: Verdict,
+}
+
+/// Each process in its group: of one command and one parent, with one verdict, and nothing found in any of them.
+pub(in crate::report) fn groups(evidence: &Evidence) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, (visit, examined)) in evidence.patients().enumerate() {
+        let verdict = verdict_of(evidence, visit);
+        let like = groups.iter_mut().find(|group| {
+            let first = evidence.patients().nth(group.members[0]);
+            first.is_some_and(|first| {
+                group.verdict == verdict && is_alike(evidence, first, (visit, examined))
+            })
+        });
+        match like {
+            Some(group) => group.members.push(index),
+            None => groups.push(Group {
+                members: vec![index],
+                verdict,
+            }),
+        }
+    }
+    groups
+}
+
+type Patient<'a> = (&'a Visit, &'a Examined);
+
+fn is_alike(evidence: &Evidence, a: Patient<'_>, b: Patient<'_>) -> bool {
+    let (one, other) = (&a.0.begin.process, &b.0.begin.process);
+    one.comm == other.comm && one.ppid == other.ppid && is_calm(evidence, a) && is_calm(evidence, b)
+}
+
+/// Whether nothing was found that somebody should look at.
+fn is_calm(evidence: &Evidence, (visit, examined): Patient<'_>) -> bool {
+    let pid = visit.begin.process.pid;
+    let mut findings = evidence.diagnosis.findings.iter();
+    let mut lints = examined.latest.lints.iter();
+    let is_found = findings.any(|one| one.pid == pid && one.severity > Severity::Info);
+    !is_found && !lints.any(|hit| hit.severity > Severity::Info) && visit.end.is_some()
+}
+
+fn verdict_of(evidence: &Evidence, visit: &Visit) -> Verdict {
+    let mut processes = evidence.diagnosis.processes.iter();
+    let own = processes.find(|one| one.pid == visit.begin.process.pid);
+    own.map_or(Verdict::Unknown, |own| own.verdict)
+}
+
+/// `4 × gunicorn worker: stable`, and what they hold.
+pub(super) fn section(evidence: &Evidence, group: &Group) -> Section {
+    let members: Vec<&Visit> = group
+        .members
+        .iter()
+        .filter_map(|index| evidence.material.visits.get(*index))
+        .collect();
+    let pids: Vec<Pid> = members.iter().map(|one| one.begin.process.pid).collect();
+    let first = members.first().map(|one| &one.begin.process);
+    let comm = first
+        .map(|process| sanitize(&process.comm))
+        .unwrap_or_default();
+    let mut visits = evidence.material.visits.iter();
+    let is_child = visits.any(|one| first.is_some_and(|it| it.ppid == Some(one.begin.process.pid)));
+    let worker = if is_child { " worker" } else { "" };
+    let counts = members.iter().filter_map(|one| one.latest().count);
+    let held = match (counts.clone().min(), counts.max()) {
+        (Some(least), Some(most)) if least == most => {
+            format!("{} descriptors each", thousands(least))
+        }
+        (Some(least), Some(most)) => {
+            format!("{} to {} descriptors", thousands(least), thousands(most))
+        }
+        _ => "an unknown number of descriptors".to_owned(),
+    };
+    let title = format!(
+        "{} × {comm}{worker}: {}",
+        members.len(),
+        word(group.verdict)
+    );
+    Section {
+        title,
+        blocks: vec![Block::Sentence(format!("{held}; pid {}", listed(&pids)))],
+    }
+}
+
+fn listed(pids: &[Pid]) -> String {
+    let shown: Vec<String> = pids.iter().take(PIDS).map(ToString::to_string).collect();
+    match pids.len().saturating_sub(PIDS) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
