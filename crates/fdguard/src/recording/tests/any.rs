@@ -65,6 +65,7 @@ fn any_look() -> impl Strategy<Value = Look> {
             limits,
             host,
             family,
+            process: None,
         })
 }
 
