@@ -173,7 +173,10 @@ impl Traced {
     /// What every process opened and closed until now, by line; also of those that are gone. With
     /// `is_end` nobody is expected to write any more.
     pub fn processes(&self, symbols: &mut Symbols, is_end: bool) -> Vec<TracedProcess> {
-        self.injection.processes(symbols, is_end)
+        let mut processes = self.injection.processes(symbols, is_end);
+        // What has become a program that the library does not see into is not what it was.
+        processes.retain(|one| !self.outlived.contains(&(one.pid, one.began)));
+        processes
     }
 
     /// The end of the program begins now: it was asked to end.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use fdguard_core::blame::{own_frames, telling_frame};
+use fdguard_core::blame::telling_frame;
 use fdguard_core::lifetimes::{self, CallPath, Lifetime};
-use fdguard_core::origin::{Culprit, Frame, Origin, Stack};
+use fdguard_core::origin::{Culprit, Origin, Stack};
 use fdguard_core::through::through;
 
 use fdguard_wire::{Account, How};
@@ -47,27 +47,6 @@ pub struct Strand {
     pub closed: u64,
 }
 
-impl Strand {
-    /// The stacks of a process that are in none of these sites: what they opened is closed.
-    #[must_use]
-    pub fn spent(table: &Table, sites: &[Site], symbols: &mut Symbols) -> Vec<Self> {
-        let open = sites.iter().flat_map(|site| &site.open);
-        let own = open.filter(|open| open.descriptor.forks == 0);
-        let live: BTreeSet<u32> = own.map(|open| open.descriptor.stack).collect();
-        let accounts: BTreeMap<u32, Account> =
-            table.accounts.iter().map(|(id, of)| (*id, *of)).collect();
-        let spent = accounts.into_iter().filter(|(id, _)| !live.contains(id));
-        spent
-            .map(|(id, account)| Self {
-                stack: symbols.name(&table.spots(id)),
-                fds: Vec::new(),
-                opened: account.opened,
-                closed: account.closed,
-            })
-            .collect()
-    }
-}
-
 /// An open descriptor of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
@@ -94,6 +73,17 @@ fn shown(path: &CallPath) -> &[Lifetime] {
     }
 }
 
+impl From<&CallPath> for Strand {
+    fn from(path: &CallPath) -> Self {
+        Self {
+            stack: path.stack.clone(),
+            fds: shown(path).iter().map(|one| one.fd).collect(),
+            opened: path.history.opened,
+            closed: path.history.closed,
+        }
+    }
+}
+
 impl From<&Lifetime> for Open {
     fn from(one: &Lifetime) -> Self {
         Self {
@@ -112,28 +102,24 @@ impl From<&Lifetime> for Open {
 }
 
 impl Site {
-    /// A site as its lifetimes have it, when the end began; none where it held nothing.
+    /// A site as its lifetimes have it, when the end began: the paths that held something then. None
+    /// where none did.
     #[must_use]
     pub fn of_lifetimes(site: &lifetimes::Site) -> Option<Self> {
         let strands: Vec<Strand> = site
             .paths
             .iter()
-            .map(|path| Strand {
-                stack: path.stack.clone(),
-                fds: shown(path).iter().map(|one| one.fd).collect(),
-                opened: path.history.opened,
-                closed: path.history.closed,
-            })
+            .map(Strand::from)
+            .filter(|strand| !strand.fds.is_empty())
             .collect();
         let open: Vec<Open> = site.paths.iter().flat_map(shown).map(Open::from).collect();
-        let first = site.paths.first().filter(|_| !open.is_empty())?;
         Some(Self {
-            stack: first.stack.clone(),
+            stack: strands.first()?.stack.clone(),
             culprit: site.culprit.clone(),
             telling: site.leaking_caller.clone(),
             open,
-            opened: site.opened(),
-            closed: site.closed(),
+            opened: strands.iter().map(|strand| strand.opened).sum(),
+            closed: strands.iter().map(|strand| strand.closed).sum(),
             account: Account::default(),
             strands,
         })
@@ -217,28 +203,6 @@ impl Site {
         self.strands.extend(other.strands);
     }
 
-    /// Adds to the accounts of sites what those stacks opened and closed that have nothing open any more, where the program's own lines are the
-    /// same: only the way through libraries and the loader differs, as it does at the first calls. Names every stack of the process.
-    pub fn add_spent(sites: &mut [Self], table: &Table, symbols: &mut Symbols) {
-        let open = sites.iter().flat_map(|site| &site.open);
-        let live: BTreeSet<u32> = open.map(|open| open.descriptor.stack).collect();
-        for (id, account) in &table.accounts {
-            if account.closed == 0 || live.contains(id) {
-                continue;
-            }
-            let stack = symbols.name(&table.spots(*id));
-            let is_same = |site: &&mut Self| {
-                let mut strands = site.strands.iter();
-                strands.any(|strand| is_same_way(&strand.stack, &stack))
-            };
-            if let Some(site) = sites.iter_mut().find(is_same) {
-                site.opened += account.opened;
-                site.closed += account.closed;
-                site.account = site.account.and(*account);
-            }
-        }
-    }
-
     /// Finds the caller that leaks, where others use the same line and close what it opens. Names every stack of the
     /// process: for reports, not for each look.
     pub fn tell_apart(&mut self, tables: &Tables, table: &Table, symbols: &mut Symbols) {
@@ -295,17 +259,6 @@ impl Site {
     }
 }
 
-/// Whether two stacks go through the same lines of the program's own.
-fn is_same_way(one: &[Frame], other: &[Frame]) -> bool {
-    let own = |stack: &[Frame]| {
-        let lines =
-            own_frames(stack).map(|frame| (frame.file.clone(), frame.function.clone(), frame.line));
-        lines.collect::<Vec<_>>()
-    };
-    let lines = own(one);
-    !lines.is_empty() && lines == own(other)
-}
-
 /// Whether a stack that left something open closed a good part of what it opened.
 fn is_partly_closed(strand: &Strand) -> bool {
     const PART: u64 = 10;
@@ -323,31 +276,7 @@ fn is_used_well(account: &Account) -> bool {
 mod tests {
     use fdguard_wire::Account;
 
-    use fdguard_core::origin::{Frame, Language};
-
-    use super::{Strand, is_partly_closed, is_same_way, is_used_well};
-
-    fn frame(file: &str, line: u32, language: Language) -> Frame {
-        Frame {
-            file: Some(file.into()),
-            function: Some("f".to_owned()),
-            line: Some(line),
-            module: None,
-            language,
-        }
-    }
-
-    #[test]
-    fn the_first_calls_of_a_line_that_went_another_way_through_a_library_are_of_the_same_line() {
-        let own = [21, 49].map(|line| frame("/srv/run.py", line, Language::Python));
-        let library = frame("/usr/lib/python3.11/io.py", 7, Language::Python);
-        let first = [&[library], &own[..]].concat();
-        assert!(is_same_way(&first, &own));
-        // Another caller may use what it opens in another way.
-        let other = [21, 56].map(|line| frame("/srv/run.py", line, Language::Python));
-        assert!(!is_same_way(&other, &own));
-        assert!(!is_same_way(&[], &[]));
-    }
+    use super::{Strand, is_partly_closed, is_used_well};
 
     #[test]
     fn r20_a_stack_that_closes_some_and_leaves_some_has_a_path_that_forgets() {

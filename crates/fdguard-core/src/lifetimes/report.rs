@@ -421,6 +421,9 @@ fn why(
     let closed: u64 = site.leaking().map(closed_before).sum();
     text.push_str(&match closed {
         0 => ", none closed".to_owned(),
+        closed if closed * 10 >= opened => format!(
+            " and never closed, while {closed} of {opened} from the same call path were: they stay open on some path only, as after a failed start, an exception or a timeout"
+        ),
         closed => format!(" and never closed, while {closed} of {opened} from the same call path were"),
     });
     let closed = members.iter().filter_map(|(one, _)| one.closed);

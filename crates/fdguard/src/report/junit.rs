@@ -117,7 +117,7 @@ mod tests {
         write(&mut out, &told(7)).unwrap();
         let said = String::from_utf8(out).unwrap();
         assert!(
-            said.contains("tests=\"6\" failures=\"1\" errors=\"0\" skipped=\"0\" time=\"1.500\""),
+            said.contains("tests=\"7\" failures=\"1\" errors=\"0\" skipped=\"0\" time=\"1.500\""),
             "{said}"
         );
         assert!(said.contains("name=\"fdguard check ./tests &lt;all&gt; &amp; more\""));

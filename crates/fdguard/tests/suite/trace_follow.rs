@@ -40,6 +40,7 @@ fn r18_a_site_that_begins_to_grow_is_told_at_once_with_its_line() {
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     wait_for(&mut lines, &["fd_process", "comm=drip-O2", "event=started"]);
+    wait_for(&mut lines, &["fd_verdict", "verdict=leaking"]);
     let place = format!("line=drip.c:{}", line_of("drip.c", "/* LEAK */"));
     let site = wait_for(
         &mut lines,
@@ -48,7 +49,6 @@ fn r18_a_site_that_begins_to_grow_is_told_at_once_with_its_line() {
     let rate = site.split(" per_second=").nth(1).unwrap();
     let rate: f64 = rate.split(' ').next().unwrap().parse().unwrap();
     assert!((5.0..40.0).contains(&rate), "{site}");
-    wait_for(&mut lines, &["fd_verdict", "verdict=leaking"]);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let mut rest = String::new();

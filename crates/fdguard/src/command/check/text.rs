@@ -11,6 +11,7 @@ use fdguard_core::proof::{self, Judged, Remains};
 use super::proof::{Proof, fails};
 use crate::command::clearing;
 use crate::report::style::{ADDED, CRITICAL, DIM, HEADING, WARNING, severity};
+use crate::report::trace::answer::{self, Shown};
 use crate::report::trace::hazard;
 use crate::report::wrap;
 use crate::terminal::{sanitize, sanitize_str};
@@ -31,8 +32,12 @@ pub(super) fn write(
     write_head(out, proof)?;
     let (failing, told): (Vec<&Finding>, Vec<&Finding>) =
         proof.diagnosis.findings.iter().partition(|one| fails(one));
-    for finding in failing {
-        write_finding(out, finding, width)?;
+    let shown = Shown::here(width);
+    for one in answer::answers(&proof.diagnosis) {
+        one.write(out, &shown)?;
+    }
+    for finding in failing.iter().filter(|one| !answer::is_answered(one)) {
+        write_finding(out, finding, &shown)?;
     }
     write_hazards(out, &proof.diagnosis, width)?;
     for finding in told.iter().filter(|one| one.cleared.is_some()) {
@@ -106,11 +111,12 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow::Result<()> {
+fn write_finding(out: &mut dyn Write, finding: &Finding, shown: &Shown) -> anyhow::Result<()> {
+    let width = shown.width;
     let (style, word) = severity(finding.severity);
     let origin = finding.origin.as_ref();
     let culprit = origin.and_then(|origin| origin.culprit.as_ref());
-    let place = culprit.map(|one| format!("  {}", sanitize_str(&full_place(one))));
+    let place = culprit.map(|one| format!("  {}", sanitize_str(&full_place(one, shown))));
     let what = match (&finding.class, &finding.target) {
         (Some(class), Some(target)) => format!("  {class} {}", sanitize(target)),
         (Some(class), None) => format!("  {class}"),
@@ -128,23 +134,23 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, width: usize) -> anyhow
         .map(|origin| origin.stack.as_slice())
         .unwrap_or_default();
     for frame in stack.iter().take(MOST_FRAMES) {
-        writeln!(out, "      {DIM}{}{DIM:#}", sanitize_str(&shown(frame)))?;
+        writeln!(out, "      {DIM}{}{DIM:#}", sanitize_str(&named(frame)))?;
     }
     dim(out, "    ", &format!("next: {}", finding.next_step), width)
 }
 
-/// With its whole path: an editor opens it.
-fn full_place(culprit: &Culprit) -> String {
+/// With its path from here: an editor opens it.
+fn full_place(culprit: &Culprit, shown: &Shown) -> String {
     match (&culprit.file, culprit.line) {
         (Some(file), Some(line)) => {
             let function = culprit.function.as_deref().unwrap_or("?");
-            format!("{}:{line} {function}", file.to_lossy())
+            format!("{}:{line} {function}", shown.path(file))
         }
         _ => proof::place(culprit),
     }
 }
 
-fn shown(frame: &Frame) -> String {
+fn named(frame: &Frame) -> String {
     match &frame.module {
         Some(module) if frame.line.is_none() => {
             let function = frame.function.as_deref().unwrap_or("?");

@@ -9,7 +9,7 @@ use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lifetimes::Lifetime;
-use fdguard_core::lifetimes::report::{Conclusion, Subject as Judged};
+use fdguard_core::lifetimes::report::{Conclusion, SiteReport, Subject as Judged};
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::Limits;
 use fdguard_core::watch::{Subject, Watch};
@@ -49,8 +49,12 @@ impl Material<'_> {
                 let at = wall_time(at);
                 released = Some((process.pid, Released { count, at }));
             }
-            sites.extend(conclusion.sites.iter().cloned());
-            if self.is_latest(process) {
+            // Of what a process was before it became another program, only leaks are of interest.
+            let is_latest = self.is_latest(process);
+            let shown = conclusion.sites.iter();
+            let is_shown = |one: &&SiteReport| is_latest || one.verdict == Verdict::Leaking;
+            sites.extend(shown.filter(is_shown).cloned());
+            if is_latest {
                 origins.push(self.origins(process));
             }
             self.overrule(diagnosis, process, conclusion);

@@ -114,7 +114,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     clearing::clear(&mut joined.diagnosis, &clearance);
     clearing::settle(&mut joined.diagnosis);
     let unused = clearance.unused(&clearing::reasons(&joined.diagnosis));
-    let written = outputs.write(&joined, &traced);
+    let written = outputs.write(&joined);
     if let Some(follower) = &mut follower {
         follower.hazards(&joined.diagnosis.hazards);
     }

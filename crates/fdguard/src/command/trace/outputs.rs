@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use fdguard_trace::{Strand, Symbols, Traced};
+use fdguard_trace::Strand;
 
 use crate::cli::TraceArgs;
 use crate::exit::{self, Hinted};
@@ -11,7 +11,7 @@ use crate::output::Stream;
 use crate::report::html;
 use crate::report::trace::{Seen, folded, pprof, svg};
 
-use super::joined::{Joined, Origins};
+use super::joined::Joined;
 use super::seen::{add_spent, seen};
 
 /// The files that were asked for.
@@ -52,9 +52,9 @@ impl Outputs {
     }
 
     /// Writes them all: where one fails, the others are written none the less.
-    pub(super) fn write(self, joined: &Joined, traced: &Traced) -> anyhow::Result<()> {
+    pub(super) fn write(self, joined: &Joined) -> anyhow::Result<()> {
         let spent = match self.0.iter().any(|(format, _)| *format == Format::Pprof) {
-            true => spent(joined, traced)?,
+            true => spent(joined),
             false => Vec::new(),
         };
         let mut seen = seen(joined);
@@ -95,15 +95,16 @@ impl Format {
     }
 }
 
-/// The stacks of each process that left nothing open: there may be many, so they are named only for the profile.
-fn spent(joined: &Joined, traced: &Traced) -> anyhow::Result<Vec<(u32, Vec<Strand>)>> {
-    let (tables, mut symbols) = (traced.tables()?, Symbols::new());
-    let of = |process: &Origins| {
-        let table = tables.of(process.pid)?;
-        let strands = Strand::spent(table, &process.sites, &mut symbols);
-        Some((process.pid, strands))
+/// The call paths of each process that left nothing open.
+fn spent(joined: &Joined) -> Vec<(u32, Vec<Strand>)> {
+    let of = |process: &fdguard_trace::TracedProcess| {
+        let paths = process.sites.iter().flat_map(|site| &site.paths);
+        let strands = paths
+            .map(Strand::from)
+            .filter(|strand| strand.fds.is_empty());
+        (process.pid, strands.collect())
     };
-    Ok(joined.processes.iter().filter_map(of).collect())
+    joined.traces.iter().map(of).collect()
 }
 
 /// A pipe or a device can be written to twice.

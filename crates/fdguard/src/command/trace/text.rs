@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use fdguard_core::blame::own_frames;
-use fdguard_core::diagnosis::{Diagnosis, Opinion};
+use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
 use fdguard_core::through::through;
 
 use super::joined::{Joined, Origins};
@@ -47,6 +47,9 @@ fn write_seen(out: &mut dyn Write, seen: &Seen<'_>, width: Option<usize>) -> any
         writeln!(out, "{DIM}and {more} more hazards{DIM:#}")?;
     }
     write_processes(out, found, columns)?;
+    if found.ended == Ended::Interrupted {
+        writeln!(out, "{DIM}Stopped: this is the verdict so far.{DIM:#}")?;
+    }
     diagnosis::write_gaps(out, &found.gaps, columns)?;
     for holder in &seen.holders {
         write_holder(out, found, holder)?;

@@ -22,6 +22,9 @@ const MOST_FRAMES: usize = 12;
 /// Characters of a source line that are shown.
 const MOST_SOURCE: usize = 120;
 
+/// Children that nobody waits for.
+const CHILDREN: &str = "unwaited-child";
+
 /// How paths and source lines are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
@@ -42,7 +45,8 @@ impl Shown {
     }
 
     /// A path that an editor opens from here.
-    fn path(&self, file: &Text) -> String {
+    #[must_use]
+    pub fn path(&self, file: &Text) -> String {
         let text = file.to_lossy();
         let text = text.strip_prefix("file://").unwrap_or(&text);
         let relative = self
@@ -99,9 +103,10 @@ pub struct Answer<'a> {
 /// Whether a finding is told by an answer.
 #[must_use]
 pub fn is_answered(finding: &Finding) -> bool {
-    let is_growth = finding.rule == "leak" || finding.rule == "growth";
-    let counts = finding.severity >= Severity::Warning && finding.cleared.is_none();
-    is_growth && (counts || finding.rule == "growth") && finding.origin.is_some()
+    let rule = finding.rule.as_str();
+    let counts = finding.severity >= Severity::Warning || rule == "growth";
+    let is_growth = matches!(rule, "leak" | "growth" | CHILDREN);
+    is_growth && counts && finding.cleared.is_none() && finding.origin.is_some()
 }
 
 /// The answers of a diagnosis, the gravest first.
@@ -184,7 +189,8 @@ impl<'a> Answer<'a> {
     /// `simple.py:4 in work() opened 60 files, closed 0 (/etc/passwd)`.
     fn line(&self, first: &Finding, shown: &Shown) -> String {
         let origins = || self.findings.iter().filter_map(|one| one.origin.as_ref());
-        let target = first.target.as_ref().map(|target| format!(" ({})", sanitize(target)));
+        let target = first.target.as_ref().filter(|target| says_more(first, target));
+        let target = target.map(|target| format!(" ({})", sanitize(target)));
         let what = self.what();
         let who = match self.pids.as_slice() {
             [pid] => format!("{} (pid {pid})", sanitize(&first.comm)),
@@ -194,6 +200,10 @@ impl<'a> Answer<'a> {
             return format!("{who} opened {what} at an unknown line{}", target.unwrap_or_default());
         };
         let place = shown.place(culprit);
+        if first.rule == CHILDREN {
+            let count = first.count.unwrap_or(0);
+            return format!("{place} started {count} child processes that nobody waits for");
+        }
         if first.rule == "growth" {
             return format!("{place} holds {what} of clients that are still there, in {who}");
         }
@@ -235,6 +245,15 @@ impl<'a> Answer<'a> {
             .map(|(class, count)| format!("{count} {}", things(class, count)));
         kinds.collect::<Vec<_>>().join(" and ")
     }
+}
+
+/// Whether a target says more than the class: `eventfd` and `pipe:[7]` do not.
+fn says_more(finding: &Finding, target: &Text) -> bool {
+    let kernel: [&[u8]; 3] = [b"pipe:", b"anon_inode:", b"socket:"];
+    let bytes = target.as_bytes();
+    let class = finding.class.as_ref().map(ToString::to_string);
+    let is_class = class.is_some_and(|class| class.as_bytes() == bytes);
+    !is_class && !bytes.is_empty() && !kernel.iter().any(|kind| bytes.starts_with(kind))
 }
 
 fn write_stack(out: &mut dyn Write, origin: &Origin, shown: &Shown) -> anyhow::Result<()> {
