@@ -14,7 +14,7 @@ use crate::Class;
 use crate::catalog;
 use crate::glob::Glob;
 use crate::origin::Frame;
-use crate::proof::CodeLine;
+use crate::proof::{BadCodeLine, CodeLine};
 
 /// One suspect that was cleared. It covers what fits all of the rule, line, class, target and owner that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,9 +177,8 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
     let rule = rule(table, place)?;
     let line = match &table.line {
         Some(text) => {
-            let message = "must be FILE:LINE, such as cache.py:31";
             let line = text.get_ref().parse();
-            Some(line.map_err(|_| place.error(text, "cleared.line", message))?)
+            Some(line.map_err(|bad: BadCodeLine| place.error(text, "cleared.line", bad))?)
         }
         None => None,
     };

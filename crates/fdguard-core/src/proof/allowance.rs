@@ -43,12 +43,20 @@ pub struct CodeLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCodeLine;
 
+impl fmt::Display for BadCodeLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("must be FILE:LINE, such as cache.py:31")
+    }
+}
+
+impl std::error::Error for BadCodeLine {}
+
 impl FromStr for CodeLine {
     type Err = BadCodeLine;
 
     fn from_str(text: &str) -> Result<Self, BadCodeLine> {
         let (file, line) = text.rsplit_once(':').ok_or(BadCodeLine)?;
-        let line = line.parse().map_err(|_| BadCodeLine)?;
+        let line = line.parse().ok().ok_or(BadCodeLine)?;
         if file.is_empty() {
             return Err(BadCodeLine);
         }

@@ -74,53 +74,45 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     })
 }
 
-/// What the tracer tells, in its order. Steps are doubled so that each event of a call has a place of its own.
-fn events(calls: &[Call]) -> Vec<Event> {
-    let mut told: Vec<(u64, u32, What)> = Vec::new();
-    for call in calls {
-        let (began, over) = call.span;
-        let fd = call.fd;
-        let (how, range) = (DeathHow::Close, None);
-        let lock = |taken| What::Lock {
-            fd,
-            file: None,
-            range,
-            taken,
-        };
-        let mut tell = |at, what| told.push((at, call.thread, what));
-        match call.act {
-            Act::Open => tell(
-                over,
-                What::Birth {
-                    fd,
-                    how: BirthHow::Open,
-                    class: Some(Class::Regular),
-                    file: Some(FILE),
-                    cloexec: true,
-                },
-            ),
-            Act::Lock => {
-                tell(began, What::Locking { fd });
-                tell(over, lock(true));
-            }
-            Act::Unlock => {
-                tell(began, What::Locking { fd });
-                tell(over, lock(false));
-            }
-            Act::Close => {
-                tell(
-                    began,
-                    What::Death {
-                        fd,
-                        how,
-                        errno: None,
-                    },
-                );
-                tell(over, What::Closed { fd });
-            }
-        }
+/// What the tracer tells of a call, with the step of the clock.
+fn told_of(call: &Call) -> Vec<(u64, What)> {
+    let (began, over) = call.span;
+    let fd = call.fd;
+    let (file, range, errno) = (None, None, None);
+    let lock = |taken| What::Lock {
+        fd,
+        file,
+        range,
+        taken,
+    };
+    let birth = What::Birth {
+        fd,
+        how: BirthHow::Open,
+        class: Some(Class::Regular),
+        file: Some(FILE),
+        cloexec: true,
+    };
+    let how = DeathHow::Close;
+    match call.act {
+        Act::Open => vec![(over, birth)],
+        Act::Lock => vec![(began, What::Locking { fd }), (over, lock(true))],
+        Act::Unlock => vec![(began, What::Locking { fd }), (over, lock(false))],
+        Act::Close => vec![
+            (began, What::Death { fd, how, errno }),
+            (over, What::Closed { fd }),
+        ],
     }
+}
+
+/// What the tracer tells, in its order, and the end of the process.
+fn events(calls: &[Call]) -> Vec<Event> {
+    let told = calls.iter().flat_map(|call| {
+        let told = told_of(call).into_iter();
+        told.map(|(at, what)| (at, call.thread, what))
+    });
+    let mut told: Vec<(u64, u32, What)> = told.collect();
     told.sort_by_key(|(at, thread, _)| (*at, *thread));
+    told.push((u64::MAX, 0, What::Exit));
     let event = |(at, thread, what): (u64, u32, What)| Event {
         process: MAIN,
         thread,
@@ -131,15 +123,7 @@ fn events(calls: &[Call]) -> Vec<Event> {
         })),
         what,
     };
-    let mut events: Vec<Event> = told.into_iter().map(event).collect();
-    events.push(Event {
-        process: MAIN,
-        thread: 0,
-        at: u64::MAX,
-        stack: None,
-        what: What::Exit,
-    });
-    events
+    told.into_iter().map(event).collect()
 }
 
 /// The numbers whose close dropped a lock that was taken through another one, with these moments for the effects of
