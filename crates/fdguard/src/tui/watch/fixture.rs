@@ -82,6 +82,7 @@ impl Actor {
             }),
             host: (second == 0).then(ceilings),
             family: None,
+            process: None,
         }
     }
 }
