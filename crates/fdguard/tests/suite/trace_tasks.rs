@@ -163,7 +163,7 @@ fn environment(name: &str, packages: &[&str]) -> Option<PathBuf> {
     }
     fs::create_dir_all(&parent).unwrap();
     let lock = fs::File::create(parent.join(format!("{name}.lock"))).unwrap();
-    lock.lock().unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     // Made aside, so that what is there is whole.
     let fresh = parent.join(format!("{name}.new"));
     let is_made = |command: &mut Command| command.status().is_ok_and(|status| status.success());

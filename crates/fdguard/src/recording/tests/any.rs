@@ -50,6 +50,12 @@ fn any_look() -> impl Strategy<Value = Look> {
     let limits = limits.prop_map(|(soft, hard)| Limits { soft, hard });
     let family = (any::<u64>(), any::<u64>());
     let family = family.prop_map(|(children, zombies)| Family { children, zombies });
+    let process = text().prop_map(|comm| {
+        Box::new(Process {
+            comm,
+            ..Process::default()
+        })
+    });
     (
         0.0..1e9_f64,
         any::<Option<u64>>(),
@@ -57,15 +63,16 @@ fn any_look() -> impl Strategy<Value = Look> {
         proptest::option::of(limits),
         proptest::option::of(Just(Ceilings::default())),
         proptest::option::of(family),
+        proptest::option::of(process),
     )
-        .prop_map(|(at, count, table, limits, host, family)| Look {
+        .prop_map(|(at, count, table, limits, host, family, process)| Look {
             at,
             count,
             table,
             limits,
             host,
             family,
-            process: None,
+            process,
         })
 }
 
