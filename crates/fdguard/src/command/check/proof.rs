@@ -85,9 +85,7 @@ impl Proof {
         for finding in &mut diagnosis.findings {
             clear(finding, allow, settings);
         }
-        for one in &mut processes {
-            allow_process(one, allow);
-        }
+        allow_processes(&mut processes, allow);
         for one in &mut remains {
             allow_remains(one, allow, settings);
         }
@@ -106,9 +104,7 @@ impl Proof {
         findings.extend(of_processes(&processes));
         findings.append(&mut diagnosis.findings);
         add_piles(&mut findings, &piles, |pid| comm(&diagnosis, pid));
-        for finding in findings.iter_mut().filter(|one| is_pile(one)) {
-            clear(finding, allow, settings);
-        }
+        clear_piles(&mut findings, allow, settings);
         // A line to repair comes first.
         findings.sort_by_key(|one| {
             let has_line = one.origin.is_some();
@@ -262,12 +258,21 @@ fn is_pile(finding: &Finding) -> bool {
     finding.rule == children::RULE.id
 }
 
-/// The user's word about the line that started a process.
-fn allow_process(leftover: &mut Leftover, allow: &[Allowance]) {
-    let origin = leftover.origin.as_ref();
-    let by = allow.iter().find(|one| one.covers(None, None, origin));
-    if let Some(by) = by.filter(|_| leftover.allowed_by.is_none()) {
-        leftover.allowed_by = Some(format!("--allow {by}"));
+/// The user's word about the lines that started processes.
+fn allow_processes(processes: &mut [Leftover], allow: &[Allowance]) {
+    for one in processes {
+        let origin = one.origin.as_ref();
+        let by = allow.iter().find(|by| by.covers(None, None, origin));
+        if let Some(by) = by.filter(|_| one.allowed_by.is_none()) {
+            one.allowed_by = Some(format!("--allow {by}"));
+        }
+    }
+}
+
+/// The user's word about lines whose children pile up.
+fn clear_piles(findings: &mut [Finding], allow: &[Allowance], settings: &Settings) {
+    for finding in findings.iter_mut().filter(|one| is_pile(one)) {
+        clear(finding, allow, settings);
     }
 }
 

@@ -54,8 +54,8 @@ fn conclude(
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
-    let processes = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
-    let processes = started::name_lines(processes, traced);
+    let left = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
+    let processes = started::name_lines(left, traced);
     let joined = Joined::of(watched, traced, &args.command, settings)?;
     let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
     let grown: Vec<_> = diagnosis

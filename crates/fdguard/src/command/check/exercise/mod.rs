@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use fdguard_core::children::finding::ChildPile;
 use fdguard_core::proof::Remains;
 use fdguard_core::rule::Settings;
 use fdguard_probe::Probe;
@@ -119,14 +120,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
             exercise: drill.name.clone(),
             ..one
         }));
-        let requests = u64::from(drill.concurrency);
-        let begins = &bench.begins;
-        piles.extend(children::piles(
-            &server,
-            begins,
-            requests,
-            &mut bench.symbols,
-        ));
+        piles.extend(bench.child_piles(&server, drill));
         exercises.push(Exercised {
             name: drill.name.clone(),
             cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
@@ -356,6 +350,12 @@ impl Bench<'_> {
             }
             until = until.saturating_mul(2);
         }
+    }
+
+    /// The lines that leave a child in each cycle.
+    fn child_piles(&mut self, server: &Server, drill: &Drill) -> Vec<ChildPile> {
+        let requests = u64::from(drill.concurrency);
+        children::piles(server, &self.begins, requests, &mut self.symbols)
     }
 
     /// Lets the server let go: by the user's command, then until nothing changes any more.
