@@ -54,8 +54,7 @@ fn conclude(
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
-    let left = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
-    let processes = started::name_lines(left, traced);
+    let processes = started::left(family, leave, &leave.allow_process, traced);
     let joined = Joined::of(watched, traced, &args.command, settings)?;
     let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
     let grown: Vec<_> = diagnosis
@@ -100,7 +99,6 @@ fn conclude(
         // That nobody looked while it ran does not matter where its end is known.
         diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
     }
-    let own = code_of(status);
     let opinion = diagnosis.processes.iter().find(|one| one.pid == root.pid);
     let classes = opinion.and_then(|one| one.classes.as_ref());
     let held = classes
@@ -110,12 +108,21 @@ fn conclude(
         remains,
         piles: traced.child_piles(&mut Symbols::new(), true),
         processes,
-        status: Some(if watched.was_ended { 0 } else { own }),
+        status: Some(own_code(watched, status)),
         exercises: Vec::new(),
         held,
         blind,
     };
     Ok(Proof::of(evidence, &leave.allow, settings))
+}
+
+/// The program's own exit code; one that we ended when its time was up did not fail.
+fn own_code(watched: &Watched<'_>, status: ExitStatus) -> u8 {
+    if watched.was_ended {
+        0
+    } else {
+        code_of(status)
+    }
 }
 
 /// What the line's own account shows to be a cache that replaces its oldest, or a pool that is full, does not count as growth.
