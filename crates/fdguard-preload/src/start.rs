@@ -13,9 +13,8 @@ use fdguard_wire::Mapping;
 use crate::ground::Ground;
 use crate::real::Real;
 use crate::{
-    children, closing, creator, errno, java, language, lock, modules, owner, protect, real, seat, sys,
-    thread,
-    walkers,
+    children, closing, creator, errno, java, language, lock, modules, owner, protect, real, seat,
+    sys, thread, walkers,
 };
 
 /// The folder for the mappings; nothing is recorded without it.

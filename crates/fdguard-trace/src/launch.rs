@@ -14,10 +14,10 @@ use fdguard_core::hazard::Hazard;
 use fdguard_core::origin::Origin;
 
 use crate::injection::Injection;
+use crate::lifetimes::TracedProcess;
 use crate::observe::{Became, is_alive, outlived};
 use crate::protect::Protection;
 use crate::table::Tables;
-use crate::lifetimes::TracedProcess;
 use crate::{Blind, Error, Symbols};
 
 /// How to trace.

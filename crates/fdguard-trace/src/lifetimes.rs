@@ -129,7 +129,13 @@ impl Lifetimes {
     }
 
     /// Events of a process were lost: what it wrote down itself puts it right.
-    pub(crate) fn lose(&mut self, key: Key, path: &Path, count: u64, number: &dyn Fn(u32) -> StackId) {
+    pub(crate) fn lose(
+        &mut self,
+        key: Key,
+        path: &Path,
+        count: u64,
+        number: &dyn Fn(u32) -> StackId,
+    ) {
         if let Some(state) = self.state(key, path) {
             state.lifetimes.lose(count);
             if let Ok(Some(table)) = Table::read(path) {
@@ -138,29 +144,26 @@ impl Lifetimes {
         }
     }
 
-    /// A process is gone.
+    /// A process is gone, and this is what it wrote down.
     pub(crate) fn finish(
         &mut self,
         key: Key,
-        path: &Path,
+        table: &Table,
         now: u64,
         number: &dyn Fn(u32) -> StackId,
     ) {
-        let table = Table::read(path).ok().flatten();
-        if let (Some(state), Some(table)) = (self.state(key, path), table) {
-            state.check_links();
-            state.reconcile(&table, number);
-            state.note_uses(&table);
-            state.read_exit_report(&table);
-        }
-        if let Some(state) = self.processes.get_mut(&key) {
-            state.lifetimes.finish(now);
-        }
+        let state = self.processes.entry(key);
+        let state = state.or_insert_with(|| State::new(key, table));
+        state.check_links();
+        state.reconcile(table, number);
+        state.note_uses(table);
+        state.read_exit_report(table);
+        state.lifetimes.finish(now);
         self.forget();
     }
 
-    /// The stacks of a process that the table of its end knows and no event told.
-    pub(crate) fn forget(&mut self) {
+    /// Forgets processes that closed all they opened: a build starts thousands.
+    fn forget(&mut self) {
         let clean = |state: &State| state.lifetimes.is_gone() && state.lifetimes.is_clean();
         let keys = self.processes.iter().filter(|(_, state)| clean(state));
         let keys: Vec<Key> = keys.map(|(key, _)| *key).collect();
@@ -246,12 +249,7 @@ impl State {
         }
     }
 
-    fn take(
-        &mut self,
-        event: &EventRecord,
-        number: &dyn Fn(u32) -> StackId,
-        codes: &Codes<'_>,
-    ) {
+    fn take(&mut self, event: &EventRecord, number: &dyn Fn(u32) -> StackId, codes: &Codes<'_>) {
         let (fd, at) = (event.fd, event.ns);
         match event.kind {
             Kind::Birth => {

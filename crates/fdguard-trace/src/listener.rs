@@ -24,7 +24,7 @@ use crate::children::ChildWatch;
 use crate::feed::{Feed, Manner};
 use crate::lifetimes::{Codes, LOST_STACK, Lifetimes, TracedProcess};
 use crate::observe::is_alive;
-use crate::ring::Ring;
+use crate::ring::{Drained, Ring};
 use crate::symbol::Symbols;
 use crate::table::{Spot, Table};
 
@@ -206,73 +206,85 @@ impl Heard {
         self.find();
         let now = monotonic();
         let mut most = 0;
-        let mut ended = Vec::new();
         let latest: HashMap<u32, u64> = self.rings.keys().copied().collect();
-        for (key, source) in &mut self.rings {
+        for (key, mut source) in std::mem::take(&mut self.rings) {
             // Asked before reading: who is gone now writes nothing after.
             let is_over = latest.get(&key.0) != Some(&key.1) || !is_alive(key.0);
             // A file that cannot be read any more is nobody's.
             let Ok(drained) = source.ring.drain(now, is_end || is_over) else {
-                ended.push(*key);
+                self.close(key, source);
                 continue;
             };
             most = most.max(drained.behind);
-            if drained.lost > 0 {
-                self.lookout.take(&aside(
-                    &source.feed,
-                    now,
-                    What::Lost {
-                        count: drained.lost,
-                    },
-                ));
-            }
-            self.stacks.learn(*key, &source.path, &drained.events);
-            let stacks = &self.stacks;
-            let number = |stack| stacks.number(*key, stack);
-            if drained.lost > 0 {
-                let path = &source.path;
-                self.lifetimes.lose(*key, path, drained.lost, &number);
-            }
-            let codes = Codes {
-                is_python: &|stack| stacks.has(stack, |code| code.is_python),
-                is_in_module: &|stack| stacks.has(stack, |code| code.is_in_module),
-            };
-            let path = &source.path;
-            self.lifetimes
-                .take(*key, path, &drained.events, &number, &codes);
-            let process = source.feed.process();
-            self.children
-                .take(process, (key.1, drained.is_forked), &drained.events, number);
-            source.feed.take(drained);
-            let mut number = |stack| self.stacks.number(*key, stack);
-            while let Some(event) = source.feed.next(now, is_end || is_over, &mut number) {
-                match source.feed.manner() {
-                    Manner::InOrder => self.lookout.take(&event),
-                    Manner::Late => self.lookout.take_late(&event),
-                    Manner::Prevented => {
-                        self.prevented.fetch_add(1, Ordering::Relaxed);
-                        self.lookout.take_prevented(&event);
-                    }
-                }
-            }
+            self.take(key, &mut source, drained, (now, is_end || is_over));
             if is_over {
-                self.stacks.learn_all(*key, &source.path);
-                let stacks = &self.stacks;
-                let number = |stack| stacks.number(*key, stack);
-                self.lifetimes.finish(*key, &source.path, now, &number);
-                self.lookout.take(&aside(&source.feed, now, What::Exit));
-                self.children.end(process, now);
-                ended.push(*key);
+                self.finish(key, &source, now);
+                self.close(key, source);
+            } else {
+                self.rings.insert(key, source);
             }
         }
         self.children.look(now);
-        for key in ended {
-            self.stacks.forget(key);
-            if let Some(source) = self.rings.remove(&key) {
-                self.over.insert(source.path);
+        most
+    }
+
+    /// Takes in what one process did.
+    fn take(
+        &mut self,
+        key: (u32, u64),
+        source: &mut Source,
+        drained: Drained,
+        (now, is_end): (u64, bool),
+    ) {
+        self.stacks.learn(key, &source.path, &drained.events);
+        let stacks = &self.stacks;
+        let number = |stack| stacks.number(key, stack);
+        if drained.lost > 0 {
+            let count = drained.lost;
+            let lost = aside(&source.feed, now, What::Lost { count });
+            self.lookout.take(&lost);
+            self.lifetimes.lose(key, &source.path, count, &number);
+        }
+        let codes = Codes {
+            is_python: &|stack| stacks.has(stack, |code| code.is_python),
+            is_in_module: &|stack| stacks.has(stack, |code| code.is_in_module),
+        };
+        let path = &source.path;
+        self.lifetimes
+            .take(key, path, &drained.events, &number, &codes);
+        let process = source.feed.process();
+        self.children
+            .take(process, (key.1, drained.is_forked), &drained.events, number);
+        source.feed.take(drained);
+        let mut number = |stack| self.stacks.number(key, stack);
+        while let Some(event) = source.feed.next(now, is_end, &mut number) {
+            match source.feed.manner() {
+                Manner::InOrder => self.lookout.take(&event),
+                Manner::Late => self.lookout.take_late(&event),
+                Manner::Prevented => {
+                    self.prevented.fetch_add(1, Ordering::Relaxed);
+                    self.lookout.take_prevented(&event);
+                }
             }
         }
-        most
+    }
+
+    /// A process is gone: what it wrote down itself is read once more.
+    fn finish(&mut self, key: (u32, u64), source: &Source, now: u64) {
+        if let Ok(Some(table)) = Table::read(&source.path) {
+            let stacks: BTreeSet<u32> = table.accounts.keys().copied().collect();
+            self.stacks.learn_from(key, Some(&table), stacks);
+            let stacks = &self.stacks;
+            let number = |stack| stacks.number(key, stack);
+            self.lifetimes.finish(key, &table, now, &number);
+        }
+        self.lookout.take(&aside(&source.feed, now, What::Exit));
+        self.children.end(source.feed.process(), now);
+    }
+
+    fn close(&mut self, key: (u32, u64), source: Source) {
+        self.stacks.forget(key);
+        self.over.insert(source.path);
     }
 
     fn unnamed(&mut self) -> Vec<crate::lifetimes::Unnamed> {
@@ -285,8 +297,7 @@ impl Heard {
 
     /// Not while its ring is read, and not before it was found.
     fn is_done_with(&self, key: (u32, u64)) -> bool {
-        !self.rings.contains_key(&key)
-            && self.over.iter().any(|path| key_of(path) == Some(key))
+        !self.rings.contains_key(&key) && self.over.iter().any(|path| key_of(path) == Some(key))
     }
 
     /// Looks for processes that are new.
@@ -383,15 +394,6 @@ struct Stacks {
 }
 
 impl Stacks {
-    /// Reads all stacks of a process whose table is whole, those too that no event named.
-    fn learn_all(&mut self, key: (u32, u64), path: &Path) {
-        let Ok(Some(table)) = Table::read(path) else {
-            return;
-        };
-        let stacks: BTreeSet<u32> = table.accounts.keys().copied().collect();
-        self.learn_from(key, Some(&table), stacks);
-    }
-
     /// Reads the stacks that are new among these events.
     fn learn(
         &mut self,

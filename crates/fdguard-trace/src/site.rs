@@ -1,6 +1,6 @@
 //! Descriptors of one origin, put together.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use fdguard_core::blame::telling_frame;

@@ -44,29 +44,139 @@ const JAVA: Option<Language> = Some(Language::Java);
 
 /// The first that fits is given.
 const ENTRIES: &[Entry] = &[
-    entry(PYTHON, Some("pexpect"), None, "call `close()` on the pexpect child: `terminate()` ends the process and keeps the terminal open"),
-    entry(PYTHON, Some("ptyprocess"), None, "call `close()` on the child: `terminate()` ends the process and keeps the terminal open"),
-    entry(PYTHON, Some("subprocess"), None, "use `with subprocess.Popen(…)`, or close its pipes and call `wait()`"),
-    entry(PYTHON, Some("sqlite3"), None, "call `close()` on the connection: `with connection` only ends the transaction"),
-    entry(PYTHON, Some("httpx"), None, "use one client for the whole program, or `with httpx.Client()` (`async with httpx.AsyncClient()`)"),
-    entry(PYTHON, Some("aiohttp"), None, "use one `ClientSession` for the whole program, or `async with`"),
-    entry(PYTHON, Some("requests"), None, "use `with requests.Session()`, and read or close each response"),
-    entry(PYTHON, Some("urllib3"), None, "read or close each response, so that its connection goes back to the pool"),
-    entry(PYTHON, Some("tempfile"), None, "use `with tempfile.NamedTemporaryFile()`, or close it in `finally`"),
-    entry(PYTHON, Some("multiprocessing"), None, "close and join the pool or process: `with Pool()`, or `close()` and `join()`"),
-    entry(PYTHON, Some("asyncio"), Some(Class::Eventpoll), "call `loop.close()`, or use `asyncio.run()`, which does"),
-    entry(PYTHON, Some("asyncio"), Some(Class::Unix), "these belong to an event loop: call `loop.close()`, or use `asyncio.run()`, which does"),
-    entry(PYTHON, Some("asyncio"), None, "close the transport or writer, and await `wait_closed()`"),
-    entry(PYTHON, Some("logging"), None, "add the handler once, at start-up; `removeHandler()` and `close()` each one that is replaced"),
-    entry(PYTHON, None, Some(Class::Regular), "use `with open(…)`, or close it in `finally`"),
-    entry(PYTHON, None, Some(Class::Directory), "use `with os.scandir(…)`, or `os.close()` in `finally`"),
+    entry(
+        PYTHON,
+        Some("pexpect"),
+        None,
+        "call `close()` on the pexpect child: `terminate()` ends the process and keeps the terminal open",
+    ),
+    entry(
+        PYTHON,
+        Some("ptyprocess"),
+        None,
+        "call `close()` on the child: `terminate()` ends the process and keeps the terminal open",
+    ),
+    entry(
+        PYTHON,
+        Some("subprocess"),
+        None,
+        "use `with subprocess.Popen(…)`, or close its pipes and call `wait()`",
+    ),
+    entry(
+        PYTHON,
+        Some("sqlite3"),
+        None,
+        "call `close()` on the connection: `with connection` only ends the transaction",
+    ),
+    entry(
+        PYTHON,
+        Some("httpx"),
+        None,
+        "use one client for the whole program, or `with httpx.Client()` (`async with httpx.AsyncClient()`)",
+    ),
+    entry(
+        PYTHON,
+        Some("aiohttp"),
+        None,
+        "use one `ClientSession` for the whole program, or `async with`",
+    ),
+    entry(
+        PYTHON,
+        Some("requests"),
+        None,
+        "use `with requests.Session()`, and read or close each response",
+    ),
+    entry(
+        PYTHON,
+        Some("urllib3"),
+        None,
+        "read or close each response, so that its connection goes back to the pool",
+    ),
+    entry(
+        PYTHON,
+        Some("tempfile"),
+        None,
+        "use `with tempfile.NamedTemporaryFile()`, or close it in `finally`",
+    ),
+    entry(
+        PYTHON,
+        Some("multiprocessing"),
+        None,
+        "close and join the pool or process: `with Pool()`, or `close()` and `join()`",
+    ),
+    entry(
+        PYTHON,
+        Some("asyncio"),
+        Some(Class::Eventpoll),
+        "call `loop.close()`, or use `asyncio.run()`, which does",
+    ),
+    entry(
+        PYTHON,
+        Some("asyncio"),
+        Some(Class::Unix),
+        "these belong to an event loop: call `loop.close()`, or use `asyncio.run()`, which does",
+    ),
+    entry(
+        PYTHON,
+        Some("asyncio"),
+        None,
+        "close the transport or writer, and await `wait_closed()`",
+    ),
+    entry(
+        PYTHON,
+        Some("logging"),
+        None,
+        "add the handler once, at start-up; `removeHandler()` and `close()` each one that is replaced",
+    ),
+    entry(
+        PYTHON,
+        None,
+        Some(Class::Regular),
+        "use `with open(…)`, or close it in `finally`",
+    ),
+    entry(
+        PYTHON,
+        None,
+        Some(Class::Directory),
+        "use `with os.scandir(…)`, or `os.close()` in `finally`",
+    ),
     entry(PYTHON, None, None, "use `with`, or close it in `finally`"),
-    entry(NODE, None, Some(Class::Regular), "close it in `finally` (`fs.closeSync(fd)`, `await handle.close()`), also when the code in between throws"),
-    entry(NODE, None, Some(Class::Eventpoll), "close the event loop: `loop.close()`"),
-    entry(NODE, None, None, "`destroy()` or `close()` it on every path, also when the code in between throws"),
-    entry(JAVA, None, None, "use try-with-resources: streams of `Files` and channels are closed by nobody else"),
-    entry(Some(Language::Rust), None, None, "let it be dropped: look for `mem::forget`, `into_raw_fd`, `Box::leak` and cycles of `Rc` on the way"),
-    entry(Some(Language::Go), None, None, "`defer` its `Close()` right after the error check; a response body is closed also when it is not read"),
+    entry(
+        NODE,
+        None,
+        Some(Class::Regular),
+        "close it in `finally` (`fs.closeSync(fd)`, `await handle.close()`), also when the code in between throws",
+    ),
+    entry(
+        NODE,
+        None,
+        Some(Class::Eventpoll),
+        "close the event loop: `loop.close()`",
+    ),
+    entry(
+        NODE,
+        None,
+        None,
+        "`destroy()` or `close()` it on every path, also when the code in between throws",
+    ),
+    entry(
+        JAVA,
+        None,
+        None,
+        "use try-with-resources: streams of `Files` and channels are closed by nobody else",
+    ),
+    entry(
+        Some(Language::Rust),
+        None,
+        None,
+        "let it be dropped: look for `mem::forget`, `into_raw_fd`, `Box::leak` and cycles of `Rc` on the way",
+    ),
+    entry(
+        Some(Language::Go),
+        None,
+        None,
+        "`defer` its `Close()` right after the error check; a response body is closed also when it is not read",
+    ),
 ];
 
 /// What to change.
@@ -114,7 +224,11 @@ mod tests {
         assert!(node.contains("closeSync"), "{node}");
         let event_loop = given(Language::Python, &["asyncio"], &Class::Eventpoll);
         assert!(event_loop.contains("loop.close()"), "{event_loop}");
-        let pty = given(Language::Python, &["pexpect", "ptyprocess", "pty"], &Class::PtyMaster);
+        let pty = given(
+            Language::Python,
+            &["pexpect", "ptyprocess", "pty"],
+            &Class::PtyMaster,
+        );
         assert!(pty.contains("terminate()"), "{pty}");
         let c = given(Language::C, &[], &Class::Pipe);
         assert!(c.starts_with("close it on every path"), "{c}");

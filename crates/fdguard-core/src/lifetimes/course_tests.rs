@@ -146,7 +146,10 @@ fn a_leak_among_many_that_are_closed_is_one() {
 #[test]
 fn requests_that_are_served_as_the_end_comes_are_in_use() {
     let births = every(0.05, 0.5, 300);
-    let lives: Vec<_> = births.iter().map(|born| (*born, Some(born + 0.4))).collect();
+    let lives: Vec<_> = births
+        .iter()
+        .map(|born| (*born, Some(born + 0.4)))
+        .collect();
     let story = Story::of(&lives);
     for until in [3.0, 8.03, 15.47, 15.6, 16.0] {
         assert_ne!(course(&story, until), Course::Arrives, "{until}");

@@ -74,7 +74,10 @@ fn close_range_ends_all_that_it_covers() {
     assert_eq!(process.count(), 1);
     let known: BTreeSet<u32> = process.known().collect();
     assert!(known.contains(&3) && known.contains(&9));
-    assert_eq!((process.opened_at(9), process.opened_at(3)), (Some(11), None));
+    assert_eq!(
+        (process.opened_at(9), process.opened_at(3)),
+        (Some(11), None)
+    );
 }
 
 #[test]

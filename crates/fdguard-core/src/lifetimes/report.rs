@@ -116,7 +116,12 @@ impl Subject<'_> {
     pub fn conclude(&self) -> Conclusion {
         let leaking = self.sites.iter().filter(|site| site.is_leaking());
         let mut findings: Vec<Finding> = leaking.flat_map(|site| self.findings(site)).collect();
-        findings.sort_by_key(|one| (std::cmp::Reverse(one.severity), std::cmp::Reverse(one.count)));
+        findings.sort_by_key(|one| {
+            (
+                std::cmp::Reverse(one.severity),
+                std::cmp::Reverse(one.count),
+            )
+        });
         let counts = |rule: &str| {
             let mut of = findings.iter().filter(|one| one.rule == rule);
             of.any(|one| one.cleared.is_none())
@@ -267,8 +272,7 @@ impl Subject<'_> {
             holds || spent <= MOST_SPENT
         };
         let listed = self.sites.iter().filter(is_listed);
-        let mut reports: Vec<SiteReport> =
-            listed.map(|site| self.report(site, findings)).collect();
+        let mut reports: Vec<SiteReport> = listed.map(|site| self.report(site, findings)).collect();
         let is_own = |report: &SiteReport| {
             let first = report.paths.first();
             first.is_some_and(|path| own_frames(&path.stack).next().is_some())
@@ -285,7 +289,10 @@ impl Subject<'_> {
         let names: Vec<Name> = shown.iter().map(self.name).collect();
         let (class, target) = common(names.iter());
         let mut of_site = findings.iter().filter(|one| {
-            let culprit = one.origin.as_ref().and_then(|origin| origin.culprit.as_ref());
+            let culprit = one
+                .origin
+                .as_ref()
+                .and_then(|origin| origin.culprit.as_ref());
             culprit == site.culprit.as_ref()
         });
         let verdict = match site.is_leaking() {
@@ -377,10 +384,12 @@ where
 
 /// Accepted connections whose peers are there: users, not a leak.
 fn is_clients(members: &[(Lifetime, Name)]) -> bool {
-    let accepted = members.iter().filter(|(one, _)| one.call == "accept").count();
-    let is_alive = |(_, (class, _)): &&(Lifetime, Name)| {
-        *class == Some(Class::Tcp(TcpState::Established))
-    };
+    let accepted = members
+        .iter()
+        .filter(|(one, _)| one.call == "accept")
+        .count();
+    let is_alive =
+        |(_, (class, _)): &&(Lifetime, Name)| *class == Some(Class::Tcp(TcpState::Established));
     let alive = members.iter().filter(is_alive).count();
     accepted * 4 >= members.len() * 3 && alive * 4 >= members.len() * 3
 }
@@ -405,9 +414,7 @@ fn why(
         return String::new();
     };
     let (from, to) = (first.opened.real, last.opened.real);
-    let speed = rate(members).map_or(String::new(), |rate| {
-        format!(" ({})", wording::rate(rate))
-    });
+    let speed = rate(members).map_or(String::new(), |rate| format!(" ({})", wording::rate(rate)));
     let on = target
         .filter(|target| target.as_bytes().first() == Some(&b'/'))
         .map_or(String::new(), |target| format!(" on {}", target.to_lossy()));
@@ -479,7 +486,9 @@ fn plural(word: &str, count: u64) -> String {
 /// With a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    let first = letters
+        .next()
+        .map(|letter| letter.to_uppercase().to_string());
     format!("{}{}.", first.unwrap_or_default(), letters.as_str())
 }
 

@@ -62,10 +62,13 @@ impl Site {
     /// How many are open, as it was when the end began.
     #[must_use]
     pub fn live(&self) -> u64 {
-        let live = self.paths.iter().map(|path| match path.judgement.is_released {
-            true => path.judgement.survivors.len(),
-            false => path.history.live.len(),
-        });
+        let live = self
+            .paths
+            .iter()
+            .map(|path| match path.judgement.is_released {
+                true => path.judgement.survivors.len(),
+                false => path.history.live.len(),
+            });
         live.sum::<usize>() as u64
     }
 
@@ -151,13 +154,18 @@ fn site(culprit: Option<Culprit>, paths: Vec<TracedPath>) -> Site {
     }
     paths.sort_by_key(|path| {
         let count = path.judgement.survivors.len();
-        (!path.is_leaking, std::cmp::Reverse((count, path.history.opened)))
+        (
+            !path.is_leaking,
+            std::cmp::Reverse((count, path.history.opened)),
+        )
     });
     let leaking_caller = leaking_caller(&paths);
-    let course = paths.first().map_or(Course::Unclear, |path| match path.is_leaking {
-        true => Course::Arrives,
-        false => path.judgement.course,
-    });
+    let course = paths
+        .first()
+        .map_or(Course::Unclear, |path| match path.is_leaking {
+            true => Course::Arrives,
+            false => path.judgement.course,
+        });
     Site {
         culprit,
         leaking_caller,

@@ -13,7 +13,10 @@ fn frame(file: &str, line: u32) -> Frame {
 }
 
 fn path(lines: &[u32], story: &Story) -> TracedPath {
-    let stack: Stack = lines.iter().map(|line| frame("/srv/app.py", *line)).collect();
+    let stack: Stack = lines
+        .iter()
+        .map(|line| frame("/srv/app.py", *line))
+        .collect();
     TracedPath {
         stack,
         history: story.history(20.0),
@@ -22,7 +25,10 @@ fn path(lines: &[u32], story: &Story) -> TracedPath {
 
 fn closed_soon() -> Story {
     let births = every(0.1, 0.5, 190);
-    let lives: Vec<_> = births.iter().map(|born| (*born, Some(born + 0.02))).collect();
+    let lives: Vec<_> = births
+        .iter()
+        .map(|born| (*born, Some(born + 0.02)))
+        .collect();
     Story::of(&lives)
 }
 

@@ -194,5 +194,8 @@ fn what_a_worker_opens_as_it_starts_and_what_listens_is_held() {
         class: Some(Class::Tcp(crate::TcpState::Listen)),
         ..left(2.0)
     };
-    assert_eq!(judged(&life(3.0), &place(1, 0, vec![listening])), Judged::Held);
+    assert_eq!(
+        judged(&life(3.0), &place(1, 0, vec![listening])),
+        Judged::Held
+    );
 }

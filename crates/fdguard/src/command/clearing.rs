@@ -39,7 +39,10 @@ pub(super) fn clear_findings(diagnosis: &mut Diagnosis, clearance: &Clearance<'_
 pub(super) fn settle(diagnosis: &mut Diagnosis) {
     const RISING: &[&str] = &["leak", "growth", "unwaited-child", "leak-per-request"];
     for opinion in &mut diagnosis.processes {
-        let mine = diagnosis.findings.iter().filter(|one| one.pid == opinion.pid);
+        let mine = diagnosis
+            .findings
+            .iter()
+            .filter(|one| one.pid == opinion.pid);
         opinion.findings = mine.cloned().collect();
         let mut rising = opinion
             .findings

@@ -148,7 +148,10 @@ mod tests {
         let class = |link: &str| of_link(link.as_bytes()).0;
         assert_eq!(class("pipe:[12]"), Some(Class::Pipe));
         assert_eq!(class("socket:[12]"), None);
-        assert_eq!(class("socket:[12] 2 1 10"), Some(Class::Tcp(TcpState::Listen)));
+        assert_eq!(
+            class("socket:[12] 2 1 10"),
+            Some(Class::Tcp(TcpState::Listen))
+        );
         assert_eq!(class("socket:[12] 1 2 0"), Some(Class::Unix));
         assert_eq!(of_link(b"socket:[12] 10 2 0").1, "socket:[12]".into());
         assert_eq!(class("anon_inode:[eventfd]"), Some(Class::Eventfd));

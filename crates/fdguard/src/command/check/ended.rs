@@ -7,8 +7,8 @@ use fdguard_core::blame::blamed;
 use fdguard_core::judge;
 use fdguard_core::lifetimes::{CallPath, Lifetime, Site};
 use fdguard_core::origin::Origin;
-use fdguard_core::proof::ended::{self, Left, Life, Place};
 use fdguard_core::proof::Remains;
+use fdguard_core::proof::ended::{self, Left, Life, Place};
 use fdguard_core::through::through;
 use fdguard_core::watch::Subject;
 use fdguard_core::{Class, Pid, Text};
@@ -57,7 +57,9 @@ pub(super) fn held(ending: &Ending<'_>) -> Option<Held> {
         let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
         link::of_link(std::os::unix::ffi::OsStrExt::as_bytes(link.as_os_str())).0
     });
-    Some(baseline::count(own.chain(inherited).map(|class| (class, 1))))
+    Some(baseline::count(
+        own.chain(inherited).map(|class| (class, 1)),
+    ))
 }
 
 /// The latest program of each process.

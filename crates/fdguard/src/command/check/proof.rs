@@ -91,9 +91,7 @@ impl Proof {
         } = evidence;
         let clearance = Clearance::new(allow, settings);
         clearing::clear(&mut diagnosis, &clearance);
-        for one in &mut processes {
-            allow_process(one, allow);
-        }
+        allow_processes(&mut processes, allow);
         for one in &mut remains {
             allow_remains(one, &clearance);
         }
@@ -121,17 +119,10 @@ impl Proof {
         clearing::clear_findings(&mut diagnosis, &clearance);
         clearing::settle(&mut diagnosis);
         let failing = diagnosis.findings.iter().any(fails) || clearing::has_hazard(&diagnosis);
-        let allowed = remains.iter().filter_map(|one| one.allowed_by.as_deref());
-        let reasons: Vec<&str> = clearing::reasons(&diagnosis)
-            .into_iter()
-            .chain(allowed)
-            .collect();
-        let unused = clearance.unused(&reasons);
+        let unused = unused(&clearance, &diagnosis, &remains);
         go::explain(&mut diagnosis);
-        let piles_up = diagnosis
-            .findings
-            .iter()
-            .any(|one| is_pile(one) && fails(one));
+        let mut found = diagnosis.findings.iter();
+        let piles_up = found.any(|one| is_pile(one) && fails(one));
         if piles_up || remains.iter().any(|one| one.judged == Judged::PerCycle) {
             diagnosis.verdict = Verdict::Leaking;
         }
@@ -149,6 +140,13 @@ impl Proof {
             diagnosis,
         }
     }
+}
+
+/// What the user accepted, and nothing was like that.
+fn unused(clearance: &Clearance<'_>, found: &Diagnosis, remains: &[Remains]) -> Vec<String> {
+    let allowed = remains.iter().filter_map(|one| one.allowed_by.as_deref());
+    let reasons = clearing::reasons(found).into_iter().chain(allowed);
+    clearance.unused(&reasons.collect::<Vec<&str>>())
 }
 
 /// Whether a finding fails a check.
@@ -275,12 +273,14 @@ fn is_pile(finding: &Finding) -> bool {
     finding.rule == children::RULE.id
 }
 
-/// The user's word about the line that started a process.
-fn allow_process(leftover: &mut Leftover, allow: &[Allowance]) {
-    let origin = leftover.origin.as_ref();
-    let by = allow.iter().find(|one| one.covers(None, None, origin));
-    if let Some(by) = by.filter(|_| leftover.allowed_by.is_none()) {
-        leftover.allowed_by = Some(format!("--allow {by}"));
+/// The user's word about the lines that started processes.
+fn allow_processes(processes: &mut [Leftover], allow: &[Allowance]) {
+    for one in processes {
+        let origin = one.origin.as_ref();
+        let by = allow.iter().find(|by| by.covers(None, None, origin));
+        if let Some(by) = by.filter(|_| one.allowed_by.is_none()) {
+            one.allowed_by = Some(format!("--allow {by}"));
+        }
     }
 }
 

@@ -47,8 +47,7 @@ fn conclude(
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
-    let processes = family.left(leave.grace, leave.keep_leftovers, &leave.allow_process);
-    let processes = started::name_lines(processes, traced);
+    let processes = started::left(family, leave, &leave.allow_process, traced);
     let joined = Joined::of(watched, traced, &args.command, settings)?;
     let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
@@ -71,7 +70,6 @@ fn conclude(
         // That nobody looked while it ran does not matter where its end is known.
         diagnosis.gaps.retain(|gap| gap.what != "whether it leaks");
     }
-    let own = code_of(status);
     let held = held.or_else(|| {
         let mut processes = diagnosis.processes.iter();
         let opinion = processes.find(|one| one.pid == traced.pid())?;
@@ -85,12 +83,21 @@ fn conclude(
         remains,
         piles: traced.child_piles(&mut Symbols::new(), true),
         processes,
-        status: Some(if watched.was_ended { 0 } else { own }),
+        status: Some(own_code(watched, status)),
         exercises: Vec::new(),
         held,
         blind,
     };
     Ok(Proof::of(evidence, &leave.allow, settings))
+}
+
+/// The program's own exit code; one that we ended when its time was up did not fail.
+fn own_code(watched: &Watched<'_>, status: ExitStatus) -> u8 {
+    if watched.was_ended {
+        0
+    } else {
+        code_of(status)
+    }
 }
 
 fn has_history(watch: &Watch, pid: u32) -> bool {

@@ -138,9 +138,10 @@ impl Material<'_> {
         opinion
             .findings
             .retain(|one| !BY_COUNT.contains(&one.rule.as_str()) || is_unseen(one));
-        let is_left_to_looks = opinion.findings.iter().any(|one| {
-            BY_COUNT.contains(&one.rule.as_str()) && one.cleared.is_none()
-        });
+        let is_left_to_looks = opinion
+            .findings
+            .iter()
+            .any(|one| BY_COUNT.contains(&one.rule.as_str()) && one.cleared.is_none());
         let looked = match (is_left_to_looks, before) {
             (true, _) => opinion.verdict,
             (false, _) => opinion.verdict.min(Verdict::Bounded),
@@ -155,7 +156,11 @@ impl Material<'_> {
     /// The sites of a process as they were when the end began, for the report and its pictures.
     fn origins(&self, process: &TracedProcess) -> Origins {
         let subject = self.subject(process.pid);
-        let sites: Vec<Site> = process.sites.iter().filter_map(Site::of_lifetimes).collect();
+        let sites: Vec<Site> = process
+            .sites
+            .iter()
+            .filter_map(Site::of_lifetimes)
+            .collect();
         let survivors = process.sites.iter().flat_map(|site| {
             let shown = site.paths.iter();
             shown.flat_map(|path| path.judgement.survivors.iter().chain(&path.history.live))

@@ -67,15 +67,18 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
         if opinion.pid == found.process.pid || is_worth_a_line(&rest) {
             diagnosis::write_opinion(out, &rest, width)?;
         } else {
-            let key = (
-                sanitize(&opinion.comm),
-                diagnosis::word(opinion.verdict),
-            );
+            let key = (sanitize(&opinion.comm), diagnosis::word(opinion.verdict));
             *others.entry(key).or_default() += 1;
         }
     }
-    let root = found.processes.iter().find(|one| one.pid == found.process.pid);
-    if let Some(peak) = found.peak.filter(|peak| root.and_then(|one| one.last) != Some(*peak)) {
+    let root = found
+        .processes
+        .iter()
+        .find(|one| one.pid == found.process.pid);
+    if let Some(peak) = found
+        .peak
+        .filter(|peak| root.and_then(|one| one.last) != Some(*peak))
+    {
         writeln!(out, "  {peak} descriptors at most")?;
     }
     for ((comm, verdict), count) in others {
@@ -93,11 +96,7 @@ fn is_worth_a_line(opinion: &Opinion) -> bool {
 
 /// What a process held in the end that is not part of an answer. Of children that ended it is
 /// mostly nobody's concern.
-fn write_holder(
-    out: &mut dyn Write,
-    found: &Diagnosis,
-    holder: &Holder<'_>,
-) -> anyhow::Result<()> {
+fn write_holder(out: &mut dyn Write, found: &Diagnosis, holder: &Holder<'_>) -> anyhow::Result<()> {
     let is_root = holder.pid == found.process.pid;
     let is_told = |place: &&Place<'_>| is_root || is_leaking(found, holder, place);
     let places: Vec<&Place<'_>> = holder.places.iter().filter(is_told).collect();
@@ -118,7 +117,10 @@ fn write_holder(
     write_places(out, shown, &is_answered)?;
     if !own.is_empty() && !others.is_empty() {
         let count: u64 = others.iter().map(|place| place.live).sum();
-        writeln!(out, "  {DIM}and {count} opened by the runtime and its libraries{DIM:#}")?;
+        writeln!(
+            out,
+            "  {DIM}and {count} opened by the runtime and its libraries{DIM:#}"
+        )?;
     }
     Ok(())
 }
@@ -229,10 +231,7 @@ mod tests {
             "{text}"
         );
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
-        let order = [
-            at("and 2 more hazards\n"),
-            at("still open in srv"),
-        ];
+        let order = [at("and 2 more hazards\n"), at("still open in srv")];
         assert!(order.is_sorted(), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
         let line = "  +4.0/s, 312 live of 624, oldest 5.0 min: main.c:3 arm\\u{1b}[2J (open, regular /srv/<script>alert(1)</script>.log)\n";

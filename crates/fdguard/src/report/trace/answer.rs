@@ -189,7 +189,10 @@ impl<'a> Answer<'a> {
     /// `simple.py:4 in work() opened 60 files, closed 0 (/etc/passwd)`.
     fn line(&self, first: &Finding, shown: &Shown) -> String {
         let origins = || self.findings.iter().filter_map(|one| one.origin.as_ref());
-        let target = first.target.as_ref().filter(|target| says_more(first, target));
+        let target = first
+            .target
+            .as_ref()
+            .filter(|target| says_more(first, target));
         let target = target.map(|target| format!(" ({})", sanitize(target)));
         let what = self.what();
         let who = match self.pids.as_slice() {
@@ -197,7 +200,10 @@ impl<'a> Answer<'a> {
             pids => format!("{} workers of {}", pids.len(), sanitize(&first.comm)),
         };
         let Some(culprit) = culprit(first) else {
-            return format!("{who} opened {what} at an unknown line{}", target.unwrap_or_default());
+            return format!(
+                "{who} opened {what} at an unknown line{}",
+                target.unwrap_or_default()
+            );
         };
         let place = shown.place(culprit);
         if first.rule == CHILDREN {
@@ -238,7 +244,7 @@ impl<'a> Answer<'a> {
         }
         if let [(_, count)] = kinds.as_mut_slice() {
             let opened = |one: &&Finding| one.origin.as_ref().map_or(0, |origin| origin.opened);
-            *count = (*count).max(self.findings.iter().map(|one| opened(&one)).sum());
+            *count = (*count).max(self.findings.iter().map(opened).sum());
         }
         let kinds = kinds
             .into_iter()
@@ -259,7 +265,10 @@ fn says_more(finding: &Finding, target: &Text) -> bool {
 fn write_stack(out: &mut dyn Write, origin: &Origin, shown: &Shown) -> anyhow::Result<()> {
     if let Some(caller) = &origin.telling {
         let caller = shown.place(caller);
-        writeln!(out, "  called from {HEADING}{caller}{HEADING:#}: only there it leaks")?;
+        writeln!(
+            out,
+            "  called from {HEADING}{caller}{HEADING:#}: only there it leaks"
+        )?;
     }
     let own: Vec<&Frame> = own_frames(&origin.stack).collect();
     for frame in origin.stack.iter().take(MOST_FRAMES) {
@@ -289,7 +298,9 @@ fn source_line(culprit: &Culprit) -> Option<String> {
     }
     let text = std::fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&text);
-    let line = text.lines().nth(usize::try_from(number).ok()?.checked_sub(1)?)?;
+    let line = text
+        .lines()
+        .nth(usize::try_from(number).ok()?.checked_sub(1)?)?;
     let line: String = line.trim().chars().take(MOST_SOURCE).collect();
     (!line.is_empty()).then(|| format!("{number} | {}", sanitize_str(&line)))
 }
@@ -313,10 +324,18 @@ mod tests {
     fn the_answer_names_the_line_and_shows_it_relative_to_where_one_is() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("simple.py");
-        std::fs::write(&file, "import time\n\ndef work():\n    held.append(open(path))\n").unwrap();
+        std::fs::write(
+            &file,
+            "import time\n\ndef work():\n    held.append(open(path))\n",
+        )
+        .unwrap();
         let name = file.to_str().unwrap();
         let stack = [
-            frame("open", Some(("/usr/lib/python3.11/io.py", 7)), Language::Python),
+            frame(
+                "open",
+                Some(("/usr/lib/python3.11/io.py", 7)),
+                Language::Python,
+            ),
             frame("work", Some((name, 4)), Language::Python),
         ];
         let mut made = Made::default();

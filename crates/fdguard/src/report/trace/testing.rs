@@ -3,10 +3,10 @@
 use fdguard_core::Class;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
 use fdguard_core::evidence::{Curve, Curves, Point};
+use fdguard_core::finding::Finding;
 use fdguard_core::hazard::{Fault, Hazard, Party};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
-use fdguard_core::finding::Finding;
 use fdguard_core::origin::{Culprit, Frame, Language, Origin, Stack};
 use fdguard_core::snapshot::Process;
 use jiff::Timestamp;

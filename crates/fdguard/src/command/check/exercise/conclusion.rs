@@ -41,6 +41,30 @@ pub(super) fn verdict(remains: &[Remains]) -> Verdict {
     }
 }
 
+/// Why lines are not known; none where they are.
+fn lines_gap(server: &Server, has_table: bool) -> Option<Gap> {
+    let blind = match server {
+        Server::Launched(one) => one.traced.blind(),
+        Server::Attached(_) => None,
+    };
+    let what = "the lines that opened descriptors";
+    if let Some(blind) = blind {
+        return Some(Gap::new(what, blind.why(), blind.remedy()));
+    }
+    let (why, remedy) = match server {
+        Server::Attached(_) => (
+            "the server was running already",
+            "let fdguard start it: fdguard check --exercise CMD -- SERVER",
+        ),
+        Server::Launched(_) if has_table => return None,
+        Server::Launched(_) => (
+            "the program did not load the injected library",
+            "see `fdguard trace`",
+        ),
+    };
+    Some(Gap::new(what, why, remedy))
+}
+
 pub(super) fn diagnosis(
     bench: &Bench<'_>,
     survey: &Survey<'_>,
@@ -53,23 +77,7 @@ pub(super) fn diagnosis(
         .held()
         .filter(|(pid, fd, _)| table(*pid).is_some_and(|table| table.open.contains_key(fd)));
     let mut gaps = survey.gaps();
-    let blind = match server {
-        Server::Launched(one) => one.traced.blind(),
-        Server::Attached(_) => None,
-    };
-    let what = "the lines that opened descriptors";
-    if let Some(blind) = blind {
-        gaps.push(Gap::new(what, blind.why(), blind.remedy()));
-    } else if matches!(server, Server::Attached(_)) {
-        gaps.push(Gap::new(
-            what,
-            "the server was running already",
-            "let fdguard start it: fdguard check --exercise CMD -- SERVER",
-        ));
-    } else if table(server.pid()).is_none() {
-        let why = "the program did not load the injected library";
-        gaps.push(Gap::new(what, why, "see `fdguard trace`"));
-    }
+    gaps.extend(lines_gap(server, table(server.pid()).is_some()));
     let (hazards, unheard) = match server {
         Server::Launched(one) => one.traced.hazards(&mut Symbols::new(), false),
         Server::Attached(_) => (Vec::new(), Collected::default().gaps()),

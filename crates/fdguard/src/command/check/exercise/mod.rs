@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use fdguard_core::children::finding::ChildPile;
 use fdguard_core::proof::Remains;
 use fdguard_core::rule::Settings;
 use fdguard_probe::Probe;
@@ -111,11 +112,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
     let (mut remains, mut exercises, mut before) = (Vec::new(), Vec::new(), None);
     let mut piles = Vec::new();
     for drill in &plan.drills {
-        for number in 1..=drill.warmup {
-            let of = drill.warmup;
-            progress.show(|| format!("{}: warming up, {number} of {of}", drill.title()));
-            bench.cycle(&mut server, drill, 0)?;
-        }
+        bench.warm_up(&mut server, drill)?;
         bench.look(&mut survey, &mut server, 0)?;
         survey.forget_cycles();
         before.get_or_insert(survey.count());
@@ -124,14 +121,7 @@ pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow:
             exercise: drill.name.clone(),
             ..one
         }));
-        let requests = u64::from(drill.concurrency);
-        let begins = &bench.begins;
-        piles.extend(children::piles(
-            &server,
-            begins,
-            requests,
-            &mut bench.symbols,
-        ));
+        piles.extend(bench.child_piles(&server, drill));
         exercises.push(Exercised {
             name: drill.name.clone(),
             cycles: u32::try_from(bench.begins.len()).unwrap_or(u32::MAX),
@@ -187,6 +177,17 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// What a server sets up for its first requests is not what they leave.
+    fn warm_up(&mut self, server: &mut Server, drill: &Drill) -> anyhow::Result<()> {
+        for number in 1..=drill.warmup {
+            let of = drill.warmup;
+            self.progress
+                .show(|| format!("{}: warming up, {number} of {of}", drill.title()));
+            self.cycle(server, drill, 0)?;
+        }
+        Ok(())
+    }
+
     fn wait_until_ready<'p>(
         &self,
         probe: &'p Probe,
@@ -381,6 +382,12 @@ impl Bench<'_> {
             }
             until = until.saturating_mul(2);
         }
+    }
+
+    /// The lines that leave a child in each cycle.
+    fn child_piles(&mut self, server: &Server, drill: &Drill) -> Vec<ChildPile> {
+        let requests = u64::from(drill.concurrency);
+        children::piles(server, &self.begins, requests, &mut self.symbols)
     }
 
     /// Lets the server let go: by the user's command, then until nothing changes any more.

@@ -132,8 +132,7 @@ impl Launched {
 
     /// Who outlived it.
     pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<Leftover> {
-        let left = self.family.left(leave.grace, leave.keep_leftovers, allowed);
-        started::name_lines(left, &self.traced)
+        started::left(&mut self.family, leave, allowed, &self.traced)
     }
 }
 
