@@ -1,7 +1,8 @@
 //! How often the judgement is wrong: made-up processes of every kind, watched and judged.
 //!
 //! `cargo run --release -p fdguard-core --example accuracy -- [PROCESSES A KIND [SEED [PART OF A NAME]]]`
-//! prints the tables of docs/accuracy.md, and with `cost` instead what a simulated month costs.
+//! prints the tables of docs/accuracy.md; with `traced` only that of traced processes, with `cost` what a
+//! simulated month costs.
 
 mod clean;
 mod cost;
@@ -13,6 +14,7 @@ mod scenarios;
 mod simulate;
 mod source;
 mod table;
+mod traced;
 
 use std::io::{self, Write as _};
 
@@ -20,6 +22,12 @@ use std::io::{self, Write as _};
 const JUDGED: u32 = 40;
 
 fn main() -> io::Result<()> {
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|first| first == "traced")
+    {
+        return io::stdout().write_all(traced::table(400, 1).as_bytes());
+    }
     if std::env::args().nth(1).is_some_and(|first| first == "cost") {
         return io::stdout().write_all(cost::month().as_bytes());
     }
@@ -47,6 +55,8 @@ fn main() -> io::Result<()> {
     io::stdout().write_all(table::kinds(&outcomes).as_bytes())?;
     if name.is_empty() {
         let text = detection::table(u64::from(each.min(50)), seed);
+        io::stdout().write_all(format!("\n{text}").as_bytes())?;
+        let text = traced::table(each, seed);
         io::stdout().write_all(format!("\n{text}").as_bytes())?;
     }
     Ok(())
