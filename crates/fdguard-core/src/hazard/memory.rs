@@ -65,9 +65,9 @@ pub(super) struct Memory {
     /// Where the first lock through a descriptor was taken.
     lock_stacks: BTreeMap<(ProcKey, Fd, Generation), StackId>,
     busy: BusyThreads,
-    /// How many unlocks there were, and which of them was the last of each file.
-    unlocks: u64,
-    last_unlock: BTreeMap<(ProcKey, FileId), u64>,
+    /// How many unlocks and closes there were, and which of them was the last of each file.
+    releases: u64,
+    last_release: BTreeMap<(ProcKey, FileId), u64>,
     uses: Habits,
     closes: Habits,
 }
@@ -157,6 +157,9 @@ impl Memory {
             self.inside.remove(&by);
             was_busy = self.busy.remove(&by);
         }
+        if let Some(Busy::Closing(file)) = was_busy {
+            self.note_release((event.process, file));
+        }
         match &event.what {
             What::Enter { fd, call } => self.enter(event, current(*fd), *fd, *call),
             What::Birth { fd, .. } => self.settle(by, *fd),
@@ -184,8 +187,8 @@ impl Memory {
             What::Locking { fd } => {
                 if let Some(file) = current(*fd).and_then(|life| life.file) {
                     make_room(&mut self.busy);
-                    let unlocks = self.unlocks;
-                    self.busy.insert(by, Busy::Locking { file, unlocks });
+                    let releases = self.releases;
+                    self.busy.insert(by, Busy::Locking { file, releases });
                 }
             }
             What::Exec { .. } => self.forget_threads(event.process),
@@ -195,7 +198,7 @@ impl Memory {
                     .retain(|(process, _), _| *process != event.process);
                 self.lock_stacks
                     .retain(|(process, ..), _| *process != event.process);
-                self.last_unlock
+                self.last_release
                     .retain(|(process, _), _| *process != event.process);
             }
             _ => {}
@@ -307,9 +310,7 @@ impl Memory {
             locks.ranges.truncate(MOST_RANGES);
             return;
         }
-        self.unlocks += 1;
-        make_room(&mut self.last_unlock);
-        self.last_unlock.insert(key, self.unlocks);
+        self.note_release(key);
         if let Some(locks) = self.locks.get_mut(&key) {
             locks.release(range);
             if locks.ranges.is_empty() {
@@ -318,15 +319,22 @@ impl Memory {
         }
     }
 
+    /// A call is over that gave back locks of this file, or closed a descriptor of it.
+    fn note_release(&mut self, key: (ProcKey, FileId)) {
+        self.releases += 1;
+        make_room(&mut self.last_release);
+        self.last_release.insert(key, self.releases);
+    }
+
     /// Whether a lock that was just taken may be gone already: another thread's close of the file is not over, or
-    /// another thread gave back a lock of the file while this one was taken.
+    /// another thread closed one or gave back a lock while this one was taken.
     fn is_doubtful(&self, event: &Event, file: FileId, was_busy: Option<Busy>) -> bool {
         let is_closing = |busy: &Busy| *busy == Busy::Closing(file);
         let began = match was_busy {
-            Some(Busy::Locking { unlocks, .. }) => unlocks,
-            _ => self.unlocks,
+            Some(Busy::Locking { releases, .. }) => releases,
+            _ => self.releases,
         };
-        let last = self.last_unlock.get(&(event.process, file));
+        let last = self.last_release.get(&(event.process, file));
         last.is_some_and(|last| *last > began)
             || self.others_busy(event, is_closing).next().is_some()
     }

@@ -125,8 +125,8 @@ fn is_still_possible(one: &mut Waiting, event: &Event, ledger: &Ledger) -> bool 
 /// A call that a thread is in the middle of, as far as locks matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Busy {
-    /// It takes or gives back a lock of this file; so many unlocks were told before.
-    Locking { file: FileId, unlocks: u64 },
+    /// It takes or gives back a lock of this file; so many releases were over before.
+    Locking { file: FileId, releases: u64 },
     /// It closes a descriptor of this file.
     Closing(FileId),
 }
