@@ -222,6 +222,7 @@ impl Children {
             return;
         };
         parent.active = parent.active.max(at);
+        parent.review_before(owner, pid, at);
         if parent.remove(pid, at, true) {
             return;
         }
@@ -255,6 +256,7 @@ impl Children {
         };
         if state == ChildState::Gone {
             let stack = parent.living.get(&pid).map(|child| child.start.stack);
+            parent.review_before(process, pid, at);
             parent.remove(pid, at, false);
             if parent.gone.len() >= MOST_GONE {
                 parent.gone.clear();
@@ -289,7 +291,16 @@ impl Children {
         if let Some(parent) = self.parents.get_mut(&process)
             && parent.over.is_none()
         {
+            let before = parent.piles.clone();
             parent.review(process, now);
+            // What the end has taken down already counts as it was.
+            for (stack, pile) in before {
+                let is_recent = now.saturating_sub(pile.at) < LAST;
+                let known = parent.piles.get(&stack);
+                if is_recent && known.is_some_and(|one| one.left() < pile.left()) {
+                    parent.piles.insert(stack, pile);
+                }
+            }
             parent.over = Some(now);
             // Most processes of a build start nobody.
             if parent.paths.is_empty() {
@@ -362,6 +373,19 @@ impl Parent {
             path.levels.note(at.saturating_sub(self.began), path.living);
         }
         true
+    }
+
+    /// Judges once more before a pile becomes smaller: more may have come since the last time.
+    fn review_before(&mut self, key: ProcKey, pid: Pid, now: u64) {
+        let stack = self.living.get(&pid).map(|child| child.start.stack);
+        let path = stack.and_then(|stack| self.paths.get(&stack));
+        let pile = stack.and_then(|stack| self.piles.get(&stack));
+        if path
+            .zip(pile)
+            .is_some_and(|(path, pile)| path.living > pile.left())
+        {
+            self.review(key, now);
+        }
     }
 
     fn review(&mut self, key: ProcKey, now: u64) {

@@ -234,3 +234,17 @@ fn a_copy_of_the_server_for_each_client_is_no_pile_until_it_ends() {
     }
     assert_eq!(story.piled(10 * SECOND), 20);
 }
+
+/// A look falls where it falls: the last children before the end were not counted.
+#[test]
+fn a_pile_has_all_that_were_there_when_the_end_began() {
+    let mut story = Story::new();
+    let mut pids: Vec<u32> = (0..20).map(|one| story.start(one * SECOND / 2)).collect();
+    assert_eq!(story.piled(9 * SECOND + 600 * MS), 20);
+    pids.push(story.start(10 * SECOND));
+    for pid in &pids[..6] {
+        story.wait(*pid, 10 * SECOND + MS);
+    }
+    story.children.end(SERVER, 10 * SECOND + 2 * MS);
+    assert_eq!(story.children.piles()[0].left(), 21);
+}
