@@ -1,11 +1,12 @@
 //! Records of the ring into core's events: pure, so that it can be tested without a program.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use fdguard_core::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, What};
-use fdguard_core::{Class, FileId, ProcKey, TcpState};
+use fdguard_core::{FileId, ProcKey};
 use fdguard_wire::{End, EventRecord, How, Kind, LOCK_BEGINS, Prevented, Touch};
 
+use crate::call_class::CallClasses;
 use crate::ring::Drained;
 
 /// Who was inside a call when its number was closed tells where it was when it comes out; so many nanoseconds are
@@ -13,17 +14,6 @@ use crate::ring::Drained;
 const PATIENCE: u64 = 5_000_000_000;
 /// So many events are held back for it at most.
 const MOST_HELD: usize = 1 << 16;
-
-const AF_UNIX: u64 = 1;
-const AF_INET: u64 = 2;
-const AF_INET6: u64 = 10;
-const AF_NETLINK: u64 = 16;
-const AF_PACKET: u64 = 17;
-const AF_VSOCK: u64 = 40;
-const SOCK_TYPE: u64 = 0xf;
-const SOCK_STREAM: u64 = 1;
-const SOCK_DGRAM: u64 = 2;
-const SOCK_RAW: u64 = 3;
 
 /// The events of one process on their way.
 #[derive(Debug)]
@@ -36,7 +26,7 @@ pub(crate) struct Feed {
     next: u64,
     /// Closes that were given and may not be over: until which ticket, and which.
     closing: Vec<(u64, EventRecord)>,
-    classes: HashMap<u32, Class>,
+    classes: CallClasses,
     manner: Manner,
 }
 
@@ -66,7 +56,7 @@ impl Feed {
             read: 0,
             next: 0,
             closing: Vec::new(),
-            classes: HashMap::new(),
+            classes: CallClasses::default(),
             manner: Manner::InOrder,
         }
     }
@@ -160,7 +150,7 @@ impl Feed {
     }
 
     /// Whether a thread was inside a call when its number was closed. One that came out with success before the close
-    /// had returned may have been out when it happened.
+    /// had returned may have been out when it happened; not where protection put the close off because of it.
     fn inside(&self, inside: &EventRecord, now: u64, is_end: bool) -> Inside {
         let is_late = now.saturating_sub(inside.ns) > PATIENCE;
         let is_over = is_end || is_late || self.held.len() > MOST_HELD;
@@ -172,6 +162,7 @@ impl Feed {
         let came_out = out.filter(|out| out.record.errno == 0);
         let is_first = came_out
             .zip(close)
+            .filter(|(_, close)| close.record.code & Prevented::BIT == 0)
             .is_some_and(|(out, close)| out.ticket < close.record.more[0]);
         if is_first || is_done(inside, out.map(|out| out.record)) && !is_late {
             return Inside::Not;
@@ -205,7 +196,7 @@ impl Feed {
             Kind::Birth => self.birth(record),
             Kind::End => {
                 if errno != Some(Errno::Ebadf) {
-                    self.classes.remove(&fd);
+                    self.classes.close(fd);
                 }
                 let is_replaced = record.code & !Prevented::BIT == End::Dup2 as u8;
                 let how = if is_replaced {
@@ -217,7 +208,7 @@ impl Feed {
             }
             Kind::EndRange => {
                 let last = u32::try_from(record.more[0]).unwrap_or(u32::MAX);
-                self.classes.retain(|known, _| !(fd..=last).contains(known));
+                self.classes.close_range(fd, last);
                 What::CloseRange {
                     first: fd,
                     last,
@@ -261,11 +252,7 @@ impl Feed {
 
     fn birth(&mut self, record: &EventRecord) -> What {
         let how = How::of(record.code);
-        let class = self.class(how, record.more[0]);
-        match &class {
-            Some(class) => self.classes.insert(record.fd, class.clone()),
-            None => self.classes.remove(&record.fd),
-        };
+        let class = self.classes.open(record);
         What::Birth {
             fd: record.fd,
             how: birth_how(how),
@@ -273,41 +260,6 @@ impl Feed {
             file: None,
             cloexec: false,
         }
-    }
-
-    /// What it is, as far as the call tells.
-    fn class(&self, how: How, more: u64) -> Option<Class> {
-        let source = || {
-            let from = u32::try_from(more.checked_sub(1)?).ok()?;
-            self.classes.get(&from).cloned()
-        };
-        Some(match how {
-            How::Socket | How::Socketpair => return socket(more >> 32, more & SOCK_TYPE),
-            How::Accept => match source()? {
-                Class::Tcp(_) => Class::Tcp(TcpState::Established),
-                other => other,
-            },
-            How::Dup | How::Dup2 | How::Fcntl => return source(),
-            How::Open
-            | How::Creat
-            | How::Fopen
-            | How::Freopen
-            | How::Mkstemp
-            | How::Tmpfile
-            | How::ShmOpen => Class::Regular,
-            How::Opendir => Class::Directory,
-            How::Pipe | How::Popen => Class::Pipe,
-            How::Eventfd => Class::Eventfd,
-            How::Epoll => Class::Eventpoll,
-            How::Timerfd => Class::Timerfd,
-            How::Signalfd => Class::Signalfd,
-            How::Inotify => Class::Inotify,
-            How::Fanotify => Class::Fanotify,
-            How::Memfd => Class::Memfd,
-            How::Pidfd => Class::Pidfd,
-            How::Openpt | How::Openpty => Class::PtyMaster,
-            How::Unknown | How::MqOpen | How::Received | How::Syscall => return None,
-        })
     }
 }
 
@@ -325,19 +277,6 @@ enum Inside {
 fn is_done(inside: &EventRecord, out: Option<EventRecord>) -> bool {
     let writes = matches!(Touch::of(inside.code), Touch::Write | Touch::Send);
     writes && out.is_none_or(|out| out.errno == 0)
-}
-
-fn socket(domain: u64, kind: u64) -> Option<Class> {
-    Some(match (domain, kind) {
-        (AF_UNIX, _) => Class::Unix,
-        (AF_INET | AF_INET6, SOCK_STREAM) => Class::Tcp(TcpState::Unbound),
-        (AF_INET | AF_INET6, SOCK_DGRAM) => Class::Udp,
-        (AF_INET | AF_INET6, SOCK_RAW) => Class::Raw,
-        (AF_NETLINK, _) => Class::Netlink,
-        (AF_PACKET, _) => Class::Packet,
-        (AF_VSOCK, _) => Class::Vsock,
-        _ => return None,
-    })
 }
 
 fn birth_how(how: How) -> BirthHow {

@@ -107,6 +107,23 @@ fn who_never_comes_out_is_not_waited_for_without_end() {
 }
 
 #[test]
+fn who_a_prevented_close_waited_for_was_inside_although_it_came_out_first() {
+    for (bits, expected) in [(0, 1), (Prevented::BIT, 2)] {
+        let mut feed = Feed::new(PROCESS);
+        let inside = record(Kind::Inside, 9, 5, Touch::Recv as u8);
+        let mut close = record(Kind::End, 1, 5, bits);
+        close.more[0] = 10;
+        let out = record(Kind::Use, 9, 5, Touch::Recv as u8 | Touch::TORN);
+        give(&mut feed, [inside, close, out]);
+        let events = drain(&mut feed, 0, true);
+        let told = events.iter().filter(|event| {
+            matches!(event.what, What::Enter { .. } | What::Death { .. })
+        });
+        assert_eq!(told.count(), expected);
+    }
+}
+
+#[test]
 fn the_header_of_a_record_keeps_its_zeros() {
     let mut feed = Feed::new(PROCESS);
     let mut write = record(Kind::Use, 1, 5, Touch::Write as u8);

@@ -115,7 +115,9 @@ fn is_healthy(server: &Server, name: &str) {
     let said = server.doctor(&["--tree"]);
     let text = said.text();
     assert_eq!((said.code, &*said.stderr), (0, ""), "{text}");
-    assert!(text.starts_with("stable: "), "{text}");
+    // A server that was just started may still open its own.
+    let is_rising = ["leaking: ", "growing: "].iter().any(|word| text.starts_with(word));
+    assert!(!is_rising, "{text}");
     assert!(
         text.contains(&format!(
             "{name} (pid {}) and 4 other processes",

@@ -248,7 +248,7 @@ const ARGUMENTS: &[&str] = &[
     "--max-sessions",
     "64",
     "--idle",
-    "3s",
+    "8s",
     "--reap-every",
     "500ms",
 ];

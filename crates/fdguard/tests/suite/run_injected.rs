@@ -32,16 +32,15 @@ fn victim() -> PathBuf {
 
 /// Where a process writes down what it opens.
 fn folder_of(pid: u32) -> PathBuf {
-    let environ = loop {
+    loop {
+        // In the middle of an exec a process has none, and before it that of its parent.
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
-        // In the middle of an exec a process has none.
-        if !environ.is_empty() {
-            break environ;
+        let mut words = environ.split(|byte| *byte == 0);
+        if let Some(folder) = words.find_map(|word| word.strip_prefix(VARIABLE)) {
+            return OsString::from_vec(folder.to_vec()).into();
         }
-    };
-    let mut words = environ.split(|byte| *byte == 0);
-    let folder = words.find_map(|word| word.strip_prefix(VARIABLE));
-    OsString::from_vec(folder.expect("a traced process").to_vec()).into()
+        std::thread::yield_now();
+    }
 }
 
 fn files(folder: &Path) -> usize {
