@@ -14,7 +14,7 @@ use fdguard_core::origin::Origin;
 
 use crate::folder::Folder;
 use crate::launch::Options;
-use crate::lifetimes::TracedProcess;
+use crate::lifetimes::{Detail, TracedProcess};
 use crate::listener::Listener;
 use crate::observe::{self, Became, is_alive, outlived};
 use crate::protect::Protection;
@@ -114,10 +114,14 @@ impl Injection {
 
     /// What every process opened and closed until now, by line; also of those that are gone. With
     /// `is_end` nobody is expected to write any more.
-    pub fn processes(&self, symbols: &mut Symbols, is_end: bool) -> Vec<TracedProcess> {
+    pub fn processes(
+        &self,
+        symbols: &mut Symbols,
+        wanted: (bool, Detail),
+    ) -> Vec<TracedProcess> {
         let listener = self.listener.as_ref();
         listener
-            .map(|listener| listener.processes(symbols, is_end))
+            .map(|listener| listener.processes(symbols, wanted))
             .unwrap_or_default()
     }
 

@@ -14,7 +14,7 @@ use fdguard_core::hazard::Hazard;
 use fdguard_core::origin::Origin;
 
 use crate::injection::Injection;
-use crate::lifetimes::TracedProcess;
+use crate::lifetimes::{Detail, TracedProcess};
 use crate::observe::{Became, is_alive, outlived};
 use crate::protect::Protection;
 use crate::table::Tables;
@@ -172,8 +172,12 @@ impl Traced {
 
     /// What every process opened and closed until now, by line; also of those that are gone. With
     /// `is_end` nobody is expected to write any more.
-    pub fn processes(&self, symbols: &mut Symbols, is_end: bool) -> Vec<TracedProcess> {
-        let mut processes = self.injection.processes(symbols, is_end);
+    pub fn processes(
+        &self,
+        symbols: &mut Symbols,
+        (is_end, detail): (bool, Detail),
+    ) -> Vec<TracedProcess> {
+        let mut processes = self.injection.processes(symbols, (is_end, detail));
         // What has become a program that the library does not see into is not what it was.
         processes.retain(|one| !self.outlived.contains(&(one.pid, one.began)));
         processes

@@ -30,7 +30,7 @@ pub use error::Error;
 pub use folder::library;
 pub use injection::Injection;
 pub use launch::{Options, Traced};
-pub use lifetimes::TracedProcess;
+pub use lifetimes::{Detail, TracedProcess};
 pub use listener::monotonic;
 pub use observe::{Became, Observed};
 pub use program::{Blind, GO, Program};

@@ -221,16 +221,38 @@ impl Lifetimes {
     }
 }
 
+/// Which sites are asked for: naming a stack takes longer than most programs take to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Those that hold something; all where one leaks, for others may use its line well.
+    Held,
+    /// Every one.
+    Every,
+}
+
 impl Unnamed {
     /// With lines in place of addresses.
-    pub(crate) fn name(mut self, symbols: &mut Symbols) -> TracedProcess {
-        let paths = self.paths.into_iter().map(|(spots, history)| TracedPath {
-            stack: symbols.name(&spots),
-            history,
-        });
-        self.process.sites = sites(paths.collect());
+    pub(crate) fn name(mut self, symbols: &mut Symbols, detail: Detail) -> TracedProcess {
+        if detail == Detail::Held {
+            let holds = |history: &History| !history.live.is_empty() || history.recent.len() > 1;
+            let held = self.paths.iter().filter(|(_, history)| holds(history));
+            let found = named(held.cloned(), symbols);
+            if !found.iter().any(Site::is_leaking) {
+                self.process.sites = found;
+                return self.process;
+            }
+        }
+        self.process.sites = named(self.paths.into_iter(), symbols);
         self.process
     }
+}
+
+fn named(paths: impl Iterator<Item = (Vec<Spot>, History)>, symbols: &mut Symbols) -> Vec<Site> {
+    let paths = paths.map(|(spots, history)| TracedPath {
+        stack: symbols.name(&spots),
+        history,
+    });
+    sites(paths.collect())
 }
 
 impl State {

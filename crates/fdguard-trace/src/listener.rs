@@ -22,7 +22,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::children::ChildWatch;
 use crate::feed::{Feed, Manner};
-use crate::lifetimes::{Codes, LOST_STACK, Lifetimes, TracedProcess};
+use crate::lifetimes::{Codes, Detail, LOST_STACK, Lifetimes, TracedProcess};
 use crate::observe::is_alive;
 use crate::ring::{Drained, Ring};
 use crate::symbol::Symbols;
@@ -91,13 +91,19 @@ impl Listener {
 
     /// What every process opened and closed until now, by line. With `is_end` nothing more is
     /// expected of anybody.
-    pub(crate) fn processes(&self, symbols: &mut Symbols, is_end: bool) -> Vec<TracedProcess> {
+    pub(crate) fn processes(
+        &self,
+        symbols: &mut Symbols,
+        (is_end, detail): (bool, Detail),
+    ) -> Vec<TracedProcess> {
         let unnamed = {
             let mut heard = lock(&self.heard);
             heard.look(is_end);
             heard.unnamed()
         };
-        let named = unnamed.into_iter().map(|process| process.name(symbols));
+        let named = unnamed
+            .into_iter()
+            .map(|process| process.name(symbols, detail));
         named.collect()
     }
 

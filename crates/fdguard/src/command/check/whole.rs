@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
-use fdguard_trace::{Options, Symbols, Traced};
+use fdguard_trace::{Detail, Options, Symbols, Traced};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::baseline;
@@ -48,7 +48,8 @@ fn conclude(
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
     let processes = started::left(family, leave, &leave.allow_process, traced);
-    let joined = Joined::of(watched, traced, &args.command, settings)?;
+    let detail = if args.reports.json { Detail::Every } else { Detail::Held };
+    let joined = Joined::of(watched, (traced, detail), &args.command, settings)?;
     let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.tables()?;

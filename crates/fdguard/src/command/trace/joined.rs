@@ -16,7 +16,7 @@ use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Gap, Text};
 use fdguard_trace::{
-    Became, Blind, Descriptor, GO, Program, Site, Symbols, Table, Tables, Traced, TracedProcess,
+    Became, Blind, Descriptor, Detail, GO, Program, Site, Symbols, Table, Tables, Traced, TracedProcess,
     monotonic,
 };
 use jiff::Timestamp;
@@ -83,7 +83,7 @@ impl Joined {
     /// What a launched program came to: the looks from outside, overruled by what the library saw.
     pub(in crate::command) fn of(
         watched: &Watched<'_>,
-        traced: &Traced,
+        (traced, detail): (&Traced, Detail),
         command: &[std::ffi::OsString],
         settings: &Settings,
     ) -> anyhow::Result<Self> {
@@ -92,7 +92,7 @@ impl Joined {
         let mut diagnosis =
             looked.unwrap_or_else(|| unwatched(watched.began, traced.pid(), command));
         let mut symbols = Symbols::new();
-        let traces = traced.processes(&mut symbols, watched.status.is_some());
+        let traces = traced.processes(&mut symbols, (watched.status.is_some(), detail));
         let material = Material {
             watch,
             processes: &traces,

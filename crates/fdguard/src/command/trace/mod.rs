@@ -26,7 +26,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
 use fdguard_probe::Probe;
-use fdguard_trace::{Error, Options, Traced};
+use fdguard_trace::{Detail, Error, Options, Traced};
 
 use super::{clearing, settings};
 use crate::cli::TraceArgs;
@@ -108,7 +108,9 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     };
     let pace = (args.every, args.length);
     let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
-    let mut joined = Joined::of(&watched, &traced, &args.command, &settings)?;
+    let is_whole = args.json || args.outputs.pprof.is_some();
+    let detail = if is_whole { Detail::Every } else { Detail::Held };
+    let mut joined = Joined::of(&watched, (&traced, detail), &args.command, &settings)?;
     children::add(&mut joined.diagnosis, &traced);
     let clearance = Clearance::new(&args.allow, &settings);
     clearing::clear(&mut joined.diagnosis, &clearance);

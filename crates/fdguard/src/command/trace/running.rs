@@ -11,7 +11,7 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::recording::Entry;
 use fdguard_core::rule::Settings;
 use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Symbols, Tables, Traced, monotonic};
+use fdguard_trace::{Detail, Symbols, Tables, Traced, monotonic};
 use jiff::Timestamp;
 use rustix::process::Signal;
 
@@ -196,7 +196,7 @@ impl<'p> Running<'_, 'p> {
         symbols: &mut Symbols,
         settings: &Settings,
     ) -> HashMap<u32, Verdict> {
-        let processes = self.traced.processes(symbols, false);
+        let processes = self.traced.processes(symbols, (false, Detail::Held));
         let material = Material {
             watch: Some(self.live.watch()),
             processes: &processes,
