@@ -217,8 +217,8 @@ mod tests {
         });
         assert_eq!(
             told(&hazard),
-            "cleared by --allow run.py:51: double-close  fd 9 (pipe) in srv (pid 100), 3 times, by\n\
-             run.py:51 interrupt (thread 123)\n"
+            "cleared by --allow run.py:51: double-close  fd 9 (pipe) in srv (pid 100), 3 times, by run.py:51\n\
+             interrupt (thread 123)\n"
         );
     }
 
