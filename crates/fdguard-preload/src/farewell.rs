@@ -32,7 +32,7 @@ unsafe extern "C" {
 /// Says it, once a process.
 pub(crate) extern "C" fn tell() {
     // A program that locked itself up may be ended for asking even who it is.
-    if !start::is_on() || !is_asked() || !room::is_enough() {
+    if !start::is_on() || start::is_filtered() || !is_asked() || !room::is_enough() {
         return;
     }
     let error = errno::load();

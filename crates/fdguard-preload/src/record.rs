@@ -185,19 +185,25 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
     let error = if result == -1 { errno::load() } else { 0 };
     // The close happened before whatever takes its place in the order of events from now on.
     let until = mapping.tickets();
-    record(mapping, |mapping| {
-        let record = EventRecord {
-            kind: Kind::End,
-            code,
-            errno: u16::try_from(error).unwrap_or(0),
-            tid: thread::tid(),
-            ns: ending.ns,
-            fd: number,
-            stack: closing::take(number).unwrap_or_else(|| stack::here(mapping)),
-            more: [until, 0],
-        };
-        mapping.tell(&GROUND, ticket, &record);
+    let told = |stack: u32| EventRecord {
+        kind: Kind::End,
+        code,
+        errno: u16::try_from(error).unwrap_or(0),
+        tid: thread::tid(),
+        ns: ending.ns,
+        fd: number,
+        stack,
+        more: [until, 0],
+    };
+    let is_recorded = record(mapping, |mapping| {
+        let stack = closing::take(number).unwrap_or_else(|| stack::here(mapping));
+        mapping.tell(&GROUND, ticket, &told(stack));
     });
+    if !is_recorded {
+        // A signal handler in the middle of a record: its place in the order of events was taken before, and
+        // an empty one would put all that is known in doubt.
+        mapping.tell(&GROUND, ticket, &told(0));
+    }
 }
 
 /// All numbers of a range are about to be closed.
@@ -221,23 +227,26 @@ pub(crate) fn range_ending(first: u32, last: u32) {
 /// is as before afterwards.
 #[inline]
 pub(crate) fn with(work: impl FnOnce(&'static Mapping)) {
-    if let Some(mapping) = start::mapping() {
-        record(mapping, work);
+    if let Some(mapping) = start::mapping()
+        && !record(mapping, work)
+    {
+        // A signal handler in the middle of a record.
+        mapping.lose_event();
     }
 }
 
+/// Whether it was done: not in the middle of another record of this thread.
 #[inline(never)]
-fn record(mapping: &'static Mapping, work: impl FnOnce(&'static Mapping)) {
+fn record(mapping: &'static Mapping, work: impl FnOnce(&'static Mapping)) -> bool {
     let place = 0_u8;
     if !thread::enter(&raw const place as usize) {
-        // A signal handler in the middle of a record.
-        mapping.lose_event();
-        return;
+        return false;
     }
     let error = errno::load();
     work(mapping);
     errno::store(error);
     thread::leave();
+    true
 }
 
 #[inline(always)]

@@ -76,6 +76,14 @@ static SILENT: AtomicPtr<Mapping> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether a forked child may not have a mapping of its own, for the same reason.
 static IS_BARREN: AtomicU32 = AtomicU32::new(0);
 
+/// Whether the program locked itself up, in whatever way.
+static IS_FILTERED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the program has seccomp filters: a call that was not asked for when they came may end it.
+pub(crate) fn is_filtered() -> bool {
+    IS_FILTERED.load(Ordering::Relaxed) != 0
+}
+
 /// What the program's seccomp filters leave us.
 #[derive(Clone, Copy)]
 pub(crate) struct Allowed {
@@ -94,6 +102,7 @@ pub(crate) fn restrict(allowed: Allowed) -> Allowed {
     if !allowed.beginning {
         IS_BARREN.store(1, Ordering::Relaxed);
     }
+    IS_FILTERED.store(1, Ordering::Relaxed);
     if !allowed.recording {
         let mapping = MAPPING.swap(core::ptr::null_mut(), Ordering::AcqRel);
         SILENT.store(mapping, Ordering::Release);

@@ -114,11 +114,7 @@ impl Injection {
 
     /// What every process opened and closed until now, by line; also of those that are gone. With
     /// `is_end` nobody is expected to write any more.
-    pub fn processes(
-        &self,
-        symbols: &mut Symbols,
-        wanted: (bool, Detail),
-    ) -> Vec<TracedProcess> {
+    pub fn processes(&self, symbols: &mut Symbols, wanted: (bool, Detail)) -> Vec<TracedProcess> {
         let listener = self.listener.as_ref();
         listener
             .map(|listener| listener.processes(symbols, wanted))

@@ -116,9 +116,9 @@ fn who_a_prevented_close_waited_for_was_inside_although_it_came_out_first() {
         let out = record(Kind::Use, 9, 5, Touch::Recv as u8 | Touch::TORN);
         give(&mut feed, [inside, close, out]);
         let events = drain(&mut feed, 0, true);
-        let told = events.iter().filter(|event| {
-            matches!(event.what, What::Enter { .. } | What::Death { .. })
-        });
+        let told = events
+            .iter()
+            .filter(|event| matches!(event.what, What::Enter { .. } | What::Death { .. }));
         assert_eq!(told.count(), expected);
     }
 }

@@ -116,7 +116,9 @@ fn is_healthy(server: &Server, name: &str) {
     let text = said.text();
     assert_eq!((said.code, &*said.stderr), (0, ""), "{text}");
     // A server that was just started may still open its own.
-    let is_rising = ["leaking: ", "growing: "].iter().any(|word| text.starts_with(word));
+    let is_rising = ["leaking: ", "growing: "]
+        .iter()
+        .any(|word| text.starts_with(word));
     assert!(!is_rising, "{text}");
     assert!(
         text.contains(&format!(

@@ -48,7 +48,11 @@ fn conclude(
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
     let processes = started::left(family, leave, &leave.allow_process, traced);
-    let detail = if args.reports.json { Detail::Every } else { Detail::Held };
+    let detail = if args.reports.json {
+        Detail::Every
+    } else {
+        Detail::Held
+    };
     let joined = Joined::of(watched, (traced, detail), &args.command, settings)?;
     let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();

@@ -16,8 +16,8 @@ use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Gap, Text};
 use fdguard_trace::{
-    Became, Blind, Descriptor, Detail, GO, Program, Site, Symbols, Table, Tables, Traced, TracedProcess,
-    monotonic,
+    Became, Blind, Descriptor, Detail, GO, Program, Site, Symbols, Table, Tables, Traced,
+    TracedProcess, monotonic,
 };
 use jiff::Timestamp;
 

@@ -109,7 +109,11 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let pace = (args.every, args.length);
     let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
     let is_whole = args.json || args.outputs.pprof.is_some();
-    let detail = if is_whole { Detail::Every } else { Detail::Held };
+    let detail = if is_whole {
+        Detail::Every
+    } else {
+        Detail::Held
+    };
     let mut joined = Joined::of(&watched, (&traced, detail), &args.command, &settings)?;
     children::add(&mut joined.diagnosis, &traced);
     let clearance = Clearance::new(&args.allow, &settings);
