@@ -359,7 +359,8 @@ impl Heard {
             let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);
             wall.checked_sub(ago).unwrap_or(wall)
         };
-        let hazards = self.lookout.hazards(&resolve, &clock);
+        let mut hazards = self.lookout.hazards(&resolve, &clock);
+        hazards.retain(|hazard| !hazard.is_of_others());
         let mut gaps = self.lookout.gaps();
         if self.unheard > 0 {
             gaps.push(Gap::new(

@@ -28,6 +28,7 @@ mod tests;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::blame::is_programs;
 use crate::event::Tid;
 use crate::finding::ClearedNote;
 use crate::lint::Severity;
@@ -108,6 +109,21 @@ pub struct Hazard {
     /// Set when the user accepted it: it is shown, and does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleared: Option<ClearedNote>,
+}
+
+impl Hazard {
+    /// Whether it is a second close that failed and harmed nobody, by installed programs and libraries alone
+    /// (Java's helper for starting processes does it each time): nothing that the user could repair.
+    #[must_use]
+    pub fn is_of_others(&self) -> bool {
+        let parties = [&self.opener, &self.closer, &self.user];
+        let stacks = parties.into_iter().flatten().map(|party| &party.stack);
+        let mut known = stacks.filter(|stack| !stack.is_empty()).peekable();
+        self.rule == double_close::RULE.id
+            && self.victim.is_none()
+            && known.peek().is_some()
+            && known.all(|stack| !is_programs(stack))
+    }
 }
 
 /// One who took part.

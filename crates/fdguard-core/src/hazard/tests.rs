@@ -543,3 +543,47 @@ fn r41_what_was_prevented_is_told_apart_from_what_was_not() {
         "absent where it was not"
     );
 }
+
+#[test]
+fn a_second_close_inside_an_installed_program_that_harmed_nobody_is_not_the_users() {
+    let stack = |module: &str| {
+        let frame = crate::origin::Frame {
+            file: None,
+            function: None,
+            line: None,
+            module: Some(module.into()),
+            language: crate::origin::Language::Native,
+        };
+        Some(super::Party {
+            thread: Some(1),
+            culprit: None,
+            stack: vec![frame],
+        })
+    };
+    let helper = "/usr/lib/jvm/java-17/lib/jspawnhelper";
+    let hazard = |closer: &str, user: &str| super::Hazard {
+        pid: 7,
+        rule: "double-close".to_owned(),
+        severity: crate::lint::Severity::Critical,
+        fd: Some(4),
+        class: None,
+        when: jiff::Timestamp::UNIX_EPOCH,
+        count: 1,
+        prevented: false,
+        opener: None,
+        closer: stack(closer),
+        user: stack(user),
+        victim: None,
+        fault: None,
+        holders: Vec::new(),
+        message: String::new(),
+        cleared: None,
+    };
+    assert!(hazard(helper, helper).is_of_others());
+    assert!(!hazard(helper, "/srv/app/server").is_of_others());
+    let hit = super::Hazard {
+        victim: stack(helper),
+        ..hazard(helper, helper)
+    };
+    assert!(!hit.is_of_others());
+}

@@ -209,7 +209,10 @@ fn what(place: &Place<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fdguard_core::diagnosis::Opinion;
+    use fdguard_core::judge::Verdict;
     use fdguard_core::origin::Language;
+    use fdguard_core::snapshot::Limits;
 
     use super::write_seen;
     use crate::report::trace::testing::{Made, frame, hazard};
@@ -236,6 +239,32 @@ mod tests {
         assert!(!text.contains('\u{1b}'), "{text}");
         let line = "  +4.0/s, 312 live of 624, oldest 5.0 min: main.c:3 arm\\u{1b}[2J (open, regular /srv/<script>alert(1)</script>.log)\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn children_with_nothing_to_say_take_one_line() {
+        let mut made = Made::default();
+        let opinion = |pid: u32, comm: &str| Opinion {
+            pid,
+            comm: comm.into(),
+            verdict: Verdict::Stable,
+            samples: 3,
+            watched_seconds: 1.0,
+            baseline: Some(4),
+            last: Some(4),
+            highest: Some(3),
+            limits: Limits::default(),
+            walls: Vec::new(),
+            classes: None,
+            findings: Vec::new(),
+        };
+        made.diagnosis.processes = vec![opinion(100, "srv")];
+        let children = (0..60).map(|nth| opinion(200 + nth, "sleep"));
+        made.diagnosis.processes.extend(children);
+        let text = told(&made);
+        assert!(text.contains("stable  srv (pid 100): 4 descriptors"), "{text}");
+        assert!(text.contains("60 × sleep: stable\n"), "{text}");
+        assert_eq!(text.matches("sleep").count(), 1, "{text}");
     }
 
     #[test]
