@@ -1,5 +1,6 @@
 //! What the traced processes wrote down, as values.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -75,6 +76,15 @@ pub struct Descriptor {
     pub forks: u8,
     /// After which event it was used last, by the time of that event; 0 when it was not.
     pub used: u64,
+}
+
+/// Room for a buffer is made in steps.
+const BUFFER_STEP: usize = 1 << 20;
+
+thread_local! {
+    /// Most of a table is a hole that is never read: a new buffer each time would be cleared for nothing,
+    /// which takes longer than to read the rest.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The last word of a process.
@@ -234,15 +244,22 @@ impl Table {
             return Ok(None);
         };
         let (hole, words) = image.hole();
-        let mut bytes = vec![0; image.needed()];
-        fill(&file, &mut bytes, 0, hole)?;
-        let end = bytes.len();
-        fill(&file, &mut bytes, words, end)?;
+        let needed = image.needed();
         let last = last_event(&file, image.tickets());
-        Ok(Image::new(&bytes).map(|image| Self {
-            last,
-            ..Self::of(&image, path)
-        }))
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < needed {
+                // The old one goes first, so that both are never there.
+                *buffer = Vec::new();
+                *buffer = vec![0; needed.next_multiple_of(BUFFER_STEP)];
+            }
+            let bytes = buffer.get_mut(..needed).unwrap_or_default();
+            fill(&file, bytes, 0, hole)?;
+            fill(&file, bytes, words, needed)?;
+            Ok(Image::new(bytes).map(|image| Self {
+                last,
+                ..Self::of(&image, path)
+            }))
+        })
     }
 
     fn of(image: &Image<'_>, path: &Path) -> Self {
