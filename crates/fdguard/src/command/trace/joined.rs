@@ -116,7 +116,10 @@ impl Joined {
             .filter(|one| {
                 let pid = one.process.pid;
                 let is_told = traced_pids.contains(&pid) || about.told.contains(&pid);
-                pid != about.pid && !is_told && one.timeline.looks() > 1
+                // A forked shell wrote a table, and then became a program that cannot.
+                let became = about.became.get(&pid).map(|became| became.blind);
+                let is_blind = became.is_some_and(|blind| blind != Blind::NotLoaded);
+                pid != about.pid && (!is_told || is_blind) && one.timeline.looks() > 1
             })
             .collect();
         diagnosis.gaps.extend(untold_gaps(&about, &untold));

@@ -262,7 +262,10 @@ mod tests {
         let children = (0..60).map(|nth| opinion(200 + nth, "sleep"));
         made.diagnosis.processes.extend(children);
         let text = told(&made);
-        assert!(text.contains("stable  srv (pid 100): 4 descriptors"), "{text}");
+        assert!(
+            text.contains("stable  srv (pid 100): 4 descriptors"),
+            "{text}"
+        );
         assert!(text.contains("60 × sleep: stable\n"), "{text}");
         assert_eq!(text.matches("sleep").count(), 1, "{text}");
     }
