@@ -561,13 +561,13 @@ fn a_second_close_inside_an_installed_program_that_harmed_nobody_is_not_the_user
         })
     };
     let helper = "/usr/lib/jvm/java-17/lib/jspawnhelper";
-    let hazard = |closer: &str, user: &str| super::Hazard {
+    let hazard = |closer: &str, user: &str| Hazard {
         pid: 7,
         rule: "double-close".to_owned(),
         severity: crate::lint::Severity::Critical,
         fd: Some(4),
         class: None,
-        when: jiff::Timestamp::UNIX_EPOCH,
+        when: Timestamp::UNIX_EPOCH,
         count: 1,
         prevented: false,
         opener: None,
@@ -581,7 +581,7 @@ fn a_second_close_inside_an_installed_program_that_harmed_nobody_is_not_the_user
     };
     assert!(hazard(helper, helper).is_of_others());
     assert!(!hazard(helper, "/srv/app/server").is_of_others());
-    let hit = super::Hazard {
+    let hit = Hazard {
         victim: stack(helper),
         ..hazard(helper, helper)
     };
