@@ -385,6 +385,14 @@ fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
         };
         names.entry(why).or_default().insert(name);
     }
+    // A short one may have come and gone between two looks.
+    let blind = about.became.iter().filter(|(pid, became)| {
+        **pid != about.pid && became.blind != Blind::NotLoaded && !became.comm.is_empty()
+    });
+    for (_, became) in blind {
+        let known = names.entry(became.blind.why()).or_default();
+        known.insert(became.comm.clone());
+    }
     let gap = |(why, names): (&str, BTreeSet<String>)| {
         let list = names.into_iter().collect::<Vec<_>>().join(", ");
         Gap::new(
