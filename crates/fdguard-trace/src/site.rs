@@ -65,19 +65,11 @@ impl Open {
     }
 }
 
-/// What a path held when the end began.
-fn shown(path: &CallPath) -> &[Lifetime] {
-    match path.judgement.is_released {
-        true => &path.judgement.survivors,
-        false => &path.history.live,
-    }
-}
-
 impl From<&CallPath> for Strand {
     fn from(path: &CallPath) -> Self {
         Self {
             stack: path.stack.clone(),
-            fds: shown(path).iter().map(|one| one.fd).collect(),
+            fds: path.open_at_end().iter().map(|one| one.fd).collect(),
             opened: path.history.opened,
             closed: path.history.closed,
         }
@@ -112,7 +104,12 @@ impl Site {
             .map(Strand::from)
             .filter(|strand| !strand.fds.is_empty())
             .collect();
-        let open: Vec<Open> = site.paths.iter().flat_map(shown).map(Open::from).collect();
+        let open: Vec<Open> = site
+            .paths
+            .iter()
+            .flat_map(CallPath::open_at_end)
+            .map(Open::from)
+            .collect();
         Some(Self {
             stack: strands.first()?.stack.clone(),
             culprit: site.culprit.clone(),

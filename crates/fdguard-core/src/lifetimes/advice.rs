@@ -12,8 +12,6 @@ pub struct Suspicion<'a> {
     pub through: &'a [String],
     /// What it leaves open.
     pub class: Option<&'a Class>,
-    /// The call that opened it.
-    pub call: &'a str,
 }
 
 /// One piece of advice, for a language and a package or a class.
@@ -214,7 +212,6 @@ mod tests {
             culprit: Some(&culprit),
             through: &through,
             class: Some(class),
-            call: "open",
         })
     }
 

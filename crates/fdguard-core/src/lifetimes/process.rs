@@ -255,11 +255,6 @@ impl ProcessLifetimes {
         self.uses.extend(uses);
     }
 
-    /// The numbers of all paths that ever opened something.
-    pub fn paths(&self) -> impl Iterator<Item = PathNumber> {
-        self.paths.keys().copied()
-    }
-
     /// The history of every path until the end of the program began, or until now.
     #[must_use]
     pub fn histories(&self, now: u64) -> HashMap<PathNumber, History> {

@@ -180,7 +180,6 @@ impl Subject<'_> {
             culprit: origin.culprit.as_ref(),
             through: &origin.through,
             class: class.as_ref(),
-            call: members.first().map_or("", |(one, _)| one.call),
         };
         let next_step = if is_clients {
             "Nothing, while these clients are wanted. A limit on connections keeps the rest of the program running.".to_owned()
@@ -285,7 +284,11 @@ impl Subject<'_> {
     }
 
     fn report(&self, site: &Site, findings: &[Finding]) -> SiteReport {
-        let shown: Vec<Lifetime> = site.paths.iter().flat_map(shown).collect();
+        let shown: Vec<Lifetime> = site
+            .paths
+            .iter()
+            .flat_map(|path| path.open_at_end().iter().copied())
+            .collect();
         let names: Vec<Name> = shown.iter().map(self.name).collect();
         let (class, target) = common(names.iter());
         let mut of_site = findings.iter().filter(|one| {
@@ -332,14 +335,6 @@ impl Subject<'_> {
     }
 }
 
-/// What was open when the end began.
-fn shown(path: &CallPath) -> Vec<Lifetime> {
-    match path.judgement.is_released {
-        true => path.judgement.survivors.clone(),
-        false => path.history.live.clone(),
-    }
-}
-
 /// What was closed before the end began.
 fn closed_before(path: &CallPath) -> u64 {
     let released = match path.judgement.is_released {
@@ -354,7 +349,7 @@ fn path_report(path: &CallPath) -> PathReport {
         stack: path.stack.clone(),
         opened: path.history.opened,
         closed: closed_before(path),
-        live: shown(path).len() as u64,
+        live: path.open_at_end().len() as u64,
     }
 }
 

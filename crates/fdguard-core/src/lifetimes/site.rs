@@ -33,6 +33,17 @@ pub struct CallPath {
     pub is_leaking: bool,
 }
 
+impl CallPath {
+    /// What was open when the end began, or is now.
+    #[must_use]
+    pub fn open_at_end(&self) -> &[Lifetime] {
+        match self.judgement.is_released {
+            true => &self.judgement.survivors,
+            false => &self.history.live,
+        }
+    }
+}
+
 /// A line that opens descriptors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
@@ -42,8 +53,6 @@ pub struct Site {
     pub leaking_caller: Option<Culprit>,
     /// Its call paths, those that leak first, then those with the most open.
     pub paths: Vec<CallPath>,
-    /// How it went with those that leak, else with all together.
-    pub course: Course,
 }
 
 impl Site {
@@ -62,14 +71,8 @@ impl Site {
     /// How many are open, as it was when the end began.
     #[must_use]
     pub fn live(&self) -> u64 {
-        let live = self
-            .paths
-            .iter()
-            .map(|path| match path.judgement.is_released {
-                true => path.judgement.survivors.len(),
-                false => path.history.live.len(),
-            });
-        live.sum::<usize>() as u64
+        let open = self.paths.iter().map(|path| path.open_at_end().len());
+        open.sum::<usize>() as u64
     }
 
     /// The paths that leak.
@@ -160,17 +163,10 @@ fn site(culprit: Option<Culprit>, paths: Vec<TracedPath>) -> Site {
         )
     });
     let leaking_caller = leaking_caller(&paths);
-    let course = paths
-        .first()
-        .map_or(Course::Unclear, |path| match path.is_leaking {
-            true => Course::Arrives,
-            false => path.judgement.course,
-        });
     Site {
         culprit,
         leaking_caller,
         paths,
-        course,
     }
 }
 

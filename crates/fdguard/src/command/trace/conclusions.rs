@@ -134,7 +134,6 @@ impl Material<'_> {
             let unseen = fds.iter().filter(|fd| !process.knows(**fd)).count();
             finding.rule != "plateau" && unseen * 2 > fds.len()
         };
-        let before = opinion.findings.len();
         opinion
             .findings
             .retain(|one| !BY_COUNT.contains(&one.rule.as_str()) || is_unseen(one));
@@ -142,9 +141,9 @@ impl Material<'_> {
             .findings
             .iter()
             .any(|one| BY_COUNT.contains(&one.rule.as_str()) && one.cleared.is_none());
-        let looked = match (is_left_to_looks, before) {
-            (true, _) => opinion.verdict,
-            (false, _) => opinion.verdict.min(Verdict::Bounded),
+        let looked = match is_left_to_looks {
+            true => opinion.verdict,
+            false => opinion.verdict.min(Verdict::Bounded),
         };
         opinion.verdict = looked.max(by.verdict);
         opinion.findings.splice(0..0, by.findings);
