@@ -1,6 +1,7 @@
 // Starts a child in every way there is, each on a line of its own. With `wait` it waits for each in one of the ways to wait; with
 // `leave` it waits for none, says so and blocks. With `orphan` it leaves a grandchild behind by two forks, with `shell` one by system(),
-// with `daemon-shell` one of a shell that was started by fork.
+// with `daemon-shell` one of a shell that was started by fork. With `last` and `last-runs` it waits for every child of a line but the
+// last, which has ended or runs on.
 #define _GNU_SOURCE
 #include <err.h>
 #include <pty.h>
@@ -217,6 +218,23 @@ static void daemon_shell(void)
 	with_waitpid(pid);
 }
 
+static void habit(int runs)
+{
+	for (int nth = 0; nth < 12; nth++) {
+		int is_last = nth == 11;
+		pid_t pid = fork(); /* START habit */
+		if (pid == 0) {
+			if (is_last && runs)
+				linger();
+			_exit(0);
+		}
+		if (is_last)
+			usleep(1500 * 1000); /* Long enough to be a zombie, or to be looked at. */
+		else
+			with_waitpid(pid);
+	}
+}
+
 int main(int count, char **words)
 {
 	const char *mode = count > 1 ? words[1] : "wait";
@@ -230,6 +248,10 @@ int main(int count, char **words)
 	}
 	if (strcmp(mode, "daemon-shell") == 0) {
 		daemon_shell();
+		return 0;
+	}
+	if (strncmp(mode, "last", 4) == 0) {
+		habit(strcmp(mode, "last-runs") == 0);
 		return 0;
 	}
 	int waits = strcmp(mode, "wait") == 0;

@@ -22,6 +22,7 @@ mod observe;
 mod program;
 mod protect;
 mod ring;
+mod runtime;
 mod site;
 mod symbol;
 mod table;

@@ -7,12 +7,14 @@ use std::path::Path;
 
 use fdguard_core::event::StackId;
 use fdguard_core::lifetimes::{
-    History, PathNumber, Peak, ProcessLifetimes, Site, TracedPath, sites,
+    History, LEAST, PathNumber, Peak, ProcessLifetimes, Site, TracedPath, sites,
 };
+use fdguard_core::origin::Stack;
 use fdguard_core::{Class, Fd, Text};
 use fdguard_wire::{EventRecord, How, Kind};
 
 use crate::call_class::CallClasses;
+use crate::runtime;
 use crate::symbol::Symbols;
 use crate::table::{Spot, Table};
 
@@ -236,20 +238,28 @@ impl Unnamed {
         if detail == Detail::Held {
             let holds = |history: &History| !history.live.is_empty() || history.recent.len() > 1;
             let held = self.paths.iter().filter(|(_, history)| holds(history));
-            let found = named(held.cloned(), symbols);
+            let found = named(held.cloned(), |spots, history: &History| {
+                // What cannot leak yet and is the runtime's own needs no names.
+                let is_few = history.live.len() + history.recent.len() < LEAST;
+                let outline = is_few.then(|| runtime::outline(spots)).flatten();
+                outline.unwrap_or_else(|| symbols.name(spots))
+            });
             if !found.iter().any(Site::is_leaking) {
                 self.process.sites = found;
                 return self.process;
             }
         }
-        self.process.sites = named(self.paths.into_iter(), symbols);
+        self.process.sites = named(self.paths.into_iter(), |spots, _| symbols.name(spots));
         self.process
     }
 }
 
-fn named(paths: impl Iterator<Item = (Vec<Spot>, History)>, symbols: &mut Symbols) -> Vec<Site> {
+fn named(
+    paths: impl Iterator<Item = (Vec<Spot>, History)>,
+    mut name: impl FnMut(&[Spot], &History) -> Stack,
+) -> Vec<Site> {
     let paths = paths.map(|(spots, history)| TracedPath {
-        stack: symbols.name(&spots),
+        stack: name(&spots, &history),
         history,
     });
     sites(paths.collect())

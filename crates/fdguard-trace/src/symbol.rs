@@ -10,16 +10,8 @@ use fdguard_core::Text;
 use fdguard_core::origin::{Frame, Language, Stack};
 use fdguard_wire::Tongue;
 
+use crate::runtime::Module;
 use crate::table::Spot;
-
-/// The libraries of Java's machine that open descriptors.
-const JAVA: &[&str] = &[
-    "libjvm.so",
-    "libjava.so",
-    "libnio.so",
-    "libnet.so",
-    "libzip.so",
-];
 
 /// Names addresses, and remembers what it named.
 #[derive(Debug, Default)]
@@ -38,9 +30,14 @@ impl Symbols {
     /// A stack with names, innermost first; a frame may stand for several inlined ones. Where a language with a
     /// runtime of its own runs, its frames stand in place of the runtime's.
     pub(crate) fn name(&mut self, stack: &[Spot]) -> Stack {
+        let languages: Stack = stack.iter().filter_map(language_frame).collect();
+        // Below the runtime there is nothing but the runtime.
+        let is_runtime = |spot: &&Spot| matches!(spot, Spot::Native { module, .. } if Module::of(module).language().is_some());
+        let native = stack
+            .iter()
+            .take_while(|spot| languages.is_empty() || !is_runtime(spot));
         let mut frames = Vec::new();
-        let mut languages = Vec::new();
-        for spot in stack {
+        for spot in native {
             match spot {
                 Spot::Native { module, offset } => frames.extend(self.native(module, *offset)),
                 Spot::Unknown(address) => frames.push(Frame {
@@ -50,29 +47,10 @@ impl Symbols {
                     module: None,
                     language: Language::Native,
                 }),
-                Spot::Language {
-                    tongue,
-                    file,
-                    function,
-                    line,
-                } => languages.push(Frame {
-                    file: (!file.is_empty()).then(|| Text::from(file.as_str())),
-                    function: Some(function.clone()),
-                    line: (*line > 0).then_some(*line),
-                    module: None,
-                    language: match tongue {
-                        Tongue::Python => Language::Python,
-                        Tongue::Java => Language::Java,
-                        Tongue::Node => Language::Node,
-                    },
-                }),
+                Spot::Language { .. } => {}
             }
         }
-        if !languages.is_empty() {
-            let runtime = frames.iter().position(is_interpreter);
-            frames.truncate(runtime.unwrap_or(frames.len()));
-            frames.append(&mut languages);
-        }
+        frames.extend(languages);
         frames
     }
 
@@ -88,7 +66,10 @@ impl Symbols {
 
     fn look_up(&self, module: &Path, offset: u64) -> Stack {
         let name = module.display().to_string();
-        let source = Source::Elf(Elf::new(module));
+        let mut elf = Elf::new(module);
+        // Lines of these are nobody's to look at, and reading them takes longer than most programs take to start.
+        elf.debug_syms = Module::of(module) == Module::Other;
+        let source = Source::Elf(elf);
         let found = self
             .symbolizer
             .symbolize_single(&source, Input::VirtOffset(offset));
@@ -105,14 +86,27 @@ impl Symbols {
     }
 }
 
-/// Whether a frame is the interpreter's own: below it there is nothing but the interpreter.
-fn is_interpreter(frame: &Frame) -> bool {
-    let module = frame.module.as_ref().map(|module| module.to_lossy());
-    let name = module
-        .as_deref()
-        .and_then(|module| module.rsplit('/').next());
-    name.is_some_and(|name| {
-        name.starts_with("libpython") || name.starts_with("python") || JAVA.contains(&name)
+/// A frame that a language with a runtime of its own told.
+fn language_frame(spot: &Spot) -> Option<Frame> {
+    let Spot::Language {
+        tongue,
+        file,
+        function,
+        line,
+    } = spot
+    else {
+        return None;
+    };
+    Some(Frame {
+        file: (!file.is_empty()).then(|| Text::from(file.as_str())),
+        function: Some(function.clone()),
+        line: (*line > 0).then_some(*line),
+        module: None,
+        language: match tongue {
+            Tongue::Python => Language::Python,
+            Tongue::Java => Language::Java,
+            Tongue::Node => Language::Node,
+        },
     })
 }
 

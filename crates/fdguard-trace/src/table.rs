@@ -8,6 +8,9 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
 use fdguard_wire::{Account, Frame, How, Image, Prevented, Tongue, UNTOLD};
 
 use crate::Error;
@@ -390,11 +393,33 @@ fn bytes_to_os(bytes: &[u8]) -> std::ffi::OsString {
     std::ffi::OsString::from_vec(bytes.to_vec())
 }
 
+/// Reads a part of the file. Most of a table was never written to: only what is there is read.
 fn fill(file: &File, bytes: &mut [u8], from: usize, to: usize) -> io::Result<()> {
     let Some(part) = bytes.get_mut(from..to) else {
         return Ok(());
     };
-    file.read_exact_at(part, from as u64)
+    let end = part.len();
+    let offset = |found: u64| {
+        let found = usize::try_from(found).unwrap_or(usize::MAX);
+        found.saturating_sub(from).min(end)
+    };
+    let mut done = 0;
+    while done < end {
+        let at = (from + done) as u64;
+        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(found) => offset(found).max(done),
+            Err(Errno::NXIO) => end,
+            // A file system that knows no holes.
+            Err(_) => done,
+        };
+        part[done..data].fill(0);
+        let hole = rustix::fs::seek(file, SeekFrom::Hole((from + data) as u64));
+        let hole = hole.map_or(end, offset);
+        let hole = if hole > data { hole } else { end };
+        file.read_exact_at(&mut part[data..hole], (from + data) as u64)?;
+        done = hole;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ mod process_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use course::{Closed, Course};
+pub use course::{Closed, Course, LEAST};
 pub use history::{History, Lifetime, Moment};
 pub use process::{PathNumber, Peak, ProcessLifetimes};
 pub use site::{CallPath, Site, TracedPath, sites};

@@ -51,6 +51,23 @@ fn r38_an_orphan_of_two_forks_has_the_line_of_the_second() {
 }
 
 #[test]
+fn r38_a_line_that_waits_for_its_children_is_not_blamed_for_the_last_that_ended() {
+    let said = check(&["--json"], "last");
+    let found = said.json();
+    assert_eq!(said.code, 0, "{found:#}");
+    assert_eq!(
+        found["check"]["processes"],
+        serde_json::json!([]),
+        "{found:#}"
+    );
+}
+
+#[test]
+fn r38_a_child_that_still_runs_is_left_whatever_the_habit_of_its_line() {
+    orphan_is_from("last-runs", "habit");
+}
+
+#[test]
 fn r38_an_orphan_of_a_shell_has_the_line_that_started_the_shell() {
     orphan_is_from("daemon-shell", "daemon-shell");
 }

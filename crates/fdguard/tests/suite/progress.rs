@@ -112,6 +112,31 @@ fn an_exercise_shows_its_cycle_and_the_servers_lines_stay_whole() {
 }
 
 #[test]
+fn a_soak_says_how_far_it_is_in_lines_between_those_of_the_program() {
+    let script = "while :; do sleep 0.2; echo alive; done";
+    let mut live = Live::of(
+        &["check", "--soak", "4s", "--", "sh", "-c", script],
+        100,
+        40,
+    );
+    live.wait_for("fdguard: watching sh (pid ");
+    let (status, shown) = live.end();
+    assert_eq!(status.code(), Some(0), "{shown}");
+    let lines = shown.lines().map(|line| line.trim_end_matches('\r'));
+    let (notes, others): (Vec<&str>, Vec<&str>) =
+        lines.partition(|line| line.starts_with("fdguard: "));
+    assert!(
+        notes.iter().any(|line| line.contains(" of 4 s, ")),
+        "{shown}"
+    );
+    assert!(
+        others.iter().filter(|line| **line == "alive").count() > 5,
+        "{shown}"
+    );
+    assert!(!shown.contains(ERASE), "{shown:?}");
+}
+
+#[test]
 fn nothing_of_it_goes_into_a_pipe() {
     let mut command = fdguard();
     command.args(chatty(port())).env("TERM", "xterm-256color");

@@ -1,11 +1,17 @@
 //! The lines that started the processes that are left.
 
+use fdguard_core::children::finding::ChildPile;
 use fdguard_core::glob::Glob;
-use fdguard_core::proof::process::Leftover;
+use fdguard_core::proof::process::{Fate, Leftover};
 use fdguard_trace::{Symbols, Traced};
 
 use super::family::Family;
 use crate::cli::LeaveArgs;
+
+/// So many waits are a habit.
+const HABIT: u64 = 8;
+/// So many children may be the last: one for each thread that starts some.
+const LAST: u64 = 2;
 
 /// Who is left of a program that has ended, each with the line that started it.
 pub(super) fn left(
@@ -19,5 +25,27 @@ pub(super) fn left(
     for one in &mut processes {
         one.origin = traced.child_origin(one.pid, &mut symbols);
     }
+    if processes.iter().any(|one| one.fate == Fate::Zombie) {
+        let lines = traced.child_lines(&mut symbols);
+        let waits = |one: &Leftover| {
+            let mut lines = lines.iter().map(|(line, _)| line);
+            lines.any(|line| is_habit(line) && is_of(one, line))
+        };
+        processes.retain(|one| one.fate != Fate::Zombie || !waits(one));
+    }
     processes
+}
+
+/// Whether a line waits for its children: the end of the program may come between the end of the last
+/// ones and the wait for them, as for the threads that Python stops when it begins to end.
+fn is_habit(line: &ChildPile) -> bool {
+    line.waited >= HABIT && line.started.saturating_sub(line.waited) <= LAST
+}
+
+fn is_of(one: &Leftover, line: &ChildPile) -> bool {
+    let culprit = one
+        .origin
+        .as_ref()
+        .and_then(|origin| origin.culprit.as_ref());
+    culprit.is_some() && culprit == line.origin.culprit.as_ref()
 }

@@ -26,7 +26,7 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
     let mut traced = limited(args.limit, || Ok(Traced::launch(&args.command, options)?))?;
     family.follow(traced.pid())?;
     let pace = (args.every, args.length.or(args.soak));
-    let watched = trace::watch(pace, &probe, &mut traced)?;
+    let watched = trace::watch(pace, &probe, &mut traced, settings)?;
     let status = match watched.status {
         Some(status) => status,
         // Two signals to leave: the program is ours, and does not outlive its check.

@@ -7,6 +7,7 @@ mod figures;
 mod follow;
 pub(super) mod joined;
 pub(super) mod names;
+mod notes;
 mod outputs;
 mod report;
 mod running;
@@ -25,6 +26,7 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
+use fdguard_core::rule::Settings;
 use fdguard_probe::Probe;
 use fdguard_trace::{Detail, Error, Options, Traced};
 
@@ -38,6 +40,7 @@ use crate::watching::Progress;
 use asked::Asked;
 use follow::Follower;
 use joined::Joined;
+use notes::Notes;
 use outputs::Outputs;
 pub(super) use running::Watched;
 use running::{Audience, Running};
@@ -101,10 +104,14 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
         running::say(&format!("not protected: {}", blind.why()));
     }
+    let mut notes = Notes::new(&settings, args.length);
     let audience: &mut dyn Audience = match &mut follower {
         Some(follower) => follower,
         None if args.live => &mut Viewer,
-        None => &mut Nobody,
+        None => match &mut notes {
+            Some(notes) => notes,
+            None => &mut Nobody,
+        },
     };
     let pace = (args.every, args.length);
     let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
@@ -134,8 +141,14 @@ pub(super) fn watch<'p>(
     pace: (Duration, Option<Duration>),
     probe: &'p Probe,
     traced: &mut Traced,
+    settings: &Settings,
 ) -> anyhow::Result<Watched<'p>> {
-    running::watch(pace, probe, traced, &mut Asked::listen()?, &mut Nobody)
+    let mut notes = Notes::new(settings, pace.1);
+    let audience: &mut dyn Audience = match &mut notes {
+        Some(notes) => notes,
+        None => &mut Nobody,
+    };
+    running::watch(pace, probe, traced, &mut Asked::listen()?, audience)
 }
 
 /// The file of the result, before the program runs for nothing.

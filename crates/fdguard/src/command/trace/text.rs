@@ -6,6 +6,7 @@ use std::io::Write;
 
 use fdguard_core::blame::own_frames;
 use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
+use fdguard_core::origin::{Frame, Language};
 use fdguard_core::through::through;
 
 use super::joined::{Joined, Origins};
@@ -111,15 +112,19 @@ fn write_holder(out: &mut dyn Write, found: &Diagnosis, holder: &Holder<'_>) -> 
         "{HEADING}still open{HEADING:#} in {comm} (pid {}):",
         holder.pid
     )?;
-    // Without a line of the program's own the runtime's are all there is.
-    let shown = if own.is_empty() { &others } else { &own };
+    // Without a line of the program's own those of libraries are all there is.
+    let (named, folded) = match own.is_empty() {
+        true => others.into_iter().partition(|place| !is_runtimes(place)),
+        false => (own, others),
+    };
     let is_answered = |place: &Place<'_>| is_leaking(found, holder, place);
-    write_places(out, shown, &is_answered)?;
-    if !own.is_empty() && !others.is_empty() {
-        let count: u64 = others.iter().map(|place| place.live).sum();
+    write_places(out, &named, &is_answered)?;
+    if !folded.is_empty() {
+        let count: u64 = folded.iter().map(|place| place.live).sum();
+        let and = if named.is_empty() { "" } else { "and " };
         writeln!(
             out,
-            "  {DIM}and {count} opened by the runtime and its libraries{DIM:#}"
+            "  {DIM}{and}{count} opened by the runtime and its libraries{DIM:#}"
         )?;
     }
     Ok(())
@@ -136,6 +141,22 @@ fn is_leaking(found: &Diagnosis, holder: &Holder<'_>, place: &Place<'_>) -> bool
 
 fn is_of_program(place: &Place<'_>) -> bool {
     place.stack.is_empty() || own_frames(place.stack).next().is_some()
+}
+
+/// Whether a language's runtime opened it on its own account; see `fdguard-trace`'s outlines.
+fn is_runtimes(place: &Place<'_>) -> bool {
+    let has_runtime = |frame: &Frame| {
+        matches!(
+            frame.language,
+            Language::Python | Language::Node | Language::Java
+        )
+    };
+    let is_nameless = |frame: &Frame| frame.file.is_none() && frame.function.is_none();
+    !place.stack.is_empty()
+        && place
+            .stack
+            .iter()
+            .all(|frame| has_runtime(frame) && is_nameless(frame))
 }
 
 /// The sites of a process.
@@ -268,6 +289,27 @@ mod tests {
         );
         assert!(text.contains("60 × sleep: stable\n"), "{text}");
         assert_eq!(text.matches("sleep").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn what_the_runtime_opened_for_itself_is_counted() {
+        let mut node = frame("", None, Language::Node);
+        (node.function, node.module) = (None, Some("/usr/bin/node".into()));
+        let made = Made::default().site("srv", std::slice::from_ref(&node), 3);
+        let text = told(&made);
+        assert!(
+            text.ends_with(
+                "still open in srv (pid 100):\n  3 opened by the runtime and its libraries\n"
+            ),
+            "{text}"
+        );
+        let line = frame("arm", Some(("/usr/lib/x/a.c", 3)), Language::C);
+        let text = told(&made.site("srv", &[line], 2));
+        assert!(text.contains("a.c:3 arm"), "{text}");
+        assert!(
+            text.ends_with("  and 3 opened by the runtime and its libraries\n"),
+            "{text}"
+        );
     }
 
     #[test]

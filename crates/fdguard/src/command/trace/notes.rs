@@ -1,0 +1,46 @@
+//! How far a run of a given length is. The terminal is the program's: whole lines, and few of them.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use fdguard_core::rule::Settings;
+
+use super::PATIENCE;
+use super::running::{Audience, Running, say};
+use crate::progress;
+use crate::watching::Progress;
+
+/// When the first line comes, and the time between two.
+const FIRST: Duration = Duration::from_secs(2);
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Somebody at a terminal who waits for the end of a run.
+#[derive(Debug)]
+pub(super) struct Notes<'s> {
+    settings: &'s Settings,
+    length: Duration,
+}
+
+impl<'s> Notes<'s> {
+    /// For a run of this length; none where it is short or nobody reads.
+    pub(super) fn new(settings: &'s Settings, length: Option<Duration>) -> Option<Self> {
+        let length = length.filter(|length| *length > FIRST)?;
+        std::io::stderr()
+            .is_terminal()
+            .then_some(Self { settings, length })
+    }
+}
+
+impl Audience for Notes<'_> {
+    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+        let mut due = Instant::now() + FIRST;
+        while running.step(due.min(Instant::now() + PATIENCE))?.0 != Progress::Ended {
+            if Instant::now() >= due {
+                let watch = running.live().watch();
+                say(&progress::of_watch(watch, self.settings, Some(self.length)));
+                due = Instant::now() + EVERY;
+            }
+        }
+        Ok(())
+    }
+}
