@@ -10,6 +10,7 @@ use fdguard_core::hazard::{Hazard, Party};
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Culprit;
+use fdguard_core::proof::Clearance;
 use fdguard_core::recording::Entry;
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::Watch;
@@ -33,6 +34,7 @@ const JUDGED: f64 = 1.0;
 pub(super) struct Follower<'s> {
     out: Out,
     settings: &'s Settings,
+    clearance: Clearance<'s>,
     sites: Sites,
     verdicts: HashMap<u32, Verdict>,
     /// When they were judged last.
@@ -49,7 +51,7 @@ enum Out {
 
 impl<'s> Follower<'s> {
     /// Lines go to the file of the report, but for one that is JSON.
-    pub(super) fn new(args: &TraceArgs, settings: &'s Settings) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &'s TraceArgs, settings: &'s Settings) -> anyhow::Result<Self> {
         let out = match args.output.as_deref().filter(|_| !args.json) {
             Some(path) => {
                 let file = File::create(path);
@@ -60,6 +62,7 @@ impl<'s> Follower<'s> {
         Ok(Self {
             out,
             settings,
+            clearance: Clearance::new(&args.allow, settings),
             sites: Sites::default(),
             verdicts: HashMap::new(),
             judged: None,
@@ -76,9 +79,12 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// Tells of each hazard once, however often it is found.
+    /// Tells of each hazard once, however often it is found, and of none that the user accepted.
     pub(super) fn hazards(&mut self, hazards: &[Hazard]) {
         for hazard in hazards {
+            if hazard.cleared.is_some() || self.clearance.of_hazard(hazard, None).is_some() {
+                continue;
+            }
             let line = hazard_line(hazard);
             if self.hazards.insert(line.clone()) {
                 self.say("fd_hazard", &line);
@@ -242,7 +248,7 @@ mod tests {
     use fdguard_core::playbook::Playbook;
     use fdguard_core::rule::Settings;
 
-    use super::{Follower, Out, Sites};
+    use super::{Clearance, Follower, Out, Sites};
 
     fn hazard(line: u32) -> Hazard {
         let culprit = serde_json::json!({
@@ -256,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hazard_is_told_once_and_its_names_forge_nothing() {
+    fn a_hazard_is_told_once_unless_it_was_accepted_and_its_names_forge_nothing() {
         let config = Config::default();
         let settings = Settings {
             levels: config.levels,
@@ -265,10 +271,12 @@ mod tests {
             playbook: Playbook::embedded(),
             today: jiff::civil::date(2026, 1, 1),
         };
+        let allowed = ["stranger-close".parse().unwrap()];
         let mut file = tempfile::tempfile().unwrap();
         let mut follower = Follower {
             out: Out::File(file.try_clone().unwrap()),
             settings: &settings,
+            clearance: Clearance::new(&allowed, &settings),
             sites: Sites::default(),
             verdicts: HashMap::new(),
             judged: None,
@@ -279,7 +287,11 @@ mod tests {
             count: 2,
             ..hazard(3)
         };
-        follower.hazards(&[hazard(3), again]);
+        let accepted = Hazard {
+            rule: "stranger-close".to_owned(),
+            ..hazard(3)
+        };
+        follower.hazards(&[hazard(3), again, accepted]);
         follower.hazards(&[hazard(3), hazard(4)]);
         let mut said = String::new();
         file.rewind().unwrap();
