@@ -39,8 +39,8 @@ use asked::Asked;
 use follow::Follower;
 use joined::Joined;
 use outputs::Outputs;
-pub(super) use running::Watched;
 use running::{Audience, Running};
+pub(super) use running::{Watched, say};
 use view::Viewer;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
@@ -99,7 +99,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let options = Options::default().protecting(protection);
     let mut traced = Traced::launch(&args.command, options)?;
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
-        running::say(&format!("not protected: {}", blind.why()));
+        say(&format!("not protected: {}", blind.why()));
     }
     let audience: &mut dyn Audience = match &mut follower {
         Some(follower) => follower,
