@@ -1,4 +1,5 @@
-/* Uses much of what a tracer writes down: many numbers, high ones, several stacks, a thread, children with and without exec. */
+/* Uses much of what a tracer writes down: many numbers, high ones, several stacks, a thread,
+   children with and without exec. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* A program with an array for the numbers that it expects: one that is too high has no place in it.
-   "events": an event loop that asks for as many events as the array has places; "start": one that opens and closes much before that. */
+   "events": an event loop that asks for as many events as the array has places.
+   "start": one that opens and closes much before that. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -170,7 +170,8 @@ pub const NAMES: &[(Class, &str)] = &[
 const FDGUARD: &str = "fdguard";
 
 impl Class {
-    /// A closed number that fdguard keeps in a protected process, and what the others are copies of.
+    /// A closed number that fdguard keeps in a protected process, and what the others are copies
+    /// of.
     #[must_use]
     pub fn of_fdguard() -> Self {
         Self::Other(FDGUARD.into())

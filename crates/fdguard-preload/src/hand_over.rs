@@ -1,4 +1,5 @@
-//! The environment that is handed to a program: with the library, or without it where its loader could not take it.
+//! The environment that is handed to a program: with the library, or without it where its loader
+//! could not take it.
 //!
 //! Everything is on the stack of the caller, who may be a child of `vfork` in the parent's memory.
 
@@ -38,8 +39,8 @@ pub(crate) enum Program {
     Open(c_int),
 }
 
-/// Starts a program with the environment that it was given, or without the library. The room for the latter is on the stack only
-/// where it is needed: the caller's may be small.
+/// Starts a program with the environment that it was given, or without the library. The room for
+/// the latter is on the stack only where it is needed: the caller's may be small.
 ///
 /// # Safety
 /// `environment` must be null or a list as `execve` takes it, and the program's path a C string.
@@ -236,7 +237,8 @@ unsafe fn value_of<'e>(environment: *const *const c_char, name: &[u8]) -> Option
         if entry.is_null() {
             return None;
         }
-        // SAFETY: the entries of an environment are C strings, which live as long as the caller's call.
+        // SAFETY: the entries of an environment are C strings, which live as long as the caller's
+        // call.
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
         if let Some(value) = text.strip_prefix(name) {
             return Some(value);

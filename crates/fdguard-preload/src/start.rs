@@ -211,7 +211,8 @@ unsafe extern "C" fn forked() {
 
 /// The value of a variable of the program's environment.
 pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: the name is a C string; the risk of a program that changes its environment meanwhile is the C library's own.
+    // SAFETY: the name is a C string; the risk of a program that changes its environment meanwhile
+    // is the C library's own.
     let value = unsafe { getenv(name.as_ptr()) };
     if value.is_null() {
         return None;

@@ -251,7 +251,8 @@ fn rights(fd: usize) -> Option<(u64, u64, u64)> {
     (done == 0).then_some((stat[3], stat[3] >> 32, stat[4] & 0xffff_ffff))
 }
 
-/// Whether a file that only its owner may read can still be read after an exec: rights beyond that, which a process has kept, go then.
+/// Whether a file that only its owner may read can still be read after an exec: rights beyond that,
+/// which a process has kept, go then.
 pub(crate) fn is_owned(fd: usize) -> bool {
     let user = effective(GETEUID);
     user == 0 || rights(fd).is_none_or(|(_, owner, _)| owner == user)

@@ -231,7 +231,8 @@ fn of_elf(path: &Path) -> Option<Blind> {
     has_sanitizer(path).then_some(Blind::Sanitizer)
 }
 
-/// Whether a sanitizer in it would refuse to start; asked as the library asks before it hands itself on.
+/// Whether a sanitizer in it would refuse to start; asked as the library asks before it hands
+/// itself on.
 fn has_sanitizer(path: &Path) -> bool {
     struct Whole(File);
     impl Bytes for Whole {

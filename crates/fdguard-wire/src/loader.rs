@@ -1,5 +1,6 @@
-//! What the loader of a program would make of the library: asked before a program is started, because some loaders crash
-//! with it and some runtimes refuse to start. Reads the ELF header as the kernel does, allocates nothing.
+//! What the loader of a program would make of the library: asked before a program is started,
+//! because some loaders crash with it and some runtimes refuse to start. Reads the ELF header as
+//! the kernel does, allocates nothing.
 
 /// A file that can be read.
 pub trait Bytes {
@@ -34,7 +35,8 @@ pub enum Omission {
     Sanitizer,
     /// It cannot read the library: another user, root directory or mount namespace.
     Unreachable,
-    /// It gets rights of its own, and its loader ignores the library; who it starts may not read it.
+    /// It gets rights of its own, and its loader ignores the library; who it starts may not read
+    /// it.
     Privileged,
 }
 

@@ -33,11 +33,12 @@ pub struct Mapping {
 /// Who can say whether a stretch of the mapping may be written to. A sparse file on a full disk may not:
 /// the kernel would end the program for trying.
 pub trait Area {
-    /// Whether these bytes from the beginning of the mapping have memory behind them. Asks for it where there is none.
+    /// Whether these bytes from the beginning of the mapping have memory behind them. Asks for it
+    /// where there is none.
     fn is_backed(&self, offset: usize, bytes: usize) -> bool;
 
-    /// The same without asking for memory: where there is none nothing was written. Even to read there would ask for
-    /// it, and end the program where there is none to be had.
+    /// The same without asking for memory: where there is none nothing was written. Even to read
+    /// there would ask for it, and end the program where there is none to be had.
     fn is_known(&self, offset: usize, bytes: usize) -> bool {
         self.is_backed(offset, bytes)
     }
@@ -182,14 +183,16 @@ impl Mapping {
     /// The slot of a number, where there may be something in it.
     #[inline]
     fn slot(&self, area: &impl Area, fd: u32) -> Option<&Slot> {
-        // Slots above the highest that was written have no memory, nor do pages below in which there is none.
+        // Slots above the highest that was written have no memory, nor do pages below in which
+        // there is none.
         let is_below = u64::from(fd) < self.header.numbers.load(Ordering::Acquire);
         let slot = self.slots.get(fd as usize).filter(|_| is_below)?;
         area.is_known(slot_at(fd), size_of::<Slot>())
             .then_some(slot)
     }
 
-    /// Where descriptors of this stack are counted. Those that were given out have memory; 0 stands for all that found no place.
+    /// Where descriptors of this stack are counted. Those that were given out have memory; 0 stands
+    /// for all that found no place.
     fn account(&self, area: &impl Area, stack: u32) -> Option<&Stack> {
         let at = offset_of!(Self, stacks) + stack as usize * size_of::<Stack>();
         let entry = self.stacks.get(stack as usize)?;

@@ -6,8 +6,8 @@
 //! closed, a proven stale use, or a call that it is inside of), and the closer must be known to have meant an earlier descriptor of
 //! the number ([`stale::wrong_close`]).
 //!
-//! A second close that fails harms nobody by itself. It is graded by what it could have hit: nothing in a
-//! process with one thread, which had nothing else at the number.
+//! A second close that fails harms nobody by itself. It is graded by what it could have hit:
+//! nothing in a process with one thread, which had nothing else at the number.
 
 use super::incident::Incident;
 use super::scene::{Scene, called, is_deliberate, is_stream};
@@ -96,7 +96,8 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
     })
 }
 
-/// How much a second close matters that failed: whether the number could have been somebody else's by then.
+/// How much a second close matters that failed: whether the number could have been somebody else's
+/// by then.
 fn danger(scene: &Scene<'_>, first: Actor, is_reused: bool) -> Severity {
     let (process, thread) = (scene.event.process, scene.event.thread);
     let is_threaded = scene.memory.is_threaded(scene.event);

@@ -114,14 +114,16 @@ pub struct Hazard {
 }
 
 impl Hazard {
-    /// Whether it makes a trace or a check fail: somebody may come to harm by it, and nobody accepted it.
+    /// Whether it makes a trace or a check fail: somebody may come to harm by it, and nobody
+    /// accepted it.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.severity >= Severity::Warning && self.cleared.is_none()
     }
 
-    /// Whether it is a close or a use that failed and harmed nobody, by installed programs and libraries alone
-    /// (Java's helper for starting processes does it each time): nothing that the user could repair.
+    /// Whether it is a close or a use that failed and harmed nobody, by installed programs and
+    /// libraries alone (Java's helper for starting processes does it each time): nothing that the
+    /// user could repair.
     #[must_use]
     pub fn is_of_others(&self) -> bool {
         let parties = [&self.opener, &self.closer, &self.user];

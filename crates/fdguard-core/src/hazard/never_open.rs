@@ -1,9 +1,10 @@
 //! A call on a number that nothing was ever opened at.
 //!
-//! Evidence: the call fails with `EBADF`, and the number was not open since the program began: a negative one never
-//! is. It harms nobody by itself, so it is worth knowing and no more: mostly the result of a failed call was not
-//! looked at. Rows of closes, calls that programs probe with and the standard streams are not judged, nor is anything
-//! in a process that was forked and may mean what its parent had closed.
+//! Evidence: the call fails with `EBADF`, and the number was not open since the program began: a
+//! negative one never is. It harms nobody by itself, so it is worth knowing and no more: mostly the
+//! result of a failed call was not looked at. Rows of closes, calls that programs probe with and
+//! the standard streams are not judged, nor is anything in a process that was forked and may mean
+//! what its parent had closed.
 
 use super::incident::Incident;
 use super::scene::{Scene, is_stream};

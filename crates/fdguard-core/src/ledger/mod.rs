@@ -180,7 +180,8 @@ impl Ledger {
             .is_some_and(|table| table.opened_at() > at)
     }
 
-    /// Whether nothing was ever at this number of a process, as far as all is known that happened there.
+    /// Whether nothing was ever at this number of a process, as far as all is known that happened
+    /// there.
     #[must_use]
     pub fn was_never_open(&self, process: ProcKey, fd: Fd) -> bool {
         // One that has told of nothing yet has no table.

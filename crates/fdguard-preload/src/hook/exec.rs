@@ -1,4 +1,5 @@
-//! Becoming another program: without the library where its loader could not take it, or where it could not read it.
+//! Becoming another program: without the library where its loader could not take it, or where it
+//! could not read it.
 
 #![expect(unsafe_code, reason = "stands in for functions of the C library")]
 
@@ -33,7 +34,8 @@ static FEXECVE: Real<unsafe extern "C" fn(c_int, List, List) -> c_int> =
     unsafe { Real::new(c"fexecve") };
 
 unsafe extern "C" {
-    /// By the loader and not by its name after ours: a program that mentions it has its own copy, which then counts.
+    /// By the loader and not by its name after ours: a program that mentions it has its own copy,
+    /// which then counts.
     static environ: List;
 }
 
@@ -48,7 +50,8 @@ pub(super) fn find() {
 
 /// The program's own environment.
 fn environment() -> List {
-    // SAFETY: the variable stays where it is; a program that changes it meanwhile takes the risk of the C library's own use.
+    // SAFETY: the variable stays where it is; a program that changes it meanwhile takes the risk of
+    // the C library's own use.
     unsafe { (&raw const environ).read_volatile() }
 }
 
@@ -73,7 +76,8 @@ given! { EXECVE, execve, *const c_char, Program::At }
 given! { EXECVPE, execvpe, *const c_char, Program::Named }
 given! { FEXECVE, fexecve, c_int, Program::Open }
 
-/// A function that takes the program's own environment, and the one that does the same with another.
+/// A function that takes the program's own environment, and the one that does the same with
+/// another.
 macro_rules! own {
     ($real:ident, $with:ident, $function:ident, $program:path) => {
         // SAFETY: the name is interposed on purpose, with the type of its manual page.
@@ -88,7 +92,8 @@ macro_rules! own {
                     // SAFETY: the caller's own arguments.
                     unsafe { real(which, arguments) }
                 } else {
-                    // SAFETY: the caller's own arguments, and a list of ours that lives as long as the call.
+                    // SAFETY: the caller's own arguments, and a list of ours that lives as long as
+                    // the call.
                     unsafe { with(which, arguments, variables) }
                 }
             };
@@ -101,12 +106,12 @@ macro_rules! own {
 own! { EXECV, EXECVE, execv, Program::At }
 own! { EXECVP, EXECVPE, execvp, Program::Named }
 
-/// A function with its arguments one by one: they are put on the stack, and a pointer to the five that came in registers and
-/// one to the others are handed on.
+/// A function with its arguments one by one: they are put on the stack, and a pointer to the five
+/// that came in registers and one to the others are handed on.
 macro_rules! listed {
     ($function:ident, $gather:ident) => {
-        // SAFETY: the name is interposed on purpose. Five words and the return address leave the stack aligned for the call; what
-        // is pushed is taken away again.
+        // SAFETY: the name is interposed on purpose. Five words and the return address leave the
+        // stack aligned for the call; what is pushed is taken away again.
         #[cfg_attr(fdguard_injected, unsafe(no_mangle))]
         #[unsafe(naked)]
         unsafe extern "C" fn $function() -> c_int {

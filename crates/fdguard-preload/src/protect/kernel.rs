@@ -44,8 +44,9 @@ fn folder_word(folder: c_int) -> usize {
     (folder as isize).cast_unsigned()
 }
 
-/// Opens what tombstones are made of: a device that has no content, by its path alone, so that it can neither be read nor written. With a
-/// flag that means nothing for it: by that it is known as ours from outside.
+/// Opens what tombstones are made of: a device that has no content, by its path alone, so that it
+/// can neither be read nor written. With a flag that means nothing for it: by that it is known as
+/// ours from outside.
 pub(super) fn open_stone() -> Option<c_int> {
     let path = c"/dev/null".as_ptr() as usize;
     let folder = folder_word(AT_FDCWD);

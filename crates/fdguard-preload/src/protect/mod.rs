@@ -108,7 +108,8 @@ pub(crate) fn limit_changed() {
     }
 }
 
-/// The program waits for at most so many events. Event loops with an array of that length have no place for a higher number.
+/// The program waits for at most so many events. Event loops with an array of that length have no
+/// place for a higher number.
 #[inline]
 pub(crate) fn has_places(most: c_int) {
     if is_on() {

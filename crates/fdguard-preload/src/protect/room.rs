@@ -1,7 +1,8 @@
 //! How many numbers the dead may have: never so many that the living run out, or are pushed behind a wall.
 //!
-//! Programs size arrays by the numbers that they expect. Of these only hints are seen: the limit, how many events an event loop asks for,
-//! and how many descriptors there ever were at a time. Where a program has few, few are kept.
+//! Programs size arrays by the numbers that they expect. Of these only hints are seen: the limit,
+//! how many events an event loop asks for, and how many descriptors there ever were at a time.
+//! Where a program has few, few are kept.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -63,7 +64,8 @@ pub(super) fn kept() -> u32 {
     in_proportion(kept, PEAK.load(Ordering::Relaxed))
 }
 
-/// Who has few descriptors expects low numbers: no more than twice as many are kept as there ever were.
+/// Who has few descriptors expects low numbers: no more than twice as many are kept as there ever
+/// were.
 fn in_proportion(kept: u32, peak: u32) -> u32 {
     kept.min(peak.saturating_mul(2).max(FEW))
 }
@@ -98,8 +100,8 @@ pub(super) fn allowed(fd: c_int, graves: u32) -> u32 {
     share(living(fd, graves), kept(), walls)
 }
 
-/// Half of what is left before the first wall that the living have not passed. Who asks for fewer events than it has descriptors has no
-/// array of that length.
+/// Half of what is left before the first wall that the living have not passed. Who asks for fewer
+/// events than it has descriptors has no array of that length.
 fn share(living: u32, kept: u32, [places, wall, soft]: [u32; 3]) -> u32 {
     let is_wall = |number: u32| number > living && number < soft;
     let mut next = soft;
@@ -125,7 +127,8 @@ mod tests {
         assert_eq!([4, 16, 31, 32, 40].map(small), [14, 8, 0, 0, 0]);
     }
 
-    /// `wrk -c20` has room for 70 numbers, `redis --maxclients 20` for 148, `haproxy` with `maxconn 20` for some 60.
+    /// `wrk -c20` has room for 70 numbers, `redis --maxclients 20` for 148, `haproxy` with `maxconn
+    /// 20` for some 60.
     #[test]
     fn a_program_with_a_small_table_is_not_pushed_out_of_it() {
         let numbers = |living: u32, peak: u32, places: u32| {

@@ -77,7 +77,8 @@ impl<'a> Fdinfo<'a> {
         self.flags.map(|flags| flags & O_CLOEXEC != 0)
     }
 
-    /// Whether it has the flags of a number that protection keeps: nobody can use it, and it was opened as no program opens a device.
+    /// Whether it has the flags of a number that protection keeps: nobody can use it, and it was
+    /// opened as no program opens a device.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         const O_NOFOLLOW: u64 = 0o400_000;

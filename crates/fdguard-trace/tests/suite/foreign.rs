@@ -1,4 +1,5 @@
-//! Programs that a traced one starts and whose loader cannot take the library: they start without it, and a gap says so.
+//! Programs that a traced one starts and whose loader cannot take the library: they start without
+//! it, and a gap says so.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -20,7 +21,8 @@ const WAYS: &[&str] = &[
     "posix_spawnp",
 ];
 
-/// Runs a command under the tracer; gives what it printed and why programs were started without the library.
+/// Runs a command under the tracer; gives what it printed and why programs were started without the
+/// library.
 fn traced(words: &[&str]) -> (Output, Vec<String>) {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     let injection = Injection::prepare(&words, Options::default()).unwrap();

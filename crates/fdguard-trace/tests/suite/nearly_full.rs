@@ -1,4 +1,5 @@
-//! A file system with little room under the files that traced processes write: that costs records, never the program.
+//! A file system with little room under the files that traced processes write: that costs records,
+//! never the program.
 
 use std::ffi::OsString;
 use std::fs::File;

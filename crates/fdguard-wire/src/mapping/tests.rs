@@ -141,7 +141,8 @@ fn a_module_is_written_once_and_the_latest_at_an_address_counts() {
     assert_eq!(MAPPING.module_of(0x9000), None);
 }
 
-/// Memory for the slots of high numbers alone; fails the test when anything else is touched that was not asked for.
+/// Memory for the slots of high numbers alone; fails the test when anything else is touched that
+/// was not asked for.
 struct High;
 
 impl Area for High {
@@ -150,8 +151,8 @@ impl Area for High {
     }
 }
 
-/// Killed the program at 22 of 37 levels of a nearly full file system: the first stack was counted in, and slots were read,
-/// though there was no memory for them.
+/// Killed the program at 22 of 37 levels of a nearly full file system: the first stack was counted
+/// in, and slots were read, though there was no memory for them.
 #[test]
 fn where_there_is_no_memory_nothing_is_counted_and_nothing_is_read() {
     static MAPPING: Mapping = Mapping::new();

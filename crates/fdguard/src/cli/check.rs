@@ -37,7 +37,8 @@ pub struct CheckArgs {
     /// How it is to be judged.
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// How it is protected: a number that was closed is kept for a while, so that a stale use is found.
+    /// How it is protected: a number that was closed is kept for a while, so that a stale use is
+    /// found.
     #[command(flatten)]
     pub protect: ProtectArgs,
     /// Where it is told.
