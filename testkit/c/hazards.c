@@ -69,6 +69,46 @@ static void closes_twice(void)
         abort();
 }
 
+static void uses_what_was_given_out_again(void)
+{
+    int old = journal("old");
+    close(old); /* GIVEN BACK */
+    int new = journal("new");
+    if (write(old, "x", 1) < 0 && errno != EBADF) /* STALE USE */
+        abort();
+    close(new);
+}
+
+static void *waits(void *arg)
+{
+    sem_post(&ready);
+    sem_wait(&go);
+    return arg;
+}
+
+static void closes_twice_beside_a_thread(void)
+{
+    pthread_t other;
+    pthread_create(&other, NULL, waits, NULL);
+    sem_wait(&ready);
+    closes_twice();
+    sem_post(&go);
+    pthread_join(other, NULL);
+}
+
+static void names_what_was_never_open(void)
+{
+    if (close(-1) == 0 || errno != EBADF) /* MINUS */
+        abort();
+    if (write(77, "x", 1) >= 0 || errno != EBADF) /* NEVER */
+        abort();
+    /* Open, but not for this: the same error, and a good number. */
+    int fd = open("/dev/null", O_RDONLY);
+    if (write(fd, "x", 1) >= 0 || errno != EBADF)
+        abort();
+    close(fd);
+}
+
 static void finish(int fd)
 {
     close(fd); /* FINISH */
@@ -333,6 +373,8 @@ int main(int argc, char **argv)
         { "recycled-write", writes_into_anothers }, { "lock-drop", drops_a_lock },
         { "close-retry", retries_a_close }, { "select-past-1024", selects_too_high },
         { "exhaustion", runs_out }, { "innocent", innocent },
+        { "double-close-threaded", closes_twice_beside_a_thread }, { "never-open", names_what_was_never_open },
+        { "stale-reuse", uses_what_was_given_out_again },
     };
     if (argc < 3)
         return 2;

@@ -166,7 +166,23 @@ pub const NAMES: &[(Class, &str)] = &[
     (Class::Userfaultfd, "userfaultfd"),
 ];
 
+/// What fdguard's own descriptors in a protected process are called.
+const FDGUARD: &str = "fdguard";
+
 impl Class {
+    /// A closed number that fdguard keeps in a protected process, and what the others are copies
+    /// of.
+    #[must_use]
+    pub fn of_fdguard() -> Self {
+        Self::Other(FDGUARD.into())
+    }
+
+    /// Whether it is fdguard's and not the program's.
+    #[must_use]
+    pub fn is_of_fdguard(&self) -> bool {
+        matches!(self, Self::Other(name) if &**name == FDGUARD)
+    }
+
     /// Whether this is a TCP socket in any state.
     #[must_use]
     pub fn is_tcp(&self) -> bool {

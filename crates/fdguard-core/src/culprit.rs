@@ -45,6 +45,8 @@ pub fn culprits(timeline: &Timeline, judgements: &[Judgement], wanted: Verdict) 
         .iter()
         .filter(|judgement| judgement.verdict == wanted)
         .filter_map(|judgement| Some((judgement, of_group(&judgement)?)))
+        // What protection keeps is given back when there is need of it.
+        .filter(|(_, group)| !group.key.family.is_of_fdguard())
         .collect();
     let mut found = Vec::new();
     let families = rising

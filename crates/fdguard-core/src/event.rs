@@ -186,6 +186,10 @@ pub enum What {
         /// Its first argument: the highest number and one.
         nfds: u32,
     },
+    /// The process began as a copy of another one: what happened to its numbers before is not told.
+    Forked,
+    /// The process has, or had, more than this one thread.
+    Threaded,
     /// An event of this process is missing here. It may be told later ([`crate::hazard::Lookout::take_late`]).
     Missing,
     /// Events of this process that nobody will ever see.

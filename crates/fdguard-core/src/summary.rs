@@ -62,12 +62,13 @@ impl Summary {
     #[must_use]
     pub fn of(snapshot: &Snapshot) -> Self {
         let fds = snapshot.fds.as_deref();
-        let highest = fds
-            .and_then(|fds| fds.last())
-            .map(|entry| u64::from(entry.fd));
-        let lowest = fds
-            .and_then(|fds| fds.first())
-            .map(|entry| u64::from(entry.fd));
+        let own = |entry: &&FdEntry| !entry.class.is_of_fdguard();
+        let number = |entry: &FdEntry| u64::from(entry.fd);
+        // What protection keeps has made the table as wide as it is.
+        let is_widened = fds.is_some_and(|fds| fds.iter().any(|entry| !own(&entry)));
+        let table_size = snapshot.table_size.filter(|_| !is_widened);
+        let highest = fds.and_then(|fds| fds.iter().rev().find(own).map(number));
+        let lowest = fds.and_then(|fds| fds.iter().find(own).map(number));
         Self {
             lowest,
             highest,
@@ -75,7 +76,7 @@ impl Summary {
                 .count
                 .zip(snapshot.limits.soft)
                 .and_then(|(count, soft)| wall::percent(count, soft)),
-            crossed_1024: wall::crossed_1024(highest, snapshot.table_size),
+            crossed_1024: wall::crossed_1024(highest, table_size),
             walls: wall::walls(snapshot, highest),
             classes: fds.map(classes),
             targets: fds.map(targets),

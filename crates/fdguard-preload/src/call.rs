@@ -10,7 +10,7 @@ use fdguard_wire::{EventRecord, How, Kind, Mapping, Touch};
 use crate::protect::{answer, stranger};
 use crate::record::{self, Prevented};
 use crate::seat::{self, Entered};
-use crate::{errno, protect, real, stack, start, thread};
+use crate::{errno, protect, real, stack, start, sys, thread};
 
 const EBADF: c_int = 9;
 const ENOTSOCK: c_int = 88;
@@ -41,7 +41,7 @@ pub(crate) fn begin(fd: c_int, touch: Touch) -> Call {
         && let Ok(number) = u32::try_from(fd)
         && let Some(mapping) = start::current()
     {
-        call.turn = mapping.turn(number);
+        call.turn = mapping.turn(&start::GROUND, number);
         call.entered = seat::enter(number, touch, call.turn);
     }
     call
@@ -61,7 +61,13 @@ impl Call {
         if self.entered.is_some() {
             stranger::came_out(self.fd);
         }
-        let (Ok(fd), Some(mapping)) = (u32::try_from(self.fd), start::current()) else {
+        let Some(mapping) = start::current() else {
+            return;
+        };
+        let Ok(fd) = u32::try_from(self.fd) else {
+            if has_failed && errno::load() == EBADF {
+                self.tell(self.fd.cast_unsigned(), EBADF, false, &[]);
+            }
             return;
         };
         if has_failed {
@@ -76,7 +82,7 @@ impl Call {
             return;
         }
         mapping.note_use(&start::GROUND, fd);
-        let is_new = self.entered.is_some() && !seat::claim(fd, mapping.turn(fd));
+        let is_new = self.entered.is_some() && !seat::claim(fd, mapping.turn(&start::GROUND, fd));
         if is_new || is_torn || is_misplaced(mapping, fd, bytes) {
             self.tell(fd, 0, is_torn, bytes);
         }
@@ -85,7 +91,7 @@ impl Call {
     /// Whether the number was closed since the call began, though nobody saw this thread inside: which of the
     /// descriptors it worked on is not certain, and nothing is argued from it.
     fn has_changed_hands(&self, mapping: &Mapping, fd: u32) -> bool {
-        self.entered.is_some() && mapping.turn(fd) != self.turn
+        self.entered.is_some() && mapping.turn(&start::GROUND, fd) != self.turn
     }
 
     /// The descriptor was closed, in the eyes of the program: the call is not made.
@@ -101,7 +107,11 @@ impl Call {
     fn fail(self, fd: u32, error: c_int, is_torn: bool) {
         let is_prevented = error == EBADF && answer::is_gone(self.fd);
         if !is_prevented {
-            self.tell(fd, error, is_torn, &[]);
+            // One that is not open for this gives the same error.
+            let is_open = error == EBADF && !start::is_filtered() && sys::is_open(fd);
+            if !is_open || is_torn {
+                self.tell(fd, error, is_torn, &[]);
+            }
             return;
         }
         let is_probe = self.touch == Touch::Other;
@@ -179,7 +189,7 @@ fn is_misplaced(mapping: &Mapping, fd: u32, bytes: &[u8]) -> bool {
     let [20..=23, 3, 0..=4, _, _, ..] = bytes else {
         return false;
     };
-    let how = mapping.birth_of(fd).map(|birth| birth.how);
+    let how = mapping.birth_of(&start::GROUND, fd).map(|birth| birth.how);
     let is_socket = matches!(how, Some(How::Socket | How::Socketpair | How::Accept));
     how.is_some() && !is_socket
 }

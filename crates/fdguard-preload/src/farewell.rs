@@ -65,7 +65,8 @@ fn write(pid: u32) -> Option<()> {
     if is_known && seat::is_threaded() {
         sys::write(file, UNTOLD);
     } else {
-        let open = (0..mapping.numbers()).filter(|fd| mapping.birth_of(*fd).is_some());
+        let open =
+            (0..mapping.numbers()).filter(|fd| mapping.birth_of(&start::GROUND, *fd).is_some());
         for fd in open.take(MOST) {
             if line(file, fd).is_none() {
                 break;

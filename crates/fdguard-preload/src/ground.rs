@@ -54,16 +54,54 @@ impl Ground {
     }
 }
 
+impl Ground {
+    /// What is known to be there now, to be kept over [`Ground::reset`].
+    pub(crate) fn known(&self) -> Known {
+        let mut known = Known([0; WORDS]);
+        for (word, from) in known.0.iter_mut().zip(&self.backed) {
+            *word = from.load(Ordering::Relaxed);
+        }
+        known
+    }
+}
+
+/// The pieces of a mapping that were known to be there.
+#[derive(Debug)]
+pub(crate) struct Known([u64; WORDS]);
+
+impl Area for Known {
+    fn is_backed(&self, offset: usize, bytes: usize) -> bool {
+        pieces(offset, bytes, |piece| {
+            let word = self.0.get(piece / BITS).copied().unwrap_or(0);
+            word & 1 << (piece % BITS) != 0
+        })
+    }
+}
+
+/// Whether it is so of all pieces that these bytes are in.
+#[inline]
+fn pieces(offset: usize, bytes: usize, is_it: impl Fn(usize) -> bool) -> bool {
+    let last = offset.saturating_add(bytes.saturating_sub(1)) / PIECE;
+    let mut piece = offset / PIECE;
+    while piece <= last {
+        if !is_it(piece) {
+            return false;
+        }
+        piece += 1;
+    }
+    true
+}
+
 impl Area for Ground {
     fn is_backed(&self, offset: usize, bytes: usize) -> bool {
-        let last = offset.saturating_add(bytes.saturating_sub(1));
-        let mut piece = offset / PIECE;
-        while piece <= last / PIECE {
-            if !self.is_piece_backed(piece) {
-                return false;
-            }
-            piece += 1;
-        }
-        true
+        pieces(offset, bytes, |piece| self.is_piece_backed(piece))
+    }
+
+    #[inline]
+    fn is_known(&self, offset: usize, bytes: usize) -> bool {
+        pieces(offset, bytes, |piece| {
+            let word = self.backed.get(piece / BITS);
+            word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (piece % BITS) != 0)
+        })
     }
 }

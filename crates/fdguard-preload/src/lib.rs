@@ -32,6 +32,7 @@ mod errno;
 mod farewell;
 mod filter;
 mod ground;
+mod hand_over;
 mod hook;
 mod java;
 mod language;

@@ -58,7 +58,7 @@ pub(crate) enum Outcome {
 /// it took through another.
 pub(crate) fn changing(fd: u32) -> Option<Change> {
     let mapping = start::mapping()?;
-    let turn = mapping.turn(fd);
+    let turn = mapping.turn(&start::GROUND, fd);
     let place = known(fd, turn).or_else(|| remember(mapping, fd, turn));
     let mut begins = event(fd, Kind::Lock);
     begins.code = LOCK_BEGINS;
@@ -147,7 +147,7 @@ fn remember(mapping: &Mapping, fd: u32, turn: u32) -> Option<usize> {
     // Of a number that was closed since, nothing is locked any more.
     let is_over = |which: u64| {
         let (fd, turn) = ((which >> 32) as u32, (which & 0xffff_ffff) as u32);
-        which == 0 || mapping.turn(fd) != turn
+        which == 0 || mapping.turn(&start::GROUND, fd) != turn
     };
     for (index, place) in ALL.iter().enumerate() {
         let known = place.which.load(Ordering::Acquire);

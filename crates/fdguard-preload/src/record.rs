@@ -8,6 +8,7 @@ use fdguard_wire::{Birth, Death, End, EventRecord, How, Kind, Mapping};
 use crate::start::{self, GROUND};
 use crate::{closing, errno, lock, protect, real, seat, stack, thread, told};
 
+const EBADF: c_int = 9;
 const ENFILE: c_int = 23;
 const EMFILE: c_int = 24;
 
@@ -141,7 +142,7 @@ pub(crate) fn ending(fd: c_int) -> Ending {
         // A few atomic steps that need neither the stack nor errno.
         lock::closing(mapping, number);
         ending.ns = real::now();
-        ending.death = mapping.close(number, ending.ns);
+        ending.death = mapping.close(&GROUND, number, ending.ns);
         let generation = ending.death.map_or(0, |death| death.generation);
         let is_any = &mut ending.is_under_a_call;
         let ns = ending.ns;
@@ -159,7 +160,23 @@ pub(crate) fn ending(fd: c_int) -> Ending {
 
 /// It was closed, or not: with `-1` as its result the error is remembered.
 pub(crate) fn ended(fd: c_int, ending: Ending, result: c_int) {
+    if fd < 0 && result == -1 && errno::load() == EBADF {
+        never_open(fd);
+        return;
+    }
     end(fd, ending, result, End::Close as u8);
+}
+
+/// A close of a number that cannot be one.
+#[cold]
+#[inline(never)]
+fn never_open(fd: c_int) {
+    with(|mapping| {
+        let mut event = event(Kind::End, fd.cast_unsigned(), End::Close as u8);
+        event.errno = u16::try_from(EBADF).unwrap_or(0);
+        event.stack = stack::here(mapping);
+        tell(mapping, &event);
+    });
 }
 
 /// The same, and what harm was prevented by it.
@@ -193,7 +210,7 @@ fn end(fd: c_int, ending: Ending, result: c_int, code: u8) {
         ns: ending.ns,
         fd: number,
         stack,
-        more: [until, 0],
+        more: [until, u64::from(seat::has_threads())],
     };
     let is_recorded = record(mapping, |mapping| {
         let stack = closing::take(number).unwrap_or_else(|| stack::here(mapping));
@@ -218,7 +235,7 @@ pub(crate) fn range_ending(first: u32, last: u32) {
             if fd >= numbers {
                 break;
             }
-            mapping.close(fd, now);
+            mapping.close(&GROUND, fd, now);
         }
     });
 }
@@ -252,7 +269,7 @@ fn record(mapping: &'static Mapping, work: impl FnOnce(&'static Mapping)) -> boo
 #[inline(always)]
 fn open(mapping: &Mapping, fd: u32, (how, more): (How, u64), since: Option<u64>) {
     let tid = thread::tid();
-    if let (Some(since), Some(known)) = (since, mapping.birth_of(fd))
+    if let (Some(since), Some(known)) = (since, mapping.birth_of(&GROUND, fd))
         && known.tid == tid
         && known.ns >= since
     {

@@ -111,6 +111,12 @@ pub(crate) fn is_threaded() -> bool {
         .is_none_or(|single| unsafe { single.read_volatile() } == 0)
 }
 
+/// Whether the C library says that there was another thread than this; before glibc 2.32 it does
+/// not say.
+pub(crate) fn has_threads() -> bool {
+    SINGLE.get().is_some() && is_threaded()
+}
+
 // SAFETY: the type of its manual page.
 static KEY_CREATE: Real<
     unsafe extern "C" fn(*mut c_uint, unsafe extern "C" fn(*mut c_void)) -> c_int,

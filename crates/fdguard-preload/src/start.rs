@@ -199,13 +199,26 @@ unsafe extern "C" fn forked() {
     // SAFETY: as in `current`; it is unmapped below and not before.
     let before = unsafe { old.as_ref() };
     if let Some(before) = before {
+        let known = GROUND.known();
         if let Some(mapping) = create() {
-            mapping.inherit(&GROUND, before);
+            mapping.inherit(&GROUND, (before, &known));
         }
         sys::unmap(old);
     }
     protect::forked();
     errno::store(error);
+}
+
+/// The value of a variable of the program's environment.
+pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: the name is a C string; the risk of a program that changes its environment meanwhile
+    // is the C library's own.
+    let value = unsafe { getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: `getenv` gives a C string.
+    Some(unsafe { CStr::from_ptr(value) }.to_bytes())
 }
 
 /// `FOLDER/PID-BEGAN` with this ending, which ends with a zero.

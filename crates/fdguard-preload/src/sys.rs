@@ -12,6 +12,9 @@ const WRITE: usize = 1;
 const OPEN: usize = 2;
 const CLOSE: usize = 3;
 const FSTAT: usize = 5;
+const PREAD64: usize = 17;
+const GETEUID: usize = 107;
+const GETEGID: usize = 108;
 const POLL: usize = 7;
 const MMAP: usize = 9;
 const MUNMAP: usize = 11;
@@ -29,10 +32,13 @@ const FALLOCATE: usize = 285;
 const PRLIMIT64: usize = 302;
 
 const EINVAL: isize = -22;
+const ENFILE: isize = -23;
+const EMFILE: isize = -24;
 const O_WRONLY: usize = 1;
 const O_RDWR: usize = 2;
 const O_CREAT: usize = 0o100;
 const O_EXCL: usize = 0o200;
+const O_NONBLOCK: usize = 0o4000;
 const O_NOFOLLOW: usize = 0o400_000;
 const O_CLOEXEC: usize = 0o2_000_000;
 const PROT_READ_WRITE: usize = 3;
@@ -202,6 +208,67 @@ pub(crate) fn new_file(path: &CStr) -> Option<usize> {
     usize::try_from(fd).ok()
 }
 
+/// A file to read, or the error; who gets it gives it back with [`close`].
+pub(crate) fn open_to_read(path: &CStr) -> Result<usize, isize> {
+    let flags = O_CLOEXEC | O_NONBLOCK;
+    // SAFETY: the path is a C string that outlives the call.
+    let fd = unsafe { call(OPEN, [path.as_ptr() as usize, flags, 0, 0, 0, 0]) };
+    match usize::try_from(fd) {
+        Ok(fd) => Ok(fd),
+        Err(_) => Err(fd),
+    }
+}
+
+/// Whether this error says that there is no number left.
+pub(crate) fn is_full(error: isize) -> bool {
+    error == EMFILE || error == ENFILE
+}
+
+/// Reads from a place of a file; gives how many bytes came.
+pub(crate) fn read_at(fd: usize, at: u64, into: &mut [u8]) -> usize {
+    let Ok(at) = usize::try_from(at) else {
+        return 0;
+    };
+    let place = into.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let read = unsafe { call(PREAD64, [fd, place, into.len(), at, 0, 0]) };
+    usize::try_from(read).unwrap_or(0)
+}
+
+/// The effective user or group.
+fn effective(number: usize) -> u64 {
+    // SAFETY: both calls take nothing and touch no memory.
+    let id = unsafe { call(number, [0; 6]) };
+    id.unsigned_abs() as u64
+}
+
+/// Mode, user and group of an open file.
+fn rights(fd: usize) -> Option<(u64, u64, u64)> {
+    // `struct stat`: device, inode, links, then mode and user in one word, the group in the next.
+    let mut stat = [0_u64; 18];
+    // SAFETY: the kernel writes 144 bytes, and there are as many.
+    let done = unsafe { call(FSTAT, [fd, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    (done == 0).then_some((stat[3], stat[3] >> 32, stat[4] & 0xffff_ffff))
+}
+
+/// Whether a file that only its owner may read can still be read after an exec: rights beyond that,
+/// which a process has kept, go then.
+pub(crate) fn is_owned(fd: usize) -> bool {
+    let user = effective(GETEUID);
+    user == 0 || rights(fd).is_none_or(|(_, owner, _)| owner == user)
+}
+
+/// Whether who runs this file gets the rights of another user or group.
+pub(crate) fn is_privileged(fd: usize) -> bool {
+    const SET_USER: u64 = 0o4000;
+    const SET_GROUP: u64 = 0o2000;
+    rights(fd).is_some_and(|(mode, user, group)| {
+        let takes_user = mode & SET_USER != 0 && user != effective(GETEUID);
+        let takes_group = mode & SET_GROUP != 0 && group != effective(GETEGID);
+        takes_user || takes_group
+    })
+}
+
 /// Writes to a file of ours; whether all of it went.
 pub(crate) fn write(fd: usize, bytes: &[u8]) -> bool {
     // SAFETY: the kernel reads as many bytes as there are.
@@ -263,6 +330,18 @@ struct PollFd {
     fd: c_int,
     events: i16,
     revents: i16,
+}
+
+/// Whether anything is open at this number.
+pub(crate) fn is_open(number: u32) -> bool {
+    let mut entry = PollFd {
+        fd: c_int::try_from(number).unwrap_or(-1),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: the kernel reads and writes one entry, and does not wait.
+    let done = unsafe { call(POLL, [&raw mut entry as usize, 1, 0, 0, 0, 0]) };
+    done >= 0 && entry.revents & POLLNVAL == 0
 }
 
 /// Which of the 64 numbers from `first` on are open, a bit each.

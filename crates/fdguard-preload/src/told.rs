@@ -38,11 +38,15 @@ pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
     }
     let tid = thread::tid();
     let untold = |fd: &u32, is_meant: fn(&Birth, u32) -> bool| {
-        mapping.birth_of(*fd).is_some_and(|birth| {
+        mapping.birth_of(area, *fd).is_some_and(|birth| {
             birth.forks == 0 && is_meant(&birth, tid) && !mapping.is_language(birth.stack)
         })
     };
-    let age = |fd: &u32| mapping.birth_of(*fd).map_or(u64::MAX, |birth| birth.ns);
+    let age = |fd: &u32| {
+        mapping
+            .birth_of(area, *fd)
+            .map_or(u64::MAX, |birth| birth.ns)
+    };
     let mut all = 0..mapping.numbers();
     match whom {
         b"thread" => {
@@ -86,7 +90,7 @@ fn write(mapping: &Mapping, area: &impl Area, frames: &[u8], list: &mut Frames<'
 }
 
 fn restack(mapping: &Mapping, area: &impl Area, fd: u32, stack: u32) {
-    if !mapping.restack(fd, stack) {
+    if !mapping.restack(area, fd, stack) {
         return;
     }
     let event = EventRecord {
@@ -138,7 +142,8 @@ mod tests {
     }
 
     fn told(mapping: &Mapping) -> Vec<u32> {
-        let is_told = |fd: &u32| mapping.is_language(mapping.birth_of(*fd).unwrap().stack);
+        let is_told =
+            |fd: &u32| mapping.is_language(mapping.birth_of(&Everywhere, *fd).unwrap().stack);
         (3..mapping.numbers()).filter(is_told).collect()
     }
 
@@ -169,7 +174,7 @@ mod tests {
         assert_eq!(told(&MAPPING), [3, 4, 5, 6]);
         say("thread");
         assert_eq!(told(&MAPPING), [3, 4, 5, 6, 7]);
-        let stack = |fd| MAPPING.birth_of(fd).unwrap().stack;
+        let stack = |fd| MAPPING.birth_of(&Everywhere, fd).unwrap().stack;
         assert_eq!(stack(3), stack(7));
     }
 

@@ -28,6 +28,7 @@ pub(crate) struct Feed {
     closing: Vec<(u64, EventRecord)>,
     classes: CallClasses,
     manner: Manner,
+    threads: Threads,
 }
 
 /// A record and its place in the order of events.
@@ -35,6 +36,17 @@ pub(crate) struct Feed {
 struct Ticketed {
     ticket: u64,
     record: EventRecord,
+}
+
+/// What is known of the threads of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    /// One so far.
+    One,
+    /// Several, and that was told.
+    Several,
+    /// A forked child begins with one, and the C library's word is still its parent's.
+    Forked,
 }
 
 /// How an event is to be taken.
@@ -58,6 +70,7 @@ impl Feed {
             closing: Vec::new(),
             classes: CallClasses::default(),
             manner: Manner::InOrder,
+            threads: Threads::One,
         }
     }
 
@@ -70,12 +83,20 @@ impl Feed {
         self.process
     }
 
+    /// Whether this is the first that is read of the process.
+    pub(crate) fn is_first(&self, drained: &Drained) -> bool {
+        self.read == 0 && drained.next > 0
+    }
+
     /// Takes what was read.
     pub(crate) fn take(&mut self, drained: Drained) {
         if drained.lost > 0 {
             // What was lost is told as that, and no ticket of it is missed.
             self.next = drained.tickets.first().copied().unwrap_or(drained.next);
             self.closing.clear();
+        }
+        if drained.is_forked {
+            self.threads = Threads::Forked;
         }
         self.read = drained.next;
         let tickets = drained.tickets.into_iter().zip(drained.events);
@@ -101,6 +122,10 @@ impl Feed {
             if ticket > self.next {
                 self.next = ticket;
                 return Some(self.event(&record, None, What::Missing));
+            }
+            if self.is_second_thread(&record) {
+                self.threads = Threads::Several;
+                return Some(self.event(&record, None, What::Threaded));
             }
             if record.kind == Kind::Inside && ticket >= self.next {
                 match self.inside(&record, now, is_end) {
@@ -139,6 +164,12 @@ impl Feed {
             stack,
             what,
         }
+    }
+
+    /// Whether this is the first that is heard of a second thread.
+    fn is_second_thread(&self, record: &EventRecord) -> bool {
+        let has_several = record.kind == Kind::End && record.more[1] != 0;
+        has_several && self.threads == Threads::One
     }
 
     /// A close that was over before this ticket was given out.

@@ -19,6 +19,7 @@ mod launch;
 mod lifetimes;
 mod listener;
 mod observe;
+mod omission;
 mod program;
 mod protect;
 mod ring;

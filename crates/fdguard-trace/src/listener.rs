@@ -16,7 +16,7 @@ use fdguard_core::event::{Collected, Event, StackId, What};
 use fdguard_core::hazard::{Hazard, Lookout};
 use fdguard_core::origin::{Origin, Stack};
 use fdguard_core::{Gap, ProcKey};
-use fdguard_wire::EVENTS;
+use fdguard_wire::{EVENTS, Omission};
 use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,6 +24,7 @@ use crate::children::ChildWatch;
 use crate::feed::{Feed, Manner};
 use crate::lifetimes::{Codes, Detail, LOST_STACK, Lifetimes, TracedProcess};
 use crate::observe::is_alive;
+use crate::omission;
 use crate::ring::{Drained, Ring};
 use crate::symbol::Symbols;
 use crate::table::{Spot, Table};
@@ -182,6 +183,8 @@ struct Heard {
     children: ChildWatch,
     stacks: Stacks,
     prevented: Arc<AtomicU64>,
+    /// Programs that processes which are gone started without the library.
+    omissions: [u64; Omission::KINDS],
     unheard: u64,
 }
 
@@ -190,6 +193,7 @@ struct Source {
     path: PathBuf,
     ring: Ring,
     feed: Feed,
+    omissions: [u64; Omission::KINDS],
 }
 
 impl Heard {
@@ -203,6 +207,7 @@ impl Heard {
             children: ChildWatch::default(),
             stacks: Stacks::default(),
             prevented: Arc::default(),
+            omissions: [0; Omission::KINDS],
             unheard: 0,
         }
     }
@@ -261,6 +266,13 @@ impl Heard {
         let process = source.feed.process();
         self.children
             .take(process, (key.1, drained.is_forked), &drained.events, number);
+        for (known, count) in source.omissions.iter_mut().zip(drained.omissions) {
+            // Of a head that could not be read there is nothing.
+            *known = count.max(*known);
+        }
+        if source.feed.is_first(&drained) && drained.is_forked {
+            self.lookout.take(&aside(&source.feed, now, What::Forked));
+        }
         source.feed.take(drained);
         let mut number = |stack| self.stacks.number(key, stack);
         while let Some(event) = source.feed.next(now, is_end, &mut number) {
@@ -290,6 +302,9 @@ impl Heard {
 
     fn close(&mut self, key: (u32, u64), source: Source) {
         self.stacks.forget(key);
+        for (total, count) in self.omissions.iter_mut().zip(source.omissions) {
+            *total += count;
+        }
         self.over.insert(source.path);
     }
 
@@ -332,7 +347,14 @@ impl Heard {
             };
             if let Ok(ring) = Ring::open(&path) {
                 let feed = Feed::new(process);
-                self.rings.insert(key, Source { path, ring, feed });
+                let omissions = [0; Omission::KINDS];
+                let source = Source {
+                    path,
+                    ring,
+                    feed,
+                    omissions,
+                };
+                self.rings.insert(key, source);
             }
         }
     }
@@ -345,6 +367,16 @@ impl Heard {
     fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
         let name = |stack| symbols.name(self.stacks.spots_of(stack));
         self.children.origin(pid, name)
+    }
+
+    fn all_omissions(&self) -> [u64; Omission::KINDS] {
+        let mut all = self.omissions;
+        for source in self.rings.values() {
+            for (total, count) in all.iter_mut().zip(source.omissions) {
+                *total += count;
+            }
+        }
+        all
     }
 
     fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
@@ -362,6 +394,7 @@ impl Heard {
         let mut hazards = self.lookout.hazards(&resolve, &clock);
         hazards.retain(|hazard| !hazard.is_of_others());
         let mut gaps = self.lookout.gaps();
+        gaps.extend(omission::gaps(&self.all_omissions()));
         if self.unheard > 0 {
             gaps.push(Gap::new(
                 format!("hazards of {} processes", self.unheard),

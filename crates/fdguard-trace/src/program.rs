@@ -5,9 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use fdguard_wire::{Bytes, Loading, loading};
 use object::Endianness;
 use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -38,6 +39,10 @@ pub enum Blind {
     Go,
     /// Its loader is not glibc's.
     OtherLoader,
+    /// A sanitizer in it wants to come before every other library.
+    Sanitizer,
+    /// It cannot read the library.
+    Unreachable,
     /// It runs with another user's rights, and the loader ignores us.
     Privileged,
     /// For another machine than we are.
@@ -60,6 +65,12 @@ impl Blind {
             Self::Static => "it is statically linked: there is no loader to inject a library",
             Self::Go => GO,
             Self::OtherLoader => "its loader is not glibc's (musl?), and would refuse our library",
+            Self::Sanitizer => {
+                "a sanitizer (ASan, TSan) in it refuses to start behind another library"
+            }
+            Self::Unreachable => {
+                "it cannot read the injected library: it runs as another user, or has another root or other mounts"
+            }
             Self::Privileged => {
                 "it runs with rights of its own (set-uid, set-gid or file capabilities): the loader ignores injected libraries"
             }
@@ -77,6 +88,9 @@ impl Blind {
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
+            Self::Sanitizer => {
+                "trace a build without the sanitizer, or watch it from outside: fdguard watch PID"
+            }
             Self::Privileged => {
                 "start it as the user whose rights it takes, or watch it from outside: fdguard watch PID"
             }
@@ -211,7 +225,23 @@ fn of_elf(path: &Path) -> Option<Blind> {
     let name = loader.data(endian, &cache).unwrap_or_default();
     let name = name.strip_suffix(b"\0").unwrap_or(name);
     let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
-    (!last.starts_with(b"ld-linux")).then_some(Blind::OtherLoader)
+    if !last.starts_with(b"ld-linux") {
+        return Some(Blind::OtherLoader);
+    }
+    has_sanitizer(path).then_some(Blind::Sanitizer)
+}
+
+/// Whether a sanitizer in it would refuse to start; asked as the library asks before it hands
+/// itself on.
+fn has_sanitizer(path: &Path) -> bool {
+    struct Whole(File);
+    impl Bytes for Whole {
+        fn read(&self, at: u64, into: &mut [u8]) -> usize {
+            self.0.read_at(into, at).unwrap_or(0)
+        }
+    }
+    let file = File::open(path).map(Whole);
+    file.is_ok_and(|file| loading(&file, &mut [0; 256]) == Loading::Sanitizer)
 }
 
 #[cfg(test)]

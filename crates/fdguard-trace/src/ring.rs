@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use fdguard_wire::{EVENTS, EventRecord, Image};
+use fdguard_wire::{EVENTS, EventRecord, Image, Omission};
 
 /// A ticket that is not filled after so many nanoseconds is passed over; it is told late, if ever. What comes after it is
 /// doubtful then, so a thread that is not run for a while on a busy machine is waited for.
@@ -44,6 +44,8 @@ pub(crate) struct Drained {
     pub(crate) behind: u64,
     /// Whether its process was forked, and did not begin with exec.
     pub(crate) is_forked: bool,
+    /// How many programs it started without the library, by [`Omission`].
+    pub(crate) omissions: [u64; Omission::KINDS],
 }
 
 impl Drained {
@@ -81,6 +83,7 @@ impl Ring {
         let mut drained = Drained {
             behind: written.saturating_sub(self.next),
             is_forked: image.parent().is_some(),
+            omissions: image.omissions(),
             ..Drained::default()
         };
         if drained.behind > EVENTS as u64 {

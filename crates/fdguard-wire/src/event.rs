@@ -53,8 +53,9 @@ pub enum Kind {
     /// A number was given out. More: for a socket its domain and type, for what comes from another number that number
     /// and one.
     Birth,
-    /// A number was given back, or a close failed. More: how many tickets were given out when the call was over, so
-    /// that it happened between its own ticket and that one; 0 when that is not known.
+    /// A number was given back, or a close failed. More: how many tickets were given out when the
+    /// call was over, so that it happened between its own ticket and that one; 0 when that is not
+    /// known. Then 1 if the process had a second thread by then.
     End,
     /// All numbers from `fd` to the first of `more`.
     EndRange,

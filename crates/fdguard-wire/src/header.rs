@@ -3,11 +3,12 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::event::Prevented;
+use crate::loader::Omission;
 
 /// The first word of a mapping, written last: `fdguard1`.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"fdguard1");
 /// The version of the layout; a reader takes no other.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The header. Counters only rise.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub struct Header {
     pub graves: AtomicU64,
     /// What that prevented, by [`Prevented`].
     pub prevented: [AtomicU64; Prevented::KINDS],
+    /// Programs that were started without the library, by [`Omission`].
+    pub omissions: [AtomicU64; Omission::KINDS],
 }
 
 impl Header {
@@ -92,6 +95,7 @@ impl Header {
             protected: AtomicU64::new(0),
             graves: AtomicU64::new(0),
             prevented: [const { AtomicU64::new(0) }; Prevented::KINDS],
+            omissions: [const { AtomicU64::new(0) }; Omission::KINDS],
         }
     }
 }

@@ -4,6 +4,7 @@ use core::mem::offset_of;
 
 use crate::event::{self, EventRecord, Prevented};
 use crate::header::{Header, MAGIC, VERSION};
+use crate::loader::Omission;
 use crate::mapping::{Mapping, low};
 use crate::module::{self, ModuleRecord};
 use crate::slot::{self, SlotRecord};
@@ -141,6 +142,12 @@ impl<'a> Image<'a> {
     #[must_use]
     pub fn graves(&self) -> u64 {
         self.field(offset_of!(Header, graves))
+    }
+
+    /// How many programs it started without the library, by [`Omission`].
+    #[must_use]
+    pub fn omissions(&self) -> [u64; Omission::KINDS] {
+        core::array::from_fn(|kind| self.field(offset_of!(Header, omissions) + kind * 8))
     }
 
     /// What protection prevented in it, by kind.

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::event::{Event, EventRecord, Prevented};
 use crate::frame::Frame;
 use crate::header::{Header, MAGIC, VERSION};
+use crate::loader::Omission;
 use crate::module::Module;
 use crate::slot::{Birth, Death, Slot};
 use crate::stack::Stack;
@@ -32,8 +33,15 @@ pub struct Mapping {
 /// Who can say whether a stretch of the mapping may be written to. A sparse file on a full disk may not:
 /// the kernel would end the program for trying.
 pub trait Area {
-    /// Whether these bytes from the beginning of the mapping have memory behind them.
+    /// Whether these bytes from the beginning of the mapping have memory behind them. Asks for it
+    /// where there is none.
     fn is_backed(&self, offset: usize, bytes: usize) -> bool;
+
+    /// The same without asking for memory: where there is none nothing was written. Even to read
+    /// there would ask for it, and end the program where there is none to be had.
+    fn is_known(&self, offset: usize, bytes: usize) -> bool {
+        self.is_backed(offset, bytes)
+    }
 }
 
 impl Mapping {
@@ -93,22 +101,18 @@ impl Mapping {
 
     /// Writes the birth of a descriptor down.
     pub fn open(&self, area: &impl Area, fd: u32, birth: &Birth) {
-        let Some(slot) = self.slots.get(fd as usize) else {
+        let slot = self.slots.get(fd as usize);
+        let Some(slot) = slot.filter(|_| area.is_backed(slot_at(fd), size_of::<Slot>())) else {
             count(&self.header.lost_events);
             return;
         };
-        let at = offset_of!(Self, slots) + fd as usize * size_of::<Slot>();
-        if !area.is_backed(at, size_of::<Slot>()) {
-            count(&self.header.lost_events);
-            return;
-        }
         if let Some(missed) = slot.open(birth) {
             count(&self.header.unseen_ends);
-            self.count_end(&missed, birth.ns);
+            self.count_end(area, &missed, birth.ns);
         }
         self.header.latest.store(birth.ns, Ordering::Relaxed);
         if birth.forks == 0
-            && let Some(stack) = self.stacks.get(birth.stack as usize)
+            && let Some(stack) = self.account(area, birth.stack)
         {
             count(&stack.opened);
         }
@@ -119,14 +123,10 @@ impl Mapping {
     }
 
     /// Writes the end of a descriptor down, now by the monotonic clock; gives what ended, when it was known.
-    pub fn close(&self, fd: u32, now: u64) -> Option<Death> {
-        // Slots above the highest that was written have no memory: even reading would give them some.
-        if u64::from(fd) >= self.header.numbers.load(Ordering::Acquire) {
-            return None;
-        }
-        let death = self.slots.get(fd as usize)?.close()?;
+    pub fn close(&self, area: &impl Area, fd: u32, now: u64) -> Option<Death> {
+        let death = self.slot(area, fd)?.close()?;
         self.header.latest.store(now, Ordering::Relaxed);
-        self.count_end(&death, now);
+        self.count_end(area, &death, now);
         Some(death)
     }
 
@@ -134,27 +134,24 @@ impl Mapping {
     /// last use.
     #[inline]
     pub fn note_use(&self, area: &impl Area, fd: u32) {
-        let at = offset_of!(Self, slots) + fd as usize * size_of::<Slot>();
-        if u64::from(fd) < self.header.numbers.load(Ordering::Relaxed)
-            && let Some(slot) = self.slots.get(fd as usize)
-            && area.is_backed(at, size_of::<Slot>())
-        {
+        if let Some(slot) = self.slot(area, fd) {
             slot.note_use(self.header.latest.load(Ordering::Relaxed));
         }
     }
 
     /// Puts another stack in place of the one that opened what has this number now. One of a parent stays.
     /// Whether it was put there.
-    pub fn restack(&self, fd: u32, stack: u32) -> bool {
-        let is_ours = self.birth_of(fd).is_some_and(|birth| birth.forks == 0);
-        let slot = self.slots.get(fd as usize).filter(|_| is_ours);
+    pub fn restack(&self, area: &impl Area, fd: u32, stack: u32) -> bool {
+        let birth = self.birth_of(area, fd);
+        let is_ours = birth.is_some_and(|birth| birth.forks == 0);
+        let slot = self.slot(area, fd).filter(|_| is_ours);
         let Some(before) = slot.and_then(|slot| slot.restack(stack)) else {
             return false;
         };
-        if let Some(old) = self.stacks.get(before.stack as usize) {
+        if let Some(old) = self.account(area, before.stack) {
             old.opened.fetch_sub(1, Ordering::Relaxed);
         }
-        if let Some(new) = self.stacks.get(stack as usize) {
+        if let Some(new) = self.account(area, stack) {
             count(&new.opened);
         }
         true
@@ -163,7 +160,8 @@ impl Mapping {
     /// Whether the innermost frame of a stack is one of a language.
     #[must_use]
     pub fn is_language(&self, stack: u32) -> bool {
-        let first = self.stacks.get(stack as usize).map(Stack::first);
+        let first = self.whole_stack(stack).map(Stack::first);
+        let first = first.filter(|first| *first != 0);
         let word = first.and_then(|first| self.words.get(first as usize));
         let frame = word.and_then(|word| Frame::unpack(word.load(Ordering::Relaxed)));
         matches!(frame, Some(Frame::Language { .. }))
@@ -171,7 +169,7 @@ impl Mapping {
 
     /// Gives the frames of a stack, innermost first; none when it was lost or is being written.
     pub fn each_frame(&self, stack: u32, mut give: impl FnMut(Frame)) {
-        let Some((first, frames)) = self.stacks.get(stack as usize).map(Stack::place) else {
+        let Some((first, frames)) = self.whole_stack(stack).map(Stack::place) else {
             return;
         };
         let words = self.words.iter().skip(first as usize);
@@ -182,9 +180,34 @@ impl Mapping {
         }
     }
 
-    fn count_end(&self, death: &Death, now: u64) {
+    /// The slot of a number, where there may be something in it.
+    #[inline]
+    fn slot(&self, area: &impl Area, fd: u32) -> Option<&Slot> {
+        // Slots above the highest that was written have no memory, nor do pages below in which
+        // there is none.
+        let is_below = u64::from(fd) < self.header.numbers.load(Ordering::Acquire);
+        let slot = self.slots.get(fd as usize).filter(|_| is_below)?;
+        area.is_known(slot_at(fd), size_of::<Slot>())
+            .then_some(slot)
+    }
+
+    /// Where descriptors of this stack are counted. Those that were given out have memory; 0 stands
+    /// for all that found no place.
+    fn account(&self, area: &impl Area, stack: u32) -> Option<&Stack> {
+        let at = offset_of!(Self, stacks) + stack as usize * size_of::<Stack>();
+        let entry = self.stacks.get(stack as usize)?;
+        area.is_backed(at, size_of::<Stack>()).then_some(entry)
+    }
+
+    /// A stack that was given out.
+    fn whole_stack(&self, stack: u32) -> Option<&Stack> {
+        let number = (stack as usize).checked_sub(1)?;
+        self.stacks.get(number + 1)
+    }
+
+    fn count_end(&self, area: &impl Area, death: &Death, now: u64) {
         if death.forks == 0
-            && let Some(stack) = self.stacks.get(death.stack as usize)
+            && let Some(stack) = self.account(area, death.stack)
         {
             let began = self.header.began.load(Ordering::Relaxed);
             let born = death.born.saturating_sub(began);
@@ -222,6 +245,13 @@ impl Mapping {
         }
     }
 
+    /// A program is started without the library.
+    pub fn omitted(&self, why: Omission) {
+        if let Some(counter) = self.header.omissions.get(why as usize) {
+            count(counter);
+        }
+    }
+
     /// A call came from a process that the mapping does not belong to.
     pub fn foreign_call(&self) {
         count(&self.header.foreign_calls);
@@ -233,7 +263,7 @@ impl Mapping {
     }
 
     /// Begins a forked child's table with what the parent's holds. The stacks stay in the parent's mapping.
-    pub fn inherit(&self, area: &impl Area, parent: &Self) {
+    pub fn inherit(&self, area: &impl Area, (parent, of_parent): (&Self, &impl Area)) {
         let (from, to) = (&parent.header, &self.header);
         let pid = u64::from(from.pid.load(Ordering::Relaxed));
         to.parent.store(pid, Ordering::Relaxed);
@@ -243,7 +273,7 @@ impl Mapping {
             word.store(parents.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         for fd in 0..parent.numbers() {
-            if let Some(birth) = parent.birth_of(fd) {
+            if let Some(birth) = parent.birth_of(of_parent, fd) {
                 let forks = birth.forks.saturating_add(1);
                 self.open(area, fd, &Birth { forks, ..birth });
             }
@@ -252,20 +282,14 @@ impl Mapping {
 
     /// Which turn a number is at: odd while it is open, 0 when it was never seen.
     #[must_use]
-    pub fn turn(&self, fd: u32) -> u32 {
-        if u64::from(fd) >= self.header.numbers.load(Ordering::Acquire) {
-            return 0;
-        }
-        self.slots.get(fd as usize).map_or(0, Slot::turn)
+    pub fn turn(&self, area: &impl Area, fd: u32) -> u32 {
+        self.slot(area, fd).map_or(0, Slot::turn)
     }
 
     /// What is written of this number, when it is open.
     #[must_use]
-    pub fn birth_of(&self, fd: u32) -> Option<Birth> {
-        if u64::from(fd) >= self.header.numbers.load(Ordering::Acquire) {
-            return None;
-        }
-        self.slots.get(fd as usize)?.record()?.birth
+    pub fn birth_of(&self, area: &impl Area, fd: u32) -> Option<Birth> {
+        self.slot(area, fd)?.record()?.birth
     }
 
     /// The next place of the ring, to be filled with [`Mapping::tell`] as soon as all is known.
@@ -287,6 +311,8 @@ impl Mapping {
             && area.is_backed(at, size_of::<Event>())
         {
             event.write(ticket, record);
+        } else {
+            count(&self.header.lost_events);
         }
     }
 
@@ -416,22 +442,25 @@ impl Mapping {
         (start, end, bias): (u64, u64, u64),
         path: &[u8],
     ) -> Option<u16> {
-        let used = self.header.modules.load(Ordering::Acquire);
-        let used = usize::try_from(used).unwrap_or(MODULES).min(MODULES);
-        let mut known = self.modules.get(..used)?.iter();
-        if let Some(index) = known.position(|module| module.is(start, bias)) {
-            return u16::try_from(index).ok();
-        }
-        if used == MODULES {
-            return None;
-        }
-        let index = self.header.modules.fetch_add(1, Ordering::AcqRel);
-        let index = usize::try_from(index).ok()?;
-        let module = self.modules.get(index)?;
-        let at = offset_of!(Self, modules) + index * size_of::<Module>();
-        if !area.is_backed(at, size_of::<Module>()) {
-            return None;
-        }
+        let counter = &self.header.modules;
+        let mut used = usize::try_from(counter.load(Ordering::Acquire)).ok()?;
+        let (index, module) = loop {
+            let mut known = self.modules.get(..used)?.iter();
+            if let Some(index) = known.position(|module| module.is(start, bias)) {
+                return u16::try_from(index).ok();
+            }
+            let module = self.modules.get(used)?;
+            // Counted are only those that can be read.
+            let at = offset_of!(Self, modules) + used * size_of::<Module>();
+            if !area.is_backed(at, size_of::<Module>()) {
+                return None;
+            }
+            let (was, next) = (used as u64, used as u64 + 1);
+            match counter.compare_exchange(was, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break (used, module),
+                Err(more) => used = usize::try_from(more).ok()?,
+            }
+        };
         module.write(start, end, bias);
         if let Some(first) = self.write_bytes(area, &[path]) {
             module.name(first, low(path.len() as u64));
@@ -522,6 +551,11 @@ impl Frames<'_> {
             self.used += 1;
         }
     }
+}
+
+/// Where the slot of a number begins.
+fn slot_at(fd: u32) -> usize {
+    offset_of!(Mapping, slots) + fd as usize * size_of::<Slot>()
 }
 
 /// Which of so many places a number falls on.

@@ -5,6 +5,9 @@
 //! given out again: then its victim must have noticed (`EBADF` on what it opened or used and never
 //! closed, a proven stale use, or a call that it is inside of), and the closer must be known to have meant an earlier descriptor of
 //! the number ([`stale::wrong_close`]).
+//!
+//! A second close that fails harms nobody by itself. It is graded by what it could have hit:
+//! nothing in a process with one thread, which had nothing else at the number.
 
 use super::incident::Incident;
 use super::scene::{Scene, called, is_deliberate, is_stream};
@@ -86,10 +89,26 @@ fn failed(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
         closer: Some(closer),
         user: Some(scene.actor()),
         fault: Some(stale::fault(first, thread)),
+        severity: Some(danger(scene, closer, !is_latest)),
         may_be_sweep: true,
         teaches: line.map(|line| (line, Box::new(first.life.clone()))),
         ..scene.incident(fd, message)
     })
+}
+
+/// How much a second close matters that failed: whether the number could have been somebody else's
+/// by then.
+fn danger(scene: &Scene<'_>, first: Actor, is_reused: bool) -> Severity {
+    let (process, thread) = (scene.event.process, scene.event.thread);
+    let is_threaded = scene.memory.is_threaded(scene.event);
+    let has_opened = scene.ledger.has_opened_since(process, first.at);
+    match (is_threaded, is_reused) {
+        (false, false) => Severity::Info,
+        (false, true) => Severity::Warning,
+        // Between two closes by one thread another one may open, though none did this time.
+        (true, false) if first.thread == thread && !has_opened => Severity::Warning,
+        (true, _) => Severity::Critical,
+    }
 }
 
 /// The second close succeeds while the victim is inside a call: it will notice.

@@ -6,6 +6,7 @@ use super::overlap::Doubt;
 use super::{Fault, Hazard, HazardRule, Party};
 use crate::event::StackId;
 use crate::ledger::{Actor, Generation, Lifetime, Tally};
+use crate::lint::Severity;
 use crate::origin::{Culprit, Stack};
 use crate::{Class, Fd, ProcKey};
 
@@ -23,6 +24,8 @@ pub(super) struct Incident {
     pub(super) fault: Option<Fault>,
     pub(super) holders: Vec<Tally>,
     pub(super) message: String,
+    /// How much it matters, where that depends on what happened; else as much as its rule says.
+    pub(super) severity: Option<Severity>,
     /// It is about the end of this descriptor and to be told once, however often its owner notices.
     pub(super) once: Option<Generation>,
     /// Protection kept it from doing harm.
@@ -59,6 +62,7 @@ impl Incident {
             fault: None,
             holders: Vec::new(),
             message,
+            severity: None,
             once: None,
             prevented: false,
             may_be_sweep: false,
@@ -78,6 +82,11 @@ impl Incident {
         }
     }
 
+    /// How much it matters.
+    pub(super) fn severity(&self, rule: &HazardRule) -> Severity {
+        self.severity.unwrap_or(rule.severity)
+    }
+
     pub(super) fn hazard(
         &self,
         rule: &HazardRule,
@@ -90,7 +99,7 @@ impl Incident {
         Hazard {
             pid: self.process.pid,
             rule: rule.id.to_owned(),
-            severity: rule.severity,
+            severity: self.severity(rule),
             fd: self.fd,
             class: self.class.clone(),
             when: clock(self.at),

@@ -179,8 +179,10 @@ impl Lookout {
             self.memory.note_close(Some(*line), life);
         }
         let key = incident.key(rule);
-        if let Some((_, _, count)) = self.found.get_mut(&key) {
+        if let Some((_, known, count)) = self.found.get_mut(&key) {
             *count = count.saturating_add(1);
+            // What was harmless once may be dangerous later.
+            known.severity = Some(known.severity(rule).max(incident.severity(rule)));
         } else if self.found.len() < MOST_HAZARDS {
             self.found.insert(key, (rule, incident, 1));
         } else {

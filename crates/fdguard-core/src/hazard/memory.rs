@@ -70,6 +70,8 @@ pub(super) struct Memory {
     last_release: BTreeMap<(ProcKey, FileId), u64>,
     uses: Habits,
     closes: Habits,
+    /// The first thread of each process, and whether there were others.
+    threads: BTreeMap<ProcKey, (Tid, bool)>,
 }
 
 impl Memory {
@@ -133,6 +135,12 @@ impl Memory {
             .map(|((_, other), _)| *other)
     }
 
+    /// Whether the process of this event had another thread so far.
+    pub(super) fn is_threaded(&self, event: &Event) -> bool {
+        let known = self.threads.get(&event.process);
+        known.is_some_and(|(first, has_others)| *has_others || *first != event.thread)
+    }
+
     /// On how many descriptors from `opener` the line `user` worked properly.
     pub(super) fn uses(&self, user: Option<StackId>, opener: Option<StackId>) -> u32 {
         count(&self.uses, user, opener)
@@ -152,6 +160,7 @@ impl Memory {
     pub(super) fn take(&mut self, event: &Event, ledger: &Ledger, is_stale: bool) {
         let by = (event.process, event.thread);
         let current = |fd: Fd| ledger.slot(event.process, fd).and_then(Slot::current);
+        self.note_thread(event);
         let mut was_busy = None;
         if !matches!(event.what, What::Enter { .. }) {
             self.inside.remove(&by);
@@ -191,7 +200,10 @@ impl Memory {
                     self.busy.insert(by, Busy::Locking { file, releases });
                 }
             }
-            What::Exec { .. } => self.forget_threads(event.process),
+            What::Exec { .. } => {
+                self.forget_threads(event.process);
+                self.threads.remove(&event.process);
+            }
             What::Exit | What::Lost { .. } | What::Missing => {
                 self.forget_threads(event.process);
                 self.locks
@@ -202,6 +214,33 @@ impl Memory {
                     .retain(|(process, _), _| *process != event.process);
             }
             _ => {}
+        }
+    }
+
+    fn note_thread(&mut self, event: &Event) {
+        match event.what {
+            What::Exit => {
+                self.threads.remove(&event.process);
+            }
+            // Of the tracer, and not of a thread.
+            What::Lost { .. } | What::Missing => {}
+            _ => {
+                if !self.threads.contains_key(&event.process) {
+                    make_room(&mut self.threads);
+                }
+                let first = (event.thread, false);
+                let (first, has_others) = self.threads.entry(event.process).or_insert(first);
+                *has_others |= *first != event.thread || event.what == What::Threaded;
+            }
+        }
+        if let What::Fork {
+            child,
+            shares_table: true,
+        } = event.what
+        {
+            for process in [event.process, child] {
+                self.threads.insert(process, (event.thread, true));
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod incident;
 mod lock_drop;
 mod lookout;
 mod memory;
+mod never_open;
 mod overlap;
 mod recycled_write;
 mod scene;
@@ -63,6 +64,7 @@ pub const HAZARDS: &[HazardRule] = &[
     double_close::RULE,
     exhaustion::RULE,
     lock_drop::RULE,
+    never_open::RULE,
     recycled_write::RULE,
     select_past_1024::RULE,
     stranger_close::RULE,
@@ -112,14 +114,23 @@ pub struct Hazard {
 }
 
 impl Hazard {
-    /// Whether it is a second close that failed and harmed nobody, by installed programs and libraries alone
-    /// (Java's helper for starting processes does it each time): nothing that the user could repair.
+    /// Whether it makes a trace or a check fail: somebody may come to harm by it, and nobody
+    /// accepted it.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.severity >= Severity::Warning && self.cleared.is_none()
+    }
+
+    /// Whether it is a close or a use that failed and harmed nobody, by installed programs and
+    /// libraries alone (Java's helper for starting processes does it each time): nothing that the
+    /// user could repair.
     #[must_use]
     pub fn is_of_others(&self) -> bool {
         let parties = [&self.opener, &self.closer, &self.user];
         let stacks = parties.into_iter().flatten().map(|party| &party.stack);
         let mut known = stacks.filter(|stack| !stack.is_empty()).peekable();
-        self.rule == double_close::RULE.id
+        let is_harmless = [double_close::RULE.id, never_open::RULE.id];
+        is_harmless.contains(&self.rule.as_str())
             && self.victim.is_none()
             && known.peek().is_some()
             && known.all(|stack| !is_programs(stack))

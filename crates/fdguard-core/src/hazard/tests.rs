@@ -1,4 +1,6 @@
+mod danger;
 mod innocent;
+mod never_open;
 mod nonsense;
 mod order;
 mod programs;

@@ -97,7 +97,7 @@ impl Ledger {
                 self.lost = self.lost.saturating_add(*count);
                 self.table_mut(process).doubt();
             }
-            What::Missing => self.table_mut(process).doubt(),
+            What::Missing | What::Forked => self.table_mut(process).doubt(),
             // To enter a call proves nothing yet: the number may be a stale one.
             What::Enter { .. }
             | What::Leave
@@ -105,7 +105,8 @@ impl Ledger {
             | What::Locking { .. }
             | What::Shutdown { .. }
             | What::Refused { .. }
-            | What::Select { .. } => {}
+            | What::Select { .. }
+            | What::Threaded => {}
         }
     }
 
@@ -170,6 +171,22 @@ impl Ledger {
     pub fn share_table(&self, a: ProcKey, b: ProcKey) -> bool {
         let (a, b) = (self.processes.get(&a), self.processes.get(&b));
         a.is_some() && a == b
+    }
+
+    /// Whether this process opened anything after this time.
+    #[must_use]
+    pub fn has_opened_since(&self, process: ProcKey, at: u64) -> bool {
+        self.table(process)
+            .is_some_and(|table| table.opened_at() > at)
+    }
+
+    /// Whether nothing was ever at this number of a process, as far as all is known that happened
+    /// there.
+    #[must_use]
+    pub fn was_never_open(&self, process: ProcKey, fd: Fd) -> bool {
+        // One that has told of nothing yet has no table.
+        self.table(process)
+            .is_none_or(|table| table.was_never_open(fd))
     }
 
     /// How many events were lost.
@@ -269,6 +286,9 @@ impl Ledger {
     fn close_range(&mut self, event: &Event, (first, last): (Fd, Fd), at_exec: bool) {
         let closer = actor(event);
         let table = self.table_mut(event.process);
+        if !at_exec {
+            table.sweep(first, last);
+        }
         for fd in table.live_within(first..=last) {
             if !at_exec {
                 table.die(fd, Some(closer), DeathHow::CloseRange, Aside::default());

@@ -15,6 +15,8 @@ pub struct Slot {
     pub(super) current: Option<Lifetime>,
     /// What was, the latest last.
     pub(super) past: VecDeque<Past>,
+    /// Something was there of which nothing more is known.
+    pub(super) was_open: bool,
 }
 
 impl Slot {
@@ -27,6 +29,11 @@ impl Slot {
     /// What was there before, the latest first.
     pub fn past(&self) -> impl DoubleEndedIterator<Item = &Past> {
         self.past.iter().rev()
+    }
+
+    /// Whether anything is or was there.
+    pub(super) fn was_open(&self) -> bool {
+        self.was_open || self.current.is_some() || !self.past.is_empty()
     }
 
     pub(super) fn bury(&mut self, past: Past) {

@@ -33,6 +33,12 @@ pub(super) struct Table {
     counts: Counts,
     live: usize,
     latest: Generation,
+    /// When something was opened last.
+    opened_at: u64,
+    /// The past is not known, or not all of it.
+    is_doubtful: bool,
+    /// The numbers that `close_range` closed, whatever was there.
+    swept: Option<(Fd, Fd)>,
 }
 
 impl Table {
@@ -40,6 +46,24 @@ impl Table {
     #[cfg(test)]
     pub(super) fn size(&self) -> usize {
         self.slots.len()
+    }
+
+    pub(super) fn opened_at(&self) -> u64 {
+        self.opened_at
+    }
+
+    /// Whether nothing was ever at this number.
+    pub(super) fn was_never_open(&self, fd: Fd) -> bool {
+        let is_swept = self
+            .swept
+            .is_some_and(|(first, last)| (first..=last).contains(&fd));
+        !self.is_doubtful && !is_swept && !self.slot(fd).is_some_and(Slot::was_open)
+    }
+
+    /// All numbers of a range are closed, whatever is there.
+    pub(super) fn sweep(&mut self, first: Fd, last: Fd) {
+        let (from, to) = self.swept.unwrap_or((first, last));
+        self.swept = Some((from.min(first), to.max(last)));
     }
 
     pub(super) fn slot(&self, fd: Fd) -> Option<&Slot> {
@@ -63,6 +87,8 @@ impl Table {
         self.die(fd, None, DeathHow::Unseen, Aside::default());
         self.latest += 1;
         life.generation = self.latest;
+        let opened_at = life.opener.map_or(0, |opener| opener.at);
+        self.opened_at = self.opened_at.max(opened_at);
         self.counts.open(life.stack());
         self.slots.entry(fd).or_default().current = Some(life);
         self.live += 1;
@@ -169,6 +195,7 @@ impl Table {
 
     /// The past cannot be relied on any more.
     pub(super) fn forget_past(&mut self) {
+        self.is_doubtful = true;
         self.slots.retain(|_, slot| {
             slot.past.clear();
             slot.current.is_some()
@@ -176,9 +203,13 @@ impl Table {
     }
 
     pub(super) fn forget_past_of(&mut self, fd: Fd) {
-        if let Some(slot) = self.slots.get_mut(&fd) {
-            slot.past.clear();
+        if self.slots.len() >= MOST_SLOTS {
+            self.is_doubtful = true;
+            return;
         }
+        let slot = self.slots.entry(fd).or_default();
+        slot.past.clear();
+        slot.was_open = true;
     }
 
     /// Numbers that are free are kept for who closed them last; of very many, the older half goes.
@@ -192,6 +223,7 @@ impl Table {
         let middle = ages.len() / 2;
         let (_, median, _) = ages.select_nth_unstable(middle);
         let median = *median;
+        self.is_doubtful = true;
         self.slots
             .retain(|_, slot| slot.current.is_some() || last(slot) > median);
     }
@@ -200,6 +232,8 @@ impl Table {
     pub(super) fn fork(&self) -> Self {
         let mut child = Self {
             latest: self.latest,
+            // What the parent had closed was open once.
+            is_doubtful: true,
             ..Self::default()
         };
         for (fd, life) in self.live() {

@@ -19,6 +19,7 @@ pub(super) const LINT: Lint = Lint {
 /// history, and the summary tells it as `crossed_1024`.
 fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let past: Vec<Fd> = entries(snapshot)
+        .filter(|entry| !entry.class.is_of_fdguard())
         .map(|entry| entry.fd)
         .filter(|fd| u64::from(*fd) >= FD_SETSIZE)
         .collect();
@@ -50,6 +51,18 @@ mod tests {
             "1 descriptor number past 1023, the highest is 1024: select() on one fails, \
              or writes outside its set, whatever the limit is"
         );
+    }
+
+    #[test]
+    fn r7_what_protection_keeps_is_not_the_programs() {
+        let fds = vec![entry(3, Class::Regular), entry(1024, Class::of_fdguard())];
+        let snapshot = snapshot(fds);
+        assert!(check(&snapshot).is_empty());
+        let summary = crate::Summary::of(&Snapshot {
+            table_size: Some(2048),
+            ..snapshot
+        });
+        assert_eq!((summary.highest, summary.crossed_1024), (Some(3), None));
     }
 
     #[test]

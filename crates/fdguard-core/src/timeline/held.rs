@@ -71,10 +71,12 @@ impl Live {
         self.table.is_empty()
     }
 
-    /// The highest number.
+    /// The highest number that is the program's.
     #[must_use]
     pub fn highest(&self) -> Option<Fd> {
-        self.table.last_key_value().map(|(fd, _)| *fd)
+        let mut own = self.table.iter().rev();
+        own.find(|(_, held)| !held.class.is_of_fdguard())
+            .map(|(fd, _)| *fd)
     }
 
     /// How many wait for an age, the dead that were not yet found out among them.

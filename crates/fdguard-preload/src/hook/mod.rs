@@ -10,6 +10,7 @@ mod control;
 mod descriptor;
 mod each;
 mod end;
+mod exec;
 mod file;
 mod fork;
 mod limit;
@@ -35,6 +36,7 @@ pub(crate) fn find() {
     syscall::find();
     fork::find();
     spawn::find();
+    exec::find();
 }
 
 const ENOSYS: c_int = 38;

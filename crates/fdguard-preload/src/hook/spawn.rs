@@ -6,6 +6,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use super::missing;
 use crate::children::{started, started_within};
+use crate::hand_over::{Program, hand_over};
 use crate::real::Real;
 use crate::record::now;
 
@@ -53,7 +54,7 @@ pub(super) fn find() {
 
 /// A function that starts a program in a new process and gives an error number.
 macro_rules! spawns {
-    ($real:ident, $name:literal, $function:ident) => {
+    ($real:ident, $name:literal, $function:ident, $program:path) => {
         static $real: Real<
             unsafe extern "C" fn(
                 *mut c_int,
@@ -84,8 +85,13 @@ macro_rules! spawns {
             let mut number: c_int = 0;
             // The caller may not want the number.
             let place = if pid.is_null() { &raw mut number } else { pid };
-            // SAFETY: the caller's own arguments, but for a place of ours.
-            let result = unsafe { real(place, path, actions, attributes, arguments, environment) };
+            let start = |variables: *const *const c_char| {
+                let variables = variables.cast();
+                // SAFETY: the caller's own arguments, but for a place and perhaps a list of ours.
+                unsafe { real(place, path, actions, attributes, arguments, variables) }
+            };
+            // SAFETY: the caller's own arguments.
+            let result = unsafe { hand_over($program(path), environment.cast(), start) };
             if result == 0 {
                 // SAFETY: the call succeeded, so the number is there.
                 started(unsafe { place.read() });
@@ -95,8 +101,8 @@ macro_rules! spawns {
     };
 }
 
-spawns! { POSIX_SPAWN, c"posix_spawn", posix_spawn }
-spawns! { POSIX_SPAWNP, c"posix_spawnp", posix_spawnp }
+spawns! { POSIX_SPAWN, c"posix_spawn", posix_spawn, Program::At }
+spawns! { POSIX_SPAWNP, c"posix_spawnp", posix_spawnp, Program::Named }
 
 // SAFETY: the type of its manual page.
 static SYSTEM: Real<unsafe extern "C" fn(*const c_char) -> c_int> = unsafe { Real::new(c"system") };

@@ -220,11 +220,17 @@ unsafe extern "C" fn __fdelt_chk(number: c_long) -> c_long {
     unsafe { real(number) }
 }
 
-on_descriptor! { EPOLL_WAIT, c"epoll_wait", Touch::EpollWait,
+/// A wait for at most so many events: some programs have room for as many numbers.
+fn waits(most: c_int) -> Touch {
+    protect::has_places(most);
+    Touch::EpollWait
+}
+
+on_descriptor! { EPOLL_WAIT, c"epoll_wait", waits(most),
 fn epoll_wait(fd: c_int, events: *mut c_void, most: c_int, timeout: c_int) -> c_int }
-on_descriptor! { EPOLL_PWAIT, c"epoll_pwait", Touch::EpollWait,
+on_descriptor! { EPOLL_PWAIT, c"epoll_pwait", waits(most),
 fn epoll_pwait(fd: c_int, events: *mut c_void, most: c_int, timeout: c_int, mask: *const c_void) -> c_int }
-on_descriptor! { EPOLL_PWAIT2, c"epoll_pwait2", Touch::EpollWait,
+on_descriptor! { EPOLL_PWAIT2, c"epoll_pwait2", waits(most),
 fn epoll_pwait2(fd: c_int, events: *mut c_void, most: c_int, timeout: *const c_void, mask: *const c_void) -> c_int }
 
 // SAFETY: the type of its manual page.

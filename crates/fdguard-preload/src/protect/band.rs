@@ -237,7 +237,7 @@ fn is_held((device, inode): (u64, u64)) -> bool {
 /// Whether what was remembered is closed since. What is being born has a turn that is still to come.
 fn is_over(which: u64) -> bool {
     let (fd, turn) = ((which >> 32) as u32, (which & 0xffff_ffff) as u32);
-    let now = start::current().map_or(turn, |mapping| mapping.turn(fd));
+    let now = start::current().map_or(turn, |mapping| mapping.turn(&start::GROUND, fd));
     which == 0 || now.wrapping_sub(turn).cast_signed() > 0
 }
 
@@ -246,7 +246,7 @@ fn remember(fd: u32, (device, inode): (u64, u64)) {
     let Some(mapping) = start::current() else {
         return;
     };
-    let now = mapping.turn(fd);
+    let now = mapping.turn(&start::GROUND, fd);
     let turn = now.wrapping_add(1 + now % 2);
     let mut places = ALL.iter();
     let free = places.find(|file| is_over(file.which.load(Ordering::Relaxed)));
@@ -269,7 +269,7 @@ pub(super) fn forked() {
     for place in &ALL {
         let which = place.which.load(Ordering::Relaxed);
         if which != 0 {
-            let turn = mapping.turn((which >> 32) as u32);
+            let turn = mapping.turn(&start::GROUND, (which >> 32) as u32);
             let which = which & !0xffff_ffff | u64::from(turn);
             place.which.store(which, Ordering::Relaxed);
         }

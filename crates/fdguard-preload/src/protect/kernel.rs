@@ -21,6 +21,7 @@ const CLOSE_RANGE: usize = 436;
 
 const O_PATH: usize = 0o10_000_000;
 const O_CLOEXEC: usize = 0o2_000_000;
+const O_NOFOLLOW: usize = 0o400_000;
 const F_GETFD: usize = 1;
 const F_GETFL: usize = 3;
 const F_DUPFD: usize = 0;
@@ -43,12 +44,15 @@ fn folder_word(folder: c_int) -> usize {
     (folder as isize).cast_unsigned()
 }
 
-/// Opens what tombstones are made of: a device that has no content, by its path alone, so that it can neither be read nor written.
+/// Opens what tombstones are made of: a device that has no content, by its path alone, so that it
+/// can neither be read nor written. With a flag that means nothing for it: by that it is known as
+/// ours from outside.
 pub(super) fn open_stone() -> Option<c_int> {
     let path = c"/dev/null".as_ptr() as usize;
     let folder = folder_word(AT_FDCWD);
+    let flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
     // SAFETY: the path is a C string that lives for ever.
-    let fd = unsafe { call(OPENAT, [folder, path, O_PATH | O_CLOEXEC, 0, 0, 0]) };
+    let fd = unsafe { call(OPENAT, [folder, path, flags, 0, 0, 0]) };
     c_int::try_from(fd).ok().filter(|fd| *fd >= 0)
 }
 

@@ -108,6 +108,15 @@ pub(crate) fn limit_changed() {
     }
 }
 
+/// The program waits for at most so many events. Event loops with an array of that length have no
+/// place for a higher number.
+#[inline]
+pub(crate) fn has_places(most: c_int) {
+    if is_on() {
+        room::note_places(most);
+    }
+}
+
 /// After a call that gave no number: whether there may be room for one now.
 pub(crate) fn makes_room() -> bool {
     let is_ours = is_on() && errno::load() == EMFILE && owner::is_here();
@@ -125,6 +134,7 @@ pub(crate) fn arrived(fd: c_int) {
 fn settle(fd: c_int) {
     number::forget(fd);
     let graves = grave::count();
+    room::note_living(fd, graves);
     if graves > 0 {
         let allowed = room::allowed(fd, graves);
         if graves > allowed && owner::is_here() {

@@ -1,4 +1,8 @@
 //! How many numbers the dead may have: never so many that the living run out, or are pushed behind a wall.
+//!
+//! Programs size arrays by the numbers that they expect. Of these only hints are seen: the limit,
+//! how many events an event loop asks for, and how many descriptors there ever were at a time.
+//! Where a program has few, few are kept.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +16,24 @@ pub(super) const MOST: u32 = 512;
 /// Where the sets of `select` end.
 const SELECT: u32 = 1024;
 
+/// So many may be kept in any program.
+const FEW: u32 = 24;
+/// An event loop that asks for fewer events has no array of that length.
+const LEAST_PLACES: u32 = 16;
+
 static KEPT: AtomicU32 = AtomicU32::new(USUAL);
+/// Whether somebody said how many are to be kept: then that counts in small programs, too.
+static IS_CHOSEN: AtomicU32 = AtomicU32::new(0);
+/// How many descriptors of the program there ever were at a time.
+static PEAK: AtomicU32 = AtomicU32::new(0);
+/// How many events it ever waited for.
+static PLACES: AtomicU32 = AtomicU32::new(0);
 static SOFT: AtomicU32 = AtomicU32::new(0);
 
 /// So many are to be kept.
 pub(super) fn keep(graves: u32) {
     KEPT.store(graves.min(MOST), Ordering::Relaxed);
+    IS_CHOSEN.store(1, Ordering::Relaxed);
 }
 
 /// The limit may have changed.
@@ -41,32 +57,89 @@ fn soft() -> u32 {
 
 /// How many graves there may be at all.
 pub(super) fn kept() -> u32 {
-    KEPT.load(Ordering::Relaxed)
+    let kept = KEPT.load(Ordering::Relaxed);
+    if IS_CHOSEN.load(Ordering::Relaxed) != 0 {
+        return kept;
+    }
+    in_proportion(kept, PEAK.load(Ordering::Relaxed))
+}
+
+/// Who has few descriptors expects low numbers: no more than twice as many are kept as there ever
+/// were.
+fn in_proportion(kept: u32, peak: u32) -> u32 {
+    kept.min(peak.saturating_mul(2).max(FEW))
+}
+
+/// The number was given out while there were so many graves.
+#[inline]
+pub(super) fn note_living(fd: c_int, graves: u32) {
+    let living = living(fd, graves);
+    if PEAK.load(Ordering::Relaxed) < living {
+        PEAK.fetch_max(living, Ordering::Relaxed);
+    }
+}
+
+/// The program waits for so many events.
+#[inline]
+pub(super) fn note_places(most: c_int) {
+    let places = most.unsigned_abs();
+    if most > 0 && PLACES.load(Ordering::Relaxed) < places {
+        PLACES.fetch_max(places, Ordering::Relaxed);
+    }
+}
+
+fn living(fd: c_int, graves: u32) -> u32 {
+    fd.unsigned_abs().saturating_add(1).saturating_sub(graves)
 }
 
 /// How many graves there may be when the lowest free number was `fd` and there were `graves`: half of what the living leave, before the
 /// wall that they have not passed.
 pub(super) fn allowed(fd: c_int, graves: u32) -> u32 {
-    let living = fd.unsigned_abs().saturating_add(1).saturating_sub(graves);
-    share(living, kept(), wall(), soft())
+    let places = PLACES.load(Ordering::Relaxed);
+    let walls = [places, wall(), soft()];
+    share(living(fd, graves), kept(), walls)
 }
 
-fn share(living: u32, kept: u32, wall: u32, soft: u32) -> u32 {
-    let left = if living < wall { wall } else { soft };
-    kept.min(left.saturating_sub(living) / 2)
+/// Half of what is left before the first wall that the living have not passed. Who asks for fewer
+/// events than it has descriptors has no array of that length.
+fn share(living: u32, kept: u32, [places, wall, soft]: [u32; 3]) -> u32 {
+    let is_wall = |number: u32| number > living && number < soft;
+    let mut next = soft;
+    for number in [wall, if places < LEAST_PLACES { soft } else { places }] {
+        if is_wall(number) {
+            next = next.min(number);
+        }
+    }
+    kept.min(next.saturating_sub(living) / 2)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{in_proportion, share};
 
     #[test]
     fn the_dead_give_way_before_every_wall() {
-        let usual = |living| share(living, 256, 1024, 20_000);
+        let usual = |living| share(living, 256, [0, 1024, 20_000]);
         assert_eq!([10, 500, 900, 1000, 1023].map(usual), [256, 256, 62, 12, 0]);
         // Who has more than a thousand does not select.
         assert_eq!([1024, 5000, 19_990].map(usual), [256, 256, 5]);
-        let small = |living| share(living, 256, 32, 32);
+        let small = |living| share(living, 256, [0, 32, 32]);
         assert_eq!([4, 16, 31, 32, 40].map(small), [14, 8, 0, 0, 0]);
+    }
+
+    /// `wrk -c20` has room for 70 numbers, `redis --maxclients 20` for 148, `haproxy` with `maxconn
+    /// 20` for some 60.
+    #[test]
+    fn a_program_with_a_small_table_is_not_pushed_out_of_it() {
+        let numbers = |living: u32, peak: u32, places: u32| {
+            living + share(living, in_proportion(256, peak), [places, 1024, 20_000])
+        };
+        assert!(numbers(28, 28, 70) < 70);
+        assert!([8, 28].map(|living| numbers(living, 28, 148)) < [148; 2]);
+        assert!(numbers(10_010, 10_010, 10_128) < 10_128);
+        assert!(numbers(10, 10, 0) <= 36, "before it waits for anything");
+        // Who asks for fewer events than it has descriptors has no such array.
+        assert_eq!(share(40, 256, [20, 1024, 20_000]), 256);
+        assert_eq!(share(40, 256, [3, 1024, 20_000]), 256);
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct FileStat {
     pub(super) rdev: (u32, u32),
 }
 
+/// `/dev/null`.
+const NULL_DEVICE: (u32, u32) = (1, 3);
 const S_IFMT: u16 = 0o170_000;
 const S_IFREG: u16 = 0o100_000;
 const S_IFDIR: u16 = 0o040_000;
@@ -285,6 +287,7 @@ fn path_class(info: &Fdinfo<'_>, stat: Option<&FileStat>, deleted: bool) -> Clas
             (5, 2) | (128..=135, _) => Class::PtyMaster,
             // consoles, serial lines, the controlling terminal, pseudo-terminal slaves
             (4 | 5 | 136..=143 | 166 | 188 | 204 | 229, _) => Class::Tty,
+            NULL_DEVICE if info.is_kept() => Class::of_fdguard(),
             _ => Class::Chardev,
         },
         S_IFREG if deleted => Class::Deleted,
@@ -401,5 +404,21 @@ mod tests {
         assert_eq!(device((5, 2)), Class::PtyMaster);
         assert_eq!(device((136, 0)), Class::Tty);
         assert_eq!(device((1, 3)), Class::Chardev);
+        let kept = Fdinfo {
+            flags: Some(0o12_400_000),
+            ..Fdinfo::default()
+        };
+        let null = FileStat {
+            mode: 0o020_600,
+            rdev: (1, 3),
+            ..PLAIN
+        };
+        let of = |info| path(3, info, b"/dev/null", false, Some(&null)).class;
+        assert_eq!(of(&kept), Class::of_fdguard(), "what protection keeps");
+        let plain = Fdinfo {
+            flags: Some(0o12_000_000),
+            ..Fdinfo::default()
+        };
+        assert_eq!(of(&plain), Class::Chardev);
     }
 }

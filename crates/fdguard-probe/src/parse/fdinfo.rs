@@ -77,6 +77,15 @@ impl<'a> Fdinfo<'a> {
         self.flags.map(|flags| flags & O_CLOEXEC != 0)
     }
 
+    /// Whether it has the flags of a number that protection keeps: nobody can use it, and it was
+    /// opened as no program opens a device.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        const O_NOFOLLOW: u64 = 0o400_000;
+        let both = O_PATH | O_NOFOLLOW;
+        self.flags.is_some_and(|flags| flags & both == both)
+    }
+
     /// The `key: value` lines after the head.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut rest = self.rest;

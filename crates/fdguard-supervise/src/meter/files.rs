@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_core::{Gap, Pid};
-use fdguard_probe::parse::{limits, stat::Stat, status::Status};
+use fdguard_probe::parse::{fdinfo::Fdinfo, limits, stat::Stat, status::Status};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 
@@ -205,6 +205,25 @@ fn listed(path: &str) -> Result<u64, Refusal> {
     Ok(numbers(&open_folder(path)?)?.len() as u64)
 }
 
+/// The highest number that is the program's own: what protection keeps in its table is not.
+pub(super) fn highest_of_program(pid: Pid, slots: u64) -> Result<u64, Refusal> {
+    let found = highest(pid, slots)?;
+    if !is_kept(pid, found) {
+        return Ok(found);
+    }
+    let mut all = numbers(&open_folder(&format!("/proc/{pid}/fd"))?)?;
+    all.sort_unstable();
+    let own = all.into_iter().rev().find(|number| !is_kept(pid, *number));
+    own.ok_or(Refusal::Gone)
+}
+
+/// Whether fdguard keeps this number closed in a protected process.
+fn is_kept(pid: Pid, number: u64) -> bool {
+    let info = std::fs::read(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
+    let target = std::fs::read_link(format!("/proc/{pid}/fd/{number}"));
+    Fdinfo::parse(&info).is_kept() && target.is_ok_and(|target| target.as_os_str() == "/dev/null")
+}
+
 /// The highest number in use, without a list of all: the kernel's directory of a table can be entered at a number, so that a dozen
 /// questions "is there one from here on?" find the last. 10,000 descriptors cost as much as ten.
 pub(super) fn highest(pid: Pid, slots: u64) -> Result<u64, Refusal> {
@@ -283,6 +302,21 @@ mod tests {
         assert!(!state.zombie && state.start_ticks > 0);
         assert_eq!(files.limits(victim.pid()).unwrap().soft, Some(4096));
         assert!(files.resident(victim.pid()).unwrap() > 100_000);
+    }
+
+    /// 18 of 21 protected services broke their budget by it when they started.
+    #[test]
+    fn what_protection_keeps_is_not_the_programs_highest_number() {
+        use rustix::fs::{Mode, OFlags, open};
+        use rustix::io::fcntl_dupfd_cloexec;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let own = open("/dev/null", flags, Mode::empty()).unwrap();
+        let kept = open("/dev/null", flags | OFlags::NOFOLLOW, Mode::empty()).unwrap();
+        let pid = std::process::id();
+        let _program = fcntl_dupfd_cloexec(&own, 300).unwrap();
+        let _graves = [320, 321, 900].map(|least| fcntl_dupfd_cloexec(&kept, least).unwrap());
+        assert_eq!(highest(pid, 64).unwrap(), 900);
+        assert_eq!(super::highest_of_program(pid, 64).unwrap(), 300);
     }
 
     #[test]

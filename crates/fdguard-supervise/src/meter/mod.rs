@@ -223,7 +223,8 @@ impl<'p> Meter<'p> {
                 if member.selects.is_none() {
                     member.selects = selects(self.probe, member.pid);
                 }
-                files::highest(member.pid, slots.unwrap_or(64)).map_or_else(hidden, Highest::Is)
+                let highest = files::highest_of_program(member.pid, slots.unwrap_or(64));
+                highest.map_or_else(hidden, Highest::Is)
             }
             Err(refusal) => hidden(refusal),
         };

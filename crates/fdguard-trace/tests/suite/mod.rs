@@ -1,7 +1,9 @@
 mod children;
+mod foreign;
 mod harmless;
 mod library;
 mod native;
+mod nearly_full;
 mod origin;
 mod protected;
 mod python;

@@ -127,3 +127,36 @@ fn r41_a_program_that_somebody_else_starts_is_listened_to() {
     let rules: Vec<&str> = hazards.iter().map(|one| one.rule.as_str()).collect();
     assert_eq!(rules, ["double-close"; 2], "one of each process");
 }
+
+/// A protected program, and what it printed.
+fn printed(words: &[&str]) -> String {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let options = Options::default().protecting(Some(Protection::new(Report::Once)));
+    let injection = Injection::prepare(&words, options).unwrap();
+    let mut variables: Vec<_> = std::env::vars_os().collect();
+    injection.environment(&mut variables);
+    let mut start = std::process::Command::new(&words[0]);
+    start.args(&words[1..]).env_clear().envs(variables);
+    let output = start.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// `wrk`, `redis` and `haproxy` with low settings refused connections or crashed.
+#[test]
+fn r41_a_program_with_a_small_array_of_numbers_has_a_place_for_all() {
+    let program = testkit::c_variant("small_table", "O1", &["-O1", "-g"]).unwrap();
+    for mode in ["events", "start"] {
+        let said = printed(&[program.to_str().unwrap(), mode]);
+        assert_eq!(said, "has a place\n", "{mode}");
+    }
+}
+
+/// By its flags the class `other:fdguard` is told, and the highest number of the program.
+#[test]
+fn r41_what_is_kept_is_known_from_outside() {
+    let script = "import os\nr, w = os.pipe()\nos.close(r)\n\
+                  for line in open(f'/proc/self/fdinfo/{r}'):\n\
+                  \x20   if line.startswith('flags'): print(oct(int(line.split()[1], 8) & 0o10400000))\n";
+    assert_eq!(printed(&["python3", "-c", script]), "0o10400000\n");
+}

@@ -11,6 +11,7 @@ use fdguard_core::proof::Allowance;
 
 use super::SettingsArgs;
 use super::duration::parse_positive;
+use super::protect::ProtectArgs;
 use super::ready::Ready;
 use super::select::parse_pid;
 
@@ -36,6 +37,10 @@ pub struct CheckArgs {
     /// How it is to be judged.
     #[command(flatten)]
     pub settings: SettingsArgs,
+    /// How it is protected: a number that was closed is kept for a while, so that a stale use is
+    /// found.
+    #[command(flatten)]
+    pub protect: ProtectArgs,
     /// Where it is told.
     #[command(flatten)]
     pub reports: ReportArgs,
@@ -66,14 +71,19 @@ pub struct CheckArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ExerciseArgs {
     /// Run this shell command again and again while the server runs: one cycle.
-    #[arg(help_heading = "Exercise", long, value_name = "CMD")]
+    #[arg(
+        help_heading = "Exercise",
+        long,
+        value_name = "CMD",
+        conflicts_with = "protect"
+    )]
     pub exercise: Option<String>,
     /// A server and several named exercises of it, from a file; see the guide.
     #[arg(
         help_heading = "Exercise",
         long,
         value_name = "FILE",
-        conflicts_with = "exercise"
+        conflicts_with_all = ["exercise", "protect"]
     )]
     pub scenario: Option<PathBuf>,
     /// Cycles that count; up to four times as many where that does not decide.

@@ -1,4 +1,4 @@
-//! Flags of protection, for `run` and `trace`.
+//! Flags of protection, for `run`, `trace` and `check`.
 
 use clap::{Args, ValueEnum};
 use fdguard_trace::{Protection, Report};

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use fdguard_core::diagnosis::Diagnosis;
+use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
@@ -20,7 +21,7 @@ pub(super) fn clear(diagnosis: &mut Diagnosis, clearance: &Clearance<'_>) {
         let comm = hazard::comm(diagnosis, one.pid);
         one.cleared = clearance.of_hazard(one, comm.as_deref());
     }
-    hazards.sort_by_key(|one| one.cleared.is_some());
+    hazards.sort_by_key(|one| !one.counts());
     diagnosis.hazards = hazards;
 }
 
@@ -61,7 +62,7 @@ pub(super) fn settle(diagnosis: &mut Diagnosis) {
 
 /// Whether a hazard is left that counts.
 pub(super) fn has_hazard(diagnosis: &Diagnosis) -> bool {
-    diagnosis.hazards.iter().any(|one| one.cleared.is_none())
+    diagnosis.hazards.iter().any(Hazard::counts)
 }
 
 /// The reasons for which something does not count.

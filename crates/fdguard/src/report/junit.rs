@@ -2,9 +2,15 @@
 
 use std::io::Write;
 
+use fdguard_core::lint::Severity;
 use fdguard_core::proof;
 
 use super::problem::{Problem, Told};
+
+/// Whether a check fails by it, or would if somebody had not cleared it.
+fn is_case(problem: &&Problem) -> bool {
+    problem.severity >= Severity::Warning || problem.cleared.is_some()
+}
 
 /// Rules that a check always asks.
 const ALWAYS: &[&str] = &["leak", "double-close", "use-after-close"];
@@ -14,11 +20,12 @@ pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
     let of_proof = proof::PROOFS.iter().map(|rule| rule.id);
     let asked = ALWAYS.iter().copied().chain(of_proof);
     let counts = |problem: &&Problem| problem.cleared.is_none();
-    let has = |rule: &str| told.problems.iter().any(|one| one.rule == rule);
+    let problems: Vec<&Problem> = told.problems.iter().filter(is_case).collect();
+    let has = |rule: &str| problems.iter().any(|one| one.rule == rule);
     let quiet: Vec<&str> = asked.filter(|rule| !has(rule)).collect();
-    let failures = told.problems.iter().filter(counts).count();
-    let skipped = told.problems.len() - failures;
-    let tests = told.problems.len() + quiet.len();
+    let failures = problems.iter().copied().filter(counts).count();
+    let skipped = problems.len() - failures;
+    let tests = problems.len() + quiet.len();
     let name = attribute(&format!("fdguard check {}", told.name));
     let numbers = format!(
         "tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\" time=\"{:.3}\"",
@@ -27,7 +34,7 @@ pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
     writeln!(out, "<testsuites name=\"fdguard\" {numbers}>")?;
     writeln!(out, "  <testsuite name=\"{name}\" {numbers}>")?;
-    for problem in &told.problems {
+    for problem in problems {
         write_problem(out, told, problem)?;
     }
     for rule in quiet {

@@ -18,11 +18,15 @@ fn line(mark: &str) -> usize {
     text.lines().position(|line| line.contains(&mark)).unwrap() + 1
 }
 
-/// Runs `fdguard COMMAND FLAGS -- hazards double-close` in this folder.
+/// Runs `fdguard COMMAND FLAGS -- hazards double-close-threaded` in this folder.
 fn run(dir: &Path, command: &str, flags: &[&str]) -> Said {
     let mut fdguard = fdguard();
     fdguard.current_dir(dir).arg(command).args(flags).arg("--");
-    let output = fdguard.arg(victim()).arg("double-close").arg(dir).output();
+    let output = fdguard
+        .arg(victim())
+        .arg("double-close-threaded")
+        .arg(dir)
+        .output();
     Said::of(output.unwrap())
 }
 

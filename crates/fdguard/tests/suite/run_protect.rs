@@ -57,11 +57,13 @@ fn r41_every_call_on_a_closed_number_fails_as_it_would_without_a_tombstone() {
 
 #[test]
 fn r41_a_number_is_kept_for_the_last_closes_and_then_given_out_again() {
+    // A program that never had more than a few open: few are kept, because it may have room for
+    // few.
     let said = protected("evict");
     let mut words = said.text().split_whitespace();
     let turns: u32 = words.nth(4).unwrap().parse().unwrap();
     assert!(said.text().starts_with("grave 1, "), "{}", said.text());
-    assert!((200..=300).contains(&turns), "{}", said.text());
+    assert!((20..=32).contains(&turns), "{}", said.text());
     assert!(said.text().ends_with("given out again 1\n"));
 }
 
@@ -73,6 +75,10 @@ fn r41_how_many_and_for_how_long_can_be_chosen() {
         command.arg(victim()).env(name, value);
         said_by(command, mode)
     };
+    let many = with("FDGUARD_PROTECT_KEEP", "256", "evict");
+    let turns = many.text().split_whitespace().nth(4);
+    let turns: u32 = turns.unwrap().parse().unwrap();
+    assert!((200..=300).contains(&turns), "{}", many.text());
     let few = with("FDGUARD_PROTECT_KEEP", "8", "evict");
     assert!(
         few.text().starts_with("grave 1, free after 8\n"),

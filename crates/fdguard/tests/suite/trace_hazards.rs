@@ -69,9 +69,12 @@ fn at(hazard: &Value, party: &str) -> u64 {
 }
 
 #[test]
-fn r21_a_double_close_is_told_with_both_closes() {
+fn r21_a_double_close_with_one_thread_is_told_with_both_closes_and_fails_nothing() {
     let traced = trace("double-close");
-    let hazard = traced.only("double-close");
+    let hazards = traced.found["hazards"].as_array().unwrap();
+    assert_eq!((hazards.len(), traced.said.code), (1, 0), "{hazards:#?}");
+    let hazard = &hazards[0];
+    assert_eq!(hazard["severity"], "info");
     assert_eq!(at(hazard, "opener"), line("JOURNAL"));
     assert_eq!(
         (at(hazard, "closer"), at(hazard, "user")),
@@ -92,6 +95,54 @@ fn r40_a_double_close_that_hits_another_thread_is_told_with_its_victim() {
     assert_eq!(at(hazard, "opener"), line("CONNECT"));
     assert_eq!(at(hazard, "closer"), line("FINISH"));
     assert_eq!(at(hazard, "victim"), line("JOURNAL"));
+    assert_eq!(
+        (&hazard["severity"], traced.said.code),
+        (&"critical".into(), 1)
+    );
+}
+
+#[test]
+fn r40_a_double_close_beside_another_thread_counts() {
+    let traced = trace("double-close-threaded");
+    let hazard = traced.only("double-close");
+    assert_eq!(hazard["severity"], "warning");
+    assert_eq!(at(hazard, "closer"), line("SECOND"));
+}
+
+/// A start script failed in CI by it.
+#[test]
+fn r40_a_pipeline_of_bash_passes() {
+    let said = fdguard()
+        .args(["trace", "--", "bash", "-c", "echo a | cat"])
+        .output();
+    let said = Said::of(said.unwrap());
+    assert_eq!((said.code, said.text()), (0, "a\n"), "{}", said.stderr);
+}
+
+#[test]
+fn r40_numbers_that_were_never_open_are_told_with_their_lines_and_fail_nothing() {
+    let traced = trace("never-open");
+    let hazards = traced.found["hazards"].as_array().unwrap();
+    let told = hazards.iter().map(|one| {
+        let party = if one["closer"].is_null() {
+            "user"
+        } else {
+            "closer"
+        };
+        (
+            one["rule"].as_str().unwrap(),
+            one["fd"].as_u64(),
+            at(one, party),
+        )
+    });
+    let mut told: Vec<_> = told.collect();
+    told.sort_unstable();
+    let expected = [
+        ("never-open", None, line("MINUS")),
+        ("never-open", Some(77), line("NEVER")),
+    ];
+    assert_eq!(told, expected, "{hazards:#?}");
+    assert_eq!((traced.said.code, traced.said.text()), (0, "done\n"));
 }
 
 #[test]

@@ -367,7 +367,7 @@ impl Proof {
     pub(super) fn failures(&self) -> usize {
         let findings = self.diagnosis.findings.iter().filter(|one| fails(one));
         let hazards = self.diagnosis.hazards.iter();
-        findings.count() + hazards.filter(|one| one.cleared.is_none()).count()
+        findings.count() + hazards.filter(|one| one.counts()).count()
     }
 
     /// How long, and how many cycles.

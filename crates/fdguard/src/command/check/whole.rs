@@ -22,8 +22,13 @@ use crate::watching::Live;
 pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
     let mut family = Family::begin()?;
-    let options = Options::default().keeping_ended();
+    let protection = args.protect.protection();
+    let is_protected = protection.is_some();
+    let options = Options::default().keeping_ended().protecting(protection);
     let mut traced = limited(args.limit, || Ok(Traced::launch(&args.command, options)?))?;
+    if let Some(blind) = traced.blind().filter(|_| is_protected) {
+        trace::say(&format!("not protected: {}", blind.why()));
+    }
     family.follow(traced.pid())?;
     let pace = (args.every, args.length.or(args.soak));
     let watched = trace::watch(pace, &probe, &mut traced, settings)?;

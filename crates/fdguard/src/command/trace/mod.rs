@@ -42,8 +42,8 @@ use follow::Follower;
 use joined::Joined;
 use notes::Notes;
 use outputs::Outputs;
-pub(super) use running::Watched;
 use running::{Audience, Running};
+pub(super) use running::{Watched, say};
 use view::Viewer;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
@@ -102,7 +102,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let options = Options::default().protecting(protection);
     let mut traced = Traced::launch(&args.command, options)?;
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
-        running::say(&format!("not protected: {}", blind.why()));
+        say(&format!("not protected: {}", blind.why()));
     }
     let mut notes = Notes::new(&settings, args.length);
     let audience: &mut dyn Audience = match &mut follower {

@@ -262,7 +262,7 @@ fn part(traced: &mut Traced, asked: &mut Asked) -> anyhow::Result<Option<ExitSta
     Ok(None)
 }
 
-pub(super) fn say(text: &str) {
+pub(in crate::command) fn say(text: &str) {
     // Nobody is left to tell when stderr is gone.
     drop(writeln!(anstream::stderr(), "fdguard: {text}"));
 }

@@ -1,0 +1,80 @@
+//! A call on a number that nothing was ever opened at.
+//!
+//! Evidence: the call fails with `EBADF`, and the number was not open since the program began: a
+//! negative one never is. It harms nobody by itself, so it is worth knowing and no more: mostly the
+//! result of a failed call was not looked at. Rows of closes, calls that programs probe with and
+//! the standard streams are not judged, nor is anything in a process that was forked and may mean
+//! what its parent had closed.
+
+use super::incident::Incident;
+use super::scene::{Scene, is_stream};
+use super::{Fault, HazardRule};
+use crate::Fd;
+use crate::event::{Call, DeathHow, Errno, What};
+use crate::lint::Severity;
+
+pub(super) const RULE: HazardRule = HazardRule {
+    id: "never-open",
+    severity: Severity::Info,
+    summary: "a call names a number that was never open",
+    cwe: None,
+    requirement: "R40",
+    fix: "look at the result of the call that should have given the number before using it",
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Vec<Incident> {
+    let (fd, call) = match scene.event.what {
+        What::Death {
+            fd,
+            how: DeathHow::Close,
+            errno: Some(Errno::Ebadf),
+        } => (fd, None),
+        What::Use {
+            fd,
+            call,
+            errno: Some(Errno::Ebadf),
+            ..
+        } if call != Call::Other => (fd, Some(call)),
+        _ => return Vec::new(),
+    };
+    if is_stream(fd) || !was_never_open(scene, fd) {
+        return Vec::new();
+    }
+    vec![found(scene, fd, call)]
+}
+
+fn was_never_open(scene: &Scene<'_>, fd: Fd) -> bool {
+    let process = scene.event.process;
+    negative(fd).is_some() || scene.ledger.was_never_open(process, fd)
+}
+
+/// The number as the program wrote it, where it is below 0.
+fn negative(fd: Fd) -> Option<i32> {
+    let number = fd.cast_signed();
+    (number < 0).then_some(number)
+}
+
+fn found(scene: &Scene<'_>, fd: Fd, call: Option<Call>) -> Incident {
+    let thread = scene.event.thread;
+    let number = negative(fd).map_or_else(|| fd.to_string(), |number| number.to_string());
+    let did = match call {
+        Some(call) => format!("called {}() on {number}", call.name()),
+        None => format!("closed {number}"),
+    };
+    let message = format!("thread {thread} {did} (EBADF): that number was never open");
+    let actor = Some(scene.actor());
+    let (closer, user, fault) = match call {
+        Some(_) => (None, actor, Fault::User),
+        None => (actor, None, Fault::Closer),
+    };
+    Incident {
+        fd: negative(fd).is_none().then_some(fd),
+        closer,
+        user,
+        fault: Some(fault),
+        // A row of numbers is closed by one who does not care which are open.
+        may_be_sweep: call.is_none(),
+        ..scene.incident(fd, message)
+    }
+}

@@ -1,0 +1,45 @@
+//! Programs that were started without the library, as gaps.
+
+use fdguard_core::Gap;
+use fdguard_wire::Omission;
+
+use crate::Blind;
+
+/// Each reason by its place in what the library counts.
+const REASONS: [(Omission, Blind); Omission::KINDS] = [
+    (Omission::OtherLoader, Blind::OtherLoader),
+    (Omission::OtherMachine, Blind::OtherMachine),
+    (Omission::Sanitizer, Blind::Sanitizer),
+    (Omission::Unreachable, Blind::Unreachable),
+    (Omission::Privileged, Blind::Privileged),
+];
+
+/// A gap for each reason that there was.
+pub(crate) fn gaps(counts: &[u64; Omission::KINDS]) -> Vec<Gap> {
+    let told = REASONS.iter().filter_map(|(why, blind)| {
+        let count = counts.get(*why as usize).filter(|count| **count > 0)?;
+        let programs = if *count == 1 { "program" } else { "programs" };
+        let what = format!("the descriptors of {count} {programs} started without the library");
+        Some(Gap::new(what, blind.why(), blind.remedy()))
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{REASONS, gaps};
+
+    #[test]
+    fn each_reason_is_told_once_with_its_count() {
+        assert_eq!(gaps(&[0; 5]), []);
+        let told = gaps(&[2, 0, 1, 0, 0]);
+        let whats: Vec<&str> = told.iter().map(|gap| gap.what.as_str()).collect();
+        let expected = [
+            "the descriptors of 2 programs started without the library",
+            "the descriptors of 1 program started without the library",
+        ];
+        assert_eq!(whats, expected);
+        let places = REASONS.iter().map(|(why, _)| *why as usize);
+        assert!(places.eq(0..REASONS.len()));
+    }
+}

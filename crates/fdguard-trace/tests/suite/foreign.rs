@@ -1,0 +1,167 @@
+//! Programs that a traced one starts and whose loader cannot take the library: they start without
+//! it, and a gap says so.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use fdguard_trace::{Blind, Injection, Options, Program, Symbols};
+
+const WAYS: &[&str] = &[
+    "execl",
+    "execlp",
+    "execle",
+    "execv",
+    "execve",
+    "execvp",
+    "execvpe",
+    "fexecve",
+    "posix_spawn",
+    "posix_spawnp",
+];
+
+/// Runs a command under the tracer; gives what it printed and why programs were started without the
+/// library.
+fn traced(words: &[&str]) -> (Output, Vec<String>) {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let injection = Injection::prepare(&words, Options::default()).unwrap();
+    assert_eq!(injection.blind(), None);
+    let mut variables: Vec<_> = std::env::vars_os().collect();
+    injection.environment(&mut variables);
+    let mut start = Command::new(&words[0]);
+    let output = start.args(&words[1..]).env_clear().envs(variables).output();
+    let (_, gaps) = injection.hazards(&mut Symbols::new(), true);
+    let omitted = gaps
+        .into_iter()
+        .filter(|gap| gap.what.contains("without the library"));
+    (output.unwrap(), omitted.map(|gap| gap.why).collect())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `environment.c`, built by this compiler; nothing where it cannot build it.
+fn built(folder: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testkit/c/environment.c");
+    let program = folder.join(compiler);
+    let status = Command::new(compiler)
+        .args(flags)
+        .arg("-o")
+        .arg(&program)
+        .arg(source)
+        .status();
+    let is_built = status.is_ok_and(|status| status.success());
+    let runs = is_built
+        && Command::new(&program)
+            .output()
+            .is_ok_and(|said| said.status.success());
+    runs.then_some(program)
+}
+
+fn starts_by_every_way(program: &Path, blind: Blind) {
+    let becomes = testkit::c_variant("becomes", "O1", &["-O1", "-g"]).unwrap();
+    let becomes = becomes.to_str().unwrap();
+    assert_eq!(
+        Program::find(program.as_os_str()).unwrap().blind,
+        Some(blind)
+    );
+    let program = program.to_str().unwrap();
+    for way in WAYS {
+        let (said, gaps) = traced(&[becomes, way, program]);
+        let outcome = (said.status.code(), said.status.signal());
+        assert_eq!(outcome, (Some(0), None), "{way}: {}", text(&said.stderr));
+        assert_eq!(text(&said.stdout), "7 f without\n", "{way}");
+        assert_eq!(gaps, [blind.why()], "{way}");
+    }
+    // A shell that runs it, and a script that it runs.
+    let script = format!("{program} x; {program} y");
+    let (said, gaps) = traced(&["sh", "-c", &script]);
+    assert_eq!(text(&said.stdout), "2 x without\n2 y without\n");
+    assert_eq!(gaps, [blind.why()]);
+}
+
+/// They crashed: musl's loader takes the library and finds nothing that it wants.
+#[test]
+fn programs_of_another_c_library_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = built(folder.path(), "musl-gcc", &["-O1"]) else {
+        testkit::skip("no musl-gcc");
+        return;
+    };
+    starts_by_every_way(&program, Blind::OtherLoader);
+}
+
+/// They did not start: the runtime wants to come first.
+#[test]
+fn programs_with_a_sanitizer_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = built(folder.path(), "gcc", &["-O1", "-fsanitize=address"]) else {
+        testkit::skip("no gcc with an address sanitizer");
+        return;
+    };
+    starts_by_every_way(&program, Blind::Sanitizer);
+}
+
+#[test]
+fn ordinary_programs_keep_the_library() {
+    let becomes = testkit::c_variant("becomes", "O1", &["-O1", "-g"]).unwrap();
+    let program = testkit::c_variant("environment", "O1", &["-O1", "-g"]).unwrap();
+    let program = program.to_str().unwrap();
+    for way in WAYS {
+        let (said, gaps) = traced(&[becomes.to_str().unwrap(), way, program]);
+        assert_eq!(text(&said.stdout), "7 f with\n", "{way}");
+        assert!(gaps.is_empty(), "{way}: {gaps:?}");
+    }
+}
+
+/// The loader said that it could not read the library.
+#[test]
+fn a_program_of_another_user_says_nothing_of_the_library() {
+    if !testkit::is_root() {
+        testkit::skip("not root: no other user to become");
+        return;
+    }
+    let words = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "sh",
+        "-c",
+        "cat /dev/null; echo ran",
+    ];
+    let (said, gaps) = traced(&words);
+    assert_eq!(
+        (text(&said.stdout).as_str(), text(&said.stderr).as_str()),
+        ("ran\n", "")
+    );
+    assert_eq!(gaps, [Blind::Unreachable.why()]);
+}
+
+#[test]
+fn a_program_with_other_mounts_says_nothing_of_the_library() {
+    let inner =
+        "mount -t tmpfs none /dev/shm && mount -t tmpfs none /tmp && cat /dev/null && echo ran";
+    let words = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        inner,
+    ];
+    let plain = Command::new(words[0]).args(&words[1..]).output();
+    if !plain.is_ok_and(|said| said.stdout == b"ran\n") {
+        testkit::skip("no mount namespaces for us");
+        return;
+    }
+    let (said, gaps) = traced(&words);
+    assert_eq!(
+        (text(&said.stdout).as_str(), text(&said.stderr).as_str()),
+        ("ran\n", "")
+    );
+    assert_eq!(gaps, [Blind::Unreachable.why()]);
+}
