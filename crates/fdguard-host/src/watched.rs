@@ -7,10 +7,12 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use fdguard_process::tree::{Stop, Told, Tree};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::timeout_at;
 
 /// Watches a descriptor and owns it.
 pub(crate) fn owned(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
@@ -60,9 +62,16 @@ impl Control {
         Ok(Self(watched.map_err(io::Error::from)?))
     }
 
-    /// Waits until something was said, and asks what; `None` was a false alarm.
-    pub(crate) async fn hear<T>(&self, ask: impl FnOnce() -> Option<T>) -> io::Result<Option<T>> {
-        let mut ready = self.0.readable().await?;
+    /// Waits until something was said, or until the tree is to be looked at, and asks what; `None` was a false alarm.
+    pub(crate) async fn hear<T>(
+        &self,
+        look: Option<Instant>,
+        ask: impl FnOnce() -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        let Some(ready) = until(look, self.0.readable()).await else {
+            return Ok(ask());
+        };
+        let mut ready = ready?;
         let heard = ask();
         if heard.is_none() {
             ready.clear_ready();
@@ -97,19 +106,34 @@ impl WatchedTree {
         self.0.get_mut().0.stop(how);
     }
 
-    /// Lets its keeper go on, if one of its own processes has stopped it.
-    pub(crate) fn wake(&self) {
-        self.0.get_ref().0.wake();
+    /// After the keeper was lost: how many of its processes live on, if that is known.
+    pub(crate) fn orphans_left(&self) -> Option<u32> {
+        self.0.get_ref().0.orphans_left()
     }
 
     /// The next that its keeper tells. May be dropped while it waits: nothing is lost.
     pub(crate) async fn told(&mut self) -> io::Result<Told> {
         loop {
-            let mut ready = self.0.readable_mut().await?;
+            let look = self.0.get_ref().0.deadline();
+            let Some(ready) = until(look, self.0.readable_mut()).await else {
+                if let Some(told) = self.0.get_mut().0.told() {
+                    return Ok(told);
+                }
+                continue;
+            };
+            let mut ready = ready?;
             if let Some(told) = ready.get_inner_mut().0.told() {
                 return Ok(told);
             }
             ready.clear_ready();
         }
+    }
+}
+
+/// Waits until this moment at the latest, if there is one.
+pub(crate) async fn until<F: Future>(at: Option<Instant>, wait: F) -> Option<F::Output> {
+    match at {
+        Some(at) => timeout_at(at.into(), wait).await.ok(),
+        None => Some(wait.await),
     }
 }

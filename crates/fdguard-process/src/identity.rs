@@ -19,7 +19,7 @@ use crate::sys;
 const PIDFS: u64 = 0x5049_4446;
 
 /// Which process.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     boot: String,
     pid: u32,
@@ -163,6 +163,7 @@ impl FromStr for Identity {
 pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) parent: u32,
+    pub(crate) threads: u32,
     pub(crate) started: u64,
 }
 
@@ -174,18 +175,25 @@ impl Stat {
         let mut fields = text.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
         let parent = fields.next()?.parse().ok()?;
-        // Fields 3 and 4 are taken; the start is field 22.
-        let started = fields.nth(17)?.parse().ok()?;
+        // Fields 3 and 4 are taken; the threads are field 20, the start is field 22.
+        let threads = fields.nth(15)?.parse().ok()?;
+        let started = fields.nth(1)?.parse().ok()?;
         Some(Self {
             state,
             parent,
+            threads,
             started,
         })
     }
 
-    /// It is a zombie or nearly gone.
+    /// It is a zombie or nearly gone. The first thread of a process may end before the others do: then it lives.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x')
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+
+    /// A signal or a tracer stops it.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.state, b'T' | b't')
     }
 }
 
@@ -202,6 +210,7 @@ mod tests {
         let expected = Stat {
             state: b'S',
             parent: 5,
+            threads: 1,
             started: 123_456,
         };
         assert_eq!(stat, expected);

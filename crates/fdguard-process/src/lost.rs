@@ -1,7 +1,7 @@
 //! The end of a tree whose keeper was killed.
 //!
 //! Its orphans went to the next subreaper or to init, and nobody can name all of them any more, unless they are in a cgroup. What is known is
-//! killed, each by its identity: the program, those below it, and those that were seen before.
+//! killed, each by its identity: the program, those below it, those that were seen before, and those with the mark of the tree.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use crate::adopt;
 use crate::cgroup::Leaf;
 use crate::identity::{Identity, signal_checked};
 use crate::members::{self, Member};
+use crate::sweep;
 
 /// The longest that we wait for a cgroup to become empty.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -38,7 +39,7 @@ impl Strays {
             }
             let pidfd = adopt::open(first.pid);
             for stray in &strays {
-                if let Some(identity) = Identity::known(stray.pid, stray.started) {
+                if let Some(identity) = stray.identity() {
                     let _gone = signal_checked(&identity, libc::SIGKILL);
                 }
             }
@@ -59,7 +60,8 @@ impl Strays {
     }
 }
 
-pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>) {
+/// Ends it, and gives how many with its mark are left.
+pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>, mark: Option<&str>) -> usize {
     if let Some(leaf) = leaf.and_then(Leaf::open) {
         end_cgroup(&leaf);
     }
@@ -70,10 +72,11 @@ pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>) {
         known.clear();
     }
     for member in [main].iter().chain(&known).chain(seen) {
-        if let Some(identity) = Identity::known(member.pid, member.started) {
+        if let Some(identity) = member.identity() {
             let _gone = signal_checked(&identity, libc::SIGKILL);
         }
     }
+    mark.map_or(0, |mark| sweep::end_marked(mark, LONGEST).left)
 }
 
 fn end_cgroup(leaf: &Leaf<'_>) {

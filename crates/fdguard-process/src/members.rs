@@ -3,13 +3,29 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 
-use crate::identity::Stat;
+use crate::identity::{Identity, Stat};
+use crate::keeper::NAME;
+
+/// Longer ways up are not followed.
+const GENERATIONS: usize = 64;
 
 /// A process as it was when it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) pid: u32,
     pub(crate) started: u64,
+}
+
+impl Member {
+    /// As an identity.
+    pub(crate) fn identity(self) -> Option<Identity> {
+        Identity::known(self.pid, self.started)
+    }
+
+    /// Whether it lives, under its number and its start.
+    pub(crate) fn lives(self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.has_ended())
+    }
 }
 
 /// The living descendants of a process, those nearest to it first.
@@ -42,7 +58,21 @@ pub(crate) fn living(pids: Vec<u32>) -> Vec<Member> {
     pids.into_iter().filter_map(member).collect()
 }
 
-fn stat(pid: u32) -> Option<Stat> {
+/// Its parent, the parent of that one, and so on.
+pub(crate) fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
+    let parent = |pid: &u32| Some(stat(*pid)?.parent).filter(|parent| *parent != 0);
+    std::iter::successors(Some(pid), parent)
+        .skip(1)
+        .take(GENERATIONS)
+}
+
+/// Whether a process has the name of a keeper.
+pub(crate) fn is_keeper(pid: u32) -> bool {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_ascii_end() == NAME.to_bytes()
+}
+
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 

@@ -1,7 +1,9 @@
 //! The owner's end of a process tree.
 
 mod hear;
+mod keeper_process;
 mod offer;
+mod oversight;
 mod start;
 mod types;
 
@@ -11,16 +13,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, send};
 
 use hear::{Heard, receive};
+pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
+use oversight::{Oversight, Step};
 use start::Started;
 pub use types::{Exit, Mechanism, Options, StartError, Stop, Told, Usage};
 
 use crate::adopt;
-use crate::identity::{Identity, signal_checked};
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 pub use crate::limits::{By, Enforced};
@@ -29,27 +31,33 @@ pub use crate::lost::Strays;
 use crate::members::{self, Member};
 use crate::plan::Plan;
 use crate::reserve;
+use crate::sweep;
 use crate::sys;
 
 /// The longest that the drop of a tree waits. Only a process that the kernel cannot end (it waits for a device) takes that long;
-/// the keeper stays with it until it is gone.
-const LONGEST_DROP: Duration = Duration::from_secs(5);
+/// a keeper that runs stays with it until it is gone.
+const LONGEST_DROP: Duration = Duration::from_secs(7);
 
 /// A killed keeper closes its end a moment before it has ended.
 const LONGEST_LOST: Duration = Duration::from_secs(1);
 
-/// A tree of processes with its keeper. Dropped, it is killed, and the drop waits for its end, five seconds at most.
+/// A tree of processes with its keeper. Dropped, it is killed, and the drop waits for its end, seven seconds at most.
+///
+/// A keeper may be stopped or traced by those it keeps, and then reports nothing. The owner looks after it, in [`Tree::told`]: it
+/// waits for [`Tree::fd`] and [`Tree::program_end`], and calls that at [`Tree::deadline`] too.
 #[derive(Debug)]
 pub struct Tree {
     main: u32,
     /// The program's start, in ticks since the boot: with its number it never means another process.
     main_started: u64,
     pidfd: Option<OwnedFd>,
-    keeper: Keeper,
+    keeper: KeeperProcess,
     control: OwnedFd,
     mechanism: Mechanism,
     enforced: Enforced,
     leaf: Option<CString>,
+    /// What its processes carry in their environment; absent where another forked the program.
+    mark: Option<String>,
     /// `Empty` or `Lost` was told.
     is_over: bool,
     /// What the keeper said last. It is told when the keeper itself has ended.
@@ -57,31 +65,28 @@ pub struct Tree {
     /// The keeper's end of the pair is closed: it ended.
     keeper_ended: bool,
     usage: Option<Usage>,
+    /// When the owner looks after the keeper.
+    oversight: Oversight,
+    /// The keeper reported the end of the program.
+    main_reported: bool,
+    /// Who was killed past the keeper.
+    swept: Vec<Member>,
     /// Who was seen last, for the case that the keeper is killed.
     seen: Mutex<Vec<Member>>,
     /// Processes that outlived a killed keeper and could not be ended, where that is known.
     orphans_left: Option<u32>,
 }
 
-/// Who keeps a tree.
-#[derive(Clone, Copy, Debug)]
-struct Keeper {
-    pid: u32,
-    /// Its start, where it is not our own child: then its number may be another's when it has ended.
-    started: Option<u64>,
-}
-
-impl Keeper {
-    /// Whether its number means it still.
-    fn is_there(self) -> bool {
-        self.started.is_none_or(|started| {
-            Identity::known(self.pid, started).is_some_and(|keeper| keeper.matches())
-        })
-    }
-}
-
 impl Tree {
-    fn of(keeper: Keeper, control: OwnedFd, started: Started, leaf: Option<CString>) -> Self {
+    fn of(
+        keeper: KeeperProcess,
+        control: OwnedFd,
+        started: Started,
+        leaf: Option<CString>,
+        mark: Option<String>,
+    ) -> Self {
+        let mut oversight = Oversight::default();
+        oversight.started(Instant::now(), started.pidfd.is_some());
         Self {
             main: started.main,
             main_started: started.at,
@@ -95,10 +100,14 @@ impl Tree {
             },
             enforced: started.enforced,
             leaf: leaf.filter(|_| started.in_cgroup),
+            mark,
             is_over: false,
             empty: None,
             keeper_ended: false,
             usage: None,
+            oversight,
+            main_reported: false,
+            swept: Vec::new(),
             seen: Mutex::default(),
             orphans_left: None,
         }
@@ -128,6 +137,20 @@ impl Tree {
     #[must_use]
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(OwnedFd::as_fd)
+    }
+
+    /// Readable when the program has ended and its keeper did not report it yet: it may be stopped. Absent where the start was
+    /// asked to do without, and when that is known.
+    #[must_use]
+    pub fn program_end(&self) -> Option<BorrowedFd<'_>> {
+        let is_news = !self.is_over && !self.main_reported && !self.oversight.knows_main_ended();
+        self.pidfd().filter(|_| is_news)
+    }
+
+    /// When [`Tree::told`] is to be called although nothing can be read; absent when only an event matters.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.oversight.next_look().filter(|_| !self.is_over)
     }
 
     /// The keeper's process: ours, not one of the tree.
@@ -185,10 +208,7 @@ impl Tree {
 
     /// What was told since; never waits. `MainEnded` comes once, then `Empty`; or `Lost` instead of what is missing.
     pub fn told(&mut self) -> Option<Told> {
-        if self.is_over {
-            return None;
-        }
-        loop {
+        while !self.is_over {
             match receive(&self.control, RecvFlags::DONTWAIT) {
                 Ok(Heard::Said(said, _)) => {
                     if let Some(told) = self.hear(said) {
@@ -203,8 +223,56 @@ impl Tree {
                     }
                     return Some(self.empty.unwrap_or(Told::Lost));
                 }
-                Err(_nothing_yet) => return None,
+                Err(_nothing_yet) => return self.look(Instant::now()),
             }
+        }
+        None
+    }
+
+    /// Looks after a keeper that says nothing, if it is time to.
+    fn look(&mut self, now: Instant) -> Option<Told> {
+        if self.program_end().is_some_and(is_readable) {
+            self.oversight.main_ended(now);
+        }
+        if self.deadline().is_none_or(|at| now < at) {
+            return None;
+        }
+        let is_held = self.keeper.is_held();
+        if is_held && !self.main_reported && !self.program().lives() {
+            self.oversight.main_ended(now);
+        }
+        match self.oversight.step(now, is_held) {
+            Step::Wait => {}
+            Step::Wake => self.wake(),
+            Step::Sweep => {
+                let living = sweep::kill_below(self.keeper);
+                self.oversight.swept(now, living.len());
+                let known = |member: &Member| !self.swept.contains(member);
+                let news: Vec<_> = living.into_iter().filter(known).collect();
+                self.swept.extend(news);
+                self.wake();
+            }
+            Step::KillKeeper => self.keeper.signal(libc::SIGKILL),
+            Step::GiveUp => return Some(self.give_up(is_held)),
+        }
+        None
+    }
+
+    /// Some of it cannot be ended, or its keeper does not even die.
+    fn give_up(&mut self, is_held: bool) -> Told {
+        if is_held {
+            self.keeper.signal(libc::SIGKILL);
+        }
+        let left = members::below(self.keeper.pid).len();
+        self.is_over = true;
+        self.orphans_left = u32::try_from(left).ok();
+        Told::Lost
+    }
+
+    fn program(&self) -> Member {
+        Member {
+            pid: self.main,
+            started: self.main_started,
         }
     }
 
@@ -213,6 +281,8 @@ impl Tree {
         match said {
             FromKeeper::MainEnded { exit, left, usage } => {
                 self.usage = Some(usage);
+                self.main_reported = true;
+                self.oversight.main_reported();
                 Some(Told::MainEnded { exit, left })
             }
             FromKeeper::Empty {
@@ -220,9 +290,11 @@ impl Tree {
                 killed,
                 reaped,
             } => {
+                // What the owner killed the keeper may have reaped before it heard of KILL.
+                let swept = u32::try_from(self.swept.len()).unwrap_or(u32::MAX);
                 self.empty = Some(Told::Empty {
                     exit,
-                    killed,
+                    killed: killed.max(swept),
                     reaped,
                 });
                 None
@@ -232,22 +304,16 @@ impl Tree {
     }
 
     /// Asks it to end. Another call with a shorter grace hurries it; no grace is KILL at once.
-    pub fn stop(&self, how: Stop) {
+    pub fn stop(&mut self, how: Stop) {
         self.say(ToKeeper::Stop(how));
-        self.wake();
+        self.oversight.asked(Instant::now(), how.grace);
     }
 
     /// Lets a keeper go on that one of its own processes has stopped: it cannot defend itself against that.
-    pub fn wake(&self) {
-        if self.keeper_ended {
-            return;
+    fn wake(&self) {
+        if !self.keeper_ended {
+            self.keeper.signal(libc::SIGCONT);
         }
-        let _gone = match self.keeper.started {
-            // Our own child, which nobody but us reaps.
-            None => sys::signal_child(self.keeper.pid, libc::SIGCONT).is_ok(),
-            Some(started) => Identity::known(self.keeper.pid, started)
-                .is_some_and(|keeper| signal_checked(&keeper, libc::SIGCONT).is_ok()),
-        };
     }
 
     /// Who ends the orphans of trees that are kept below this one's program and lost their keepers.
@@ -255,15 +321,13 @@ impl Tree {
     pub fn strays(&self) -> Strays {
         Strays {
             keeper: self.keeper.pid,
-            main: Member {
-                pid: self.main,
-                started: self.main_started,
-            },
+            main: self.program(),
         }
     }
 
-    /// After `Lost`: how many of its processes live on. Absent where nobody can say, because this process does not adopt orphans
-    /// ([`adopt_orphans_of_trees`](crate::adopt::adopt_orphans_of_trees)) or the keeper was not its child.
+    /// After `Lost`: how many of its processes live on. Absent where nobody can say, because somebody else killed the keeper and
+    /// this process does not adopt orphans ([`adopt_orphans_of_trees`](crate::adopt::adopt_orphans_of_trees)), or the keeper was
+    /// not its child.
     #[must_use]
     pub fn orphans_left(&self) -> Option<u32> {
         self.orphans_left
@@ -292,16 +356,15 @@ impl Tree {
         // A keeper that does not hear it is gone, and `told` says so.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let _unheard = send(&self.control, &to_keeper.encode(), flags);
+        // It may be stopped.
+        self.wake();
     }
 
     /// Ends what is known of a tree whose keeper was killed.
     fn lost(&mut self) {
         let seen = std::mem::take(self.seen.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let main = Member {
-            pid: self.main,
-            started: self.main_started,
-        };
-        lost::end(main, &seen, self.leaf.as_deref());
+        let leaf = self.leaf.as_deref();
+        let marked = lost::end(self.program(), &seen, leaf, self.mark.as_deref());
         if self.keeper.started.is_none() {
             self.orphans_left = adopt::end_orphans_of(self.keeper.pid);
         } else if let Some(pidfd) = adopt::open(self.keeper.pid).filter(|_| self.keeper.is_there())
@@ -309,29 +372,48 @@ impl Tree {
             // Its orphans are another's when it has ended, and not before.
             adopt::await_end(&pidfd, Instant::now() + LONGEST_LOST);
         }
+        // Either we killed the keeper, when nothing was left below it, or some are known to be left.
+        if self.orphans_left.is_none() && (self.oversight.is_empty() || marked > 0) {
+            self.orphans_left = u32::try_from(marked).ok();
+        }
     }
 
-    /// Waits for the keeper's end of the pair to be closed.
-    fn await_keeper(&mut self, longest: Duration) {
+    /// Waits until the tree is over.
+    fn await_end(&mut self, longest: Duration) {
         let deadline = Instant::now() + longest;
-        while !self.keeper_ended {
-            match receive(&self.control, RecvFlags::DONTWAIT) {
-                Ok(Heard::Said(said, _)) => drop(self.hear(said)),
-                Ok(Heard::End) => self.keeper_ended = true,
-                Err(Errno::AGAIN | Errno::INTR) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    let mut fds = [PollFd::from_borrowed_fd(
-                        self.control.as_fd(),
-                        PollFlags::IN,
-                    )];
-                    let timeout = Timespec::try_from(left).unwrap_or_default();
-                    let ready = poll(&mut fds, Some(&timeout));
-                    if ready == Ok(0) || left.is_zero() {
-                        return;
-                    }
-                }
-                Err(_) => self.keeper_ended = true,
+        loop {
+            while self.told().is_some() {}
+            let now = Instant::now();
+            if self.is_over || now >= deadline {
+                return;
             }
+            let until = self.deadline().map_or(deadline, |look| look.min(deadline));
+            let left = until.saturating_duration_since(now);
+            let timeout = Timespec::try_from(left).unwrap_or_default();
+            let control = PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN);
+            // Interrupted: the next turn looks again.
+            let _happened = poll(&mut [control], Some(&timeout));
+        }
+    }
+
+    /// Reaps a keeper of our own. It closed its end as the last thing before it ended, or it lives on until its tree is gone, and knows
+    /// that we are. One that somebody traces is not ours to reap until that one lets go.
+    fn reap_keeper(&self) {
+        let mut own = adopt::own();
+        let reap = |wait| matches!(sys::reap(Some(self.keeper.pid), wait), Ok(Some(_)));
+        let mut is_reaped = reap(false);
+        if !is_reaped && self.keeper_ended {
+            is_reaped = match adopt::open(self.keeper.pid) {
+                Some(pidfd) => {
+                    adopt::await_end(&pidfd, Instant::now() + LONGEST_LOST);
+                    reap(false)
+                }
+                // The table is full.
+                None => reap(true),
+            };
+        }
+        if is_reaped {
+            own.forget(self.keeper.pid);
         }
     }
 }
@@ -343,17 +425,16 @@ impl Drop for Tree {
                 signal: libc::SIGKILL,
                 grace: Duration::ZERO,
             });
+            self.await_end(LONGEST_DROP);
         }
-        self.await_keeper(LONGEST_DROP);
-        if self.keeper_ended && !self.is_over && self.empty.is_none() {
-            self.lost();
-        }
-        // It closed its end as the last thing before it ended. Otherwise it lives on until its tree is gone, and knows that we are.
         if self.keeper.started.is_none() {
-            let mut own = adopt::own();
-            if let Ok(Some(_)) = sys::reap(Some(self.keeper.pid), self.keeper_ended) {
-                own.forget(self.keeper.pid);
-            }
+            self.reap_keeper();
         }
     }
+}
+
+/// Whether something can be read there now.
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

@@ -163,6 +163,12 @@ impl Bounded {
             return;
         }
         wants.read(self.tree.fd());
+        if let Some(program_end) = self.tree.program_end() {
+            wants.read(program_end);
+        }
+        if let Some(look) = self.tree.deadline() {
+            wants.until(look);
+        }
         if let Some(output) = &self.output {
             wants.read(output.as_fd());
         }

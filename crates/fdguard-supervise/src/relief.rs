@@ -18,6 +18,9 @@ pub use flight::Flight;
 pub use news::{Action, Again, Breach, Drained, Event, Instance, Proof, Told};
 pub use rules::{Rules, WhenAgain};
 
+/// Why there is no evidence of a breach that could not wait for it.
+const URGENT: &str = "the budget is well exceeded: nothing was waited for";
+
 /// The relief of one service.
 #[derive(Debug)]
 pub struct Relief {
@@ -109,6 +112,15 @@ impl Relief {
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::In(_, until, _) => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// The breach whose evidence is being written.
+    #[must_use]
+    pub fn waits_for_evidence(&self) -> Option<&Breach> {
+        match &self.state {
+            State::In(Step::Evidence, _, run) => Some(&run.breach),
             _ => None,
         }
     }
@@ -211,7 +223,12 @@ impl Relief {
             self.state = State::Waiting(breach);
             return vec![tell];
         };
-        let bound = self.rules.evidence_within(breach.left);
+        let is_urgent = breach.is_urgent();
+        let bound = if is_urgent {
+            Duration::ZERO
+        } else {
+            self.rules.evidence_within(breach.left)
+        };
         let tell = Action::Tell(Told::Begun(breach.clone()));
         let pid = breach
             .passed
@@ -226,6 +243,9 @@ impl Relief {
         };
         if bound.is_zero() {
             let mut actions = vec![tell];
+            if is_urgent && !self.rules.evidence.is_zero() {
+                actions.push(Action::Tell(Told::Evidence(Err(URGENT.to_owned()))));
+            }
             actions.extend(self.drain(now, run));
             return actions;
         }
@@ -265,6 +285,9 @@ impl Relief {
                 let mut actions = vec![Action::StopEvidence];
                 actions.extend(self.start(now, run));
                 actions
+            }
+            (Step::Evidence, Event::Urgent) => {
+                self.evidence(now, run, Err(URGENT.to_owned()), true)
             }
             (Step::Evidence, _) if late => {
                 let why = "it was not written in time".to_owned();

@@ -13,6 +13,7 @@ pub mod cli;
 pub mod command;
 pub mod doctor;
 pub mod exit;
+mod input;
 mod log;
 pub mod output;
 pub mod progress;

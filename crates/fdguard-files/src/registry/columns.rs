@@ -8,7 +8,7 @@ use super::row::{Filter, Kind, Row};
 use super::state::{Owner, State};
 
 /// The columns, in the order of [`read`].
-pub(super) const COLUMNS: &str = "id, kind, client, state, owner, owner_process, reason, version, process, host, started_at, ended_at, files, receipt";
+pub(super) const COLUMNS: &str = "id, kind, client, state, owner, owner_process, reason, version, process, host, started_at, ended_at, files, receipt, keeper";
 
 pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<Row> {
     let owner = match (found.get(4)?, parsed(found, 5)?) {
@@ -31,6 +31,7 @@ pub(super) fn read(found: &Found<'_>) -> rusqlite::Result<Row> {
         version: found.get::<_, i64>(7)?.cast_unsigned(),
         process: parsed(found, 8)?,
         host: parsed(found, 9)?,
+        keeper: parsed(found, 14)?,
         started_at,
         ended_at: parsed(found, 11)?,
         files: serde_json::from_str(&files).map_err(|error| bad(12, error.into()))?,

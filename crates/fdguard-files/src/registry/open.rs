@@ -19,7 +19,10 @@ use crate::{Options, Vault, Verdict, inspect};
 /// Says that a database is a registry: `fdgr`.
 const APPLICATION: i64 = 0x6664_6772;
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+/// What version 1 lacks.
+const FROM_1: &str =
+    "BEGIN IMMEDIATE; ALTER TABLE entries ADD COLUMN keeper TEXT; PRAGMA user_version = 2; COMMIT;";
 
 const TABLES: &str = "
 CREATE TABLE entries(
@@ -36,7 +39,8 @@ CREATE TABLE entries(
   started_at TEXT NOT NULL,
   ended_at TEXT,
   files TEXT NOT NULL,
-  receipt TEXT
+  receipt TEXT,
+  keeper TEXT
 ) STRICT;
 CREATE INDEX by_state ON entries(state);
 CREATE TRIGGER what_has_ended_stays BEFORE UPDATE ON entries WHEN OLD.state IN ('closed', 'failed')
@@ -201,6 +205,7 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
     }
     match number("user_version")? {
         VERSION => Ok(()),
+        1 => upgrade(path, connection),
         found if found > VERSION => Err(Error::Newer {
             path: path.to_owned(),
             found,
@@ -210,6 +215,21 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
             path,
             &format!("it has version {found}, which never was"),
         )),
+    }
+}
+
+/// Brings a registry of version 1 to ours. Another may be faster: then there is nothing to do.
+fn upgrade(path: &Path, connection: &Connection) -> Result<(), Error> {
+    let Err(error) = connection.execute_batch(FROM_1) else {
+        return Ok(());
+    };
+    if !connection.is_autocommit() {
+        let _undone = connection.execute_batch("ROLLBACK");
+    }
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+    match version {
+        Ok(VERSION) => Ok(()),
+        _ => Err(Error::sqlite(path, error)),
     }
 }
 

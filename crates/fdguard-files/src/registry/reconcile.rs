@@ -63,8 +63,12 @@ pub(super) enum Verdict {
 
 /// Judges one that has not ended.
 pub(super) fn judge(row: &Row, alive: &dyn Fn(&Identity) -> Alive) -> Verdict {
-    let process = row.process.as_ref().map(alive);
+    let mut process = row.process.as_ref().map(alive);
     let host = row.host.as_ref().map(alive);
+    // A keeper that outlives its host is held by somebody: what it keeps is there as long as it is.
+    if host == Some(Alive::Gone) && row.keeper.as_ref().map(alive) == Some(Alive::Alive) {
+        process = Some(Alive::Alive);
+    }
     match &row.owner {
         Some(owner) => closing(alive(&owner.process), process, host),
         None => running(row.kind, process, host),
@@ -162,6 +166,43 @@ mod tests {
         }
         let host = running(Kind::Host, Some(Gone), None);
         assert_eq!(host, Verdict::End("host_gone"));
+    }
+
+    #[test]
+    fn what_a_keeper_keeps_that_outlived_its_host_is_not_gone_with_its_program() {
+        let identity = |pid| Identity {
+            boot: "boot".to_owned(),
+            pid,
+            started: 1,
+        };
+        let row = Row {
+            id: "s1".to_owned(),
+            kind: Kind::Session,
+            client: None,
+            state: State::Running,
+            owner: None,
+            reason: None,
+            version: 1,
+            process: Some(identity(1)),
+            host: Some(identity(2)),
+            keeper: Some(identity(3)),
+            started_at: Timestamp::UNIX_EPOCH,
+            ended_at: None,
+            files: Vec::new(),
+            receipt: None,
+        };
+        let lives = |living: &'static [u32]| {
+            move |identity: &Identity| {
+                if living.contains(&identity.pid) {
+                    Alive::Alive
+                } else {
+                    Alive::Gone
+                }
+            }
+        };
+        assert_eq!(judge(&row, &lives(&[3])), Verdict::Leave("orphaned"));
+        assert_eq!(judge(&row, &lives(&[])), Verdict::End("process_gone"));
+        assert_eq!(judge(&row, &lives(&[2, 3])), Verdict::End("process_gone"));
     }
 
     #[test]

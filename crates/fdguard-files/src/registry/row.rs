@@ -56,6 +56,8 @@ pub struct New {
     pub process: Option<Identity>,
     /// The process that keeps it: when that is gone nobody does.
     pub host: Option<Identity>,
+    /// The keeper of its processes. It ends them when the host is gone, unless somebody holds it.
+    pub keeper: Option<Identity>,
     /// Files that are its own.
     pub files: Vec<Text>,
     /// When it began.
@@ -72,6 +74,7 @@ impl New {
             client: None,
             process: None,
             host: None,
+            keeper: None,
             files: Vec::new(),
             started_at: Timestamp::now(),
         }
@@ -99,6 +102,8 @@ pub struct Row {
     pub process: Option<Identity>,
     /// The process that keeps it.
     pub host: Option<Identity>,
+    /// The keeper of its processes.
+    pub keeper: Option<Identity>,
     /// When it began.
     pub started_at: Timestamp,
     /// When it ended.
@@ -130,6 +135,8 @@ pub struct Change {
     pub process: Option<Identity>,
     /// The process that keeps it.
     pub host: Option<Identity>,
+    /// The keeper of its processes.
+    pub keeper: Option<Identity>,
     /// Files that are its own.
     pub files: Option<Vec<Text>>,
 }

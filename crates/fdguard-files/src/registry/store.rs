@@ -68,13 +68,14 @@ impl Store {
             version: Standing::new().version,
             process: new.process.clone(),
             host: new.host.clone(),
+            keeper: new.keeper.clone(),
             started_at: rounded(new.started_at),
             ended_at: None,
             files: new.files.clone(),
             receipt: None,
         };
         self.change(|transaction| {
-            let sql = format!("INSERT INTO entries({COLUMNS}) VALUES(?1, ?2, ?3, ?4, NULL, NULL, NULL, ?5, ?6, ?7, ?8, NULL, ?9, NULL) ON CONFLICT(id) DO NOTHING");
+            let sql = format!("INSERT INTO entries({COLUMNS}) VALUES(?1, ?2, ?3, ?4, NULL, NULL, NULL, ?5, ?6, ?7, ?8, NULL, ?9, NULL, ?10) ON CONFLICT(id) DO NOTHING");
             let added = transaction.prepare_cached(&sql)?.execute(params![
                 row.id,
                 row.kind.as_str(),
@@ -85,6 +86,7 @@ impl Store {
                 row.host.as_ref().map(ToString::to_string),
                 text(row.started_at),
                 json(&row.files)?,
+                row.keeper.as_ref().map(ToString::to_string),
             ])?;
             if added == 0 {
                 return Err(Failure::rule(Error::Exists { id: row.id.clone() }));
@@ -131,6 +133,7 @@ impl Store {
             row.client = change.client.or(row.client);
             row.process = change.process.or(row.process);
             row.host = change.host.or(row.host);
+            row.keeper = change.keeper.or(row.keeper);
             row.files = change.files.unwrap_or(row.files);
             write(transaction, row)
         })
@@ -283,7 +286,7 @@ fn stepped(
 /// Writes an entry over the version before it, and no other.
 fn write(transaction: &Transaction<'_>, row: Row) -> Result<Row, Failure> {
     let sql = "UPDATE entries SET client = ?3, state = ?4, owner = ?5, owner_process = ?6, reason = ?7, version = version + 1,
-               process = ?8, host = ?9, ended_at = ?10, files = ?11, receipt = ?12 WHERE id = ?1 AND version = ?2";
+               process = ?8, host = ?9, ended_at = ?10, files = ?11, receipt = ?12, keeper = ?13 WHERE id = ?1 AND version = ?2";
     let changed = transaction.prepare_cached(sql)?.execute(params![
         row.id,
         (row.version - 1).cast_signed(),
@@ -297,6 +300,7 @@ fn write(transaction: &Transaction<'_>, row: Row) -> Result<Row, Failure> {
         row.ended_at.map(text),
         json(&row.files)?,
         row.receipt.as_ref().map(ToString::to_string),
+        row.keeper.as_ref().map(ToString::to_string),
     ])?;
     if changed == 1 {
         return Ok(row);

@@ -16,7 +16,6 @@ use super::Events;
 use super::entry::{Entry, word};
 use super::reconcile::{self, Reconciled};
 use crate::receipt::{Reason, Receipt};
-use crate::session::Session;
 use crate::{Error, random};
 
 /// Entries that ended longer ago are removed.
@@ -84,7 +83,8 @@ impl Record {
         new.client.clone_from(&entry.client);
         new.host = Some(self.owner.process.clone());
         new.started_at = entry.started_at;
-        new.process = process_of(&entry.session);
+        new.process = identity_of(|| entry.session.pid());
+        new.keeper = identity_of(|| entry.session.keeper());
         self.note(move |registry| registry.add(new)).await;
     }
 
@@ -92,7 +92,8 @@ impl Record {
     pub(super) async fn moved(self: &Arc<Self>, entry: &Entry) {
         let id = entry.id.clone();
         let change = Change {
-            process: process_of(&entry.session),
+            process: identity_of(|| entry.session.pid()),
+            keeper: identity_of(|| entry.session.keeper()),
             ..Change::default()
         };
         self.note(move |registry| {
@@ -190,11 +191,11 @@ impl Record {
     }
 }
 
-/// Which process a session has; absent when it ended in this moment: its number may be another's already.
-fn process_of(session: &Session) -> Option<Identity> {
-    let pid = session.pid()?;
-    let identity = Identity::of(pid).ok()?;
-    (session.pid() == Some(pid)).then_some(identity)
+/// Which process a session names; absent when it ended in this moment: its number may be another's already.
+fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<Identity> {
+    let named = pid()?;
+    let identity = Identity::of(named).ok()?;
+    (pid() == Some(named)).then_some(identity)
 }
 
 fn failed(error: tokio::task::JoinError) -> Error {

@@ -10,8 +10,6 @@ use tokio::sync::{mpsc, watch};
 use crate::Error;
 use crate::watched::WatchedTree;
 
-/// How often a keeper that says nothing of its end is woken.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// KILL, at once.
 const AT_ONCE: Stop = Stop {
     signal: 9,
@@ -41,8 +39,8 @@ pub(super) struct State {
 pub(crate) enum Over {
     /// Proven: the keeper reaped the last one.
     Empty { killed: u32, reaped: u32 },
-    /// Nobody can say.
-    Lost,
+    /// Its keeper was killed or held. So many live on, if somebody can say.
+    Lost { left: Option<u32> },
 }
 
 impl Program {
@@ -105,7 +103,7 @@ impl Program {
                 over: Some(over),
             }) => (*main, *over),
             // The task is gone without a word: the runtime ended, and the tree was killed by its drop.
-            _ => (None, Over::Lost),
+            _ => (None, Over::Lost { left: None }),
         }
     }
 }
@@ -125,20 +123,17 @@ async fn keep(
     tell: watch::Sender<State>,
 ) {
     let mut state = State::default();
-    let (mut has_owner, mut is_asked) = (true, false);
+    let mut has_owner = true;
     while state.over.is_none() {
         tokio::select! {
             ask = asked.recv(), if has_owner => {
                 has_owner = ask.is_some();
-                is_asked = true;
                 tree.stop(ask.unwrap_or(AT_ONCE));
             }
-            // Somebody in the tree may stop its keeper again and again.
-            () = tokio::time::sleep(LOOK_AGAIN), if is_asked => tree.wake(),
             told = tree.told() => match told {
-                Ok(told) => state.hear(told),
+                Ok(told) => state.hear(told, tree.orphans_left()),
                 // The runtime's reactor is gone.
-                Err(_) => state.over = Some(Over::Lost),
+                Err(_) => state.over = Some(Over::Lost { left: None }),
             },
         }
         if state.over.is_none() {
@@ -152,7 +147,7 @@ async fn keep(
 }
 
 impl State {
-    fn hear(&mut self, told: Told) {
+    fn hear(&mut self, told: Told, left: Option<u32>) {
         match told {
             Told::MainEnded { exit, .. } => self.main = Some(exit),
             Told::Empty {
@@ -163,7 +158,7 @@ impl State {
                 self.main = Some(exit);
                 self.over = Some(Over::Empty { killed, reaped });
             }
-            Told::Lost => self.over = Some(Over::Lost),
+            Told::Lost => self.over = Some(Over::Lost { left }),
             _ => {}
         }
     }

@@ -22,10 +22,8 @@ pub(super) const AT_ONCE: Stop = Stop {
     grace: Duration::ZERO,
 };
 
-/// Only a process that the kernel cannot end takes longer.
-const LONGEST: Duration = Duration::from_secs(5);
-/// How often a keeper that says nothing is woken.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The tree itself gives up before, on what the kernel cannot end.
+const LONGEST: Duration = Duration::from_secs(8);
 /// What the terminal still holds is read for so long.
 const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 
@@ -52,14 +50,8 @@ pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
     let deadline = Instant::now() + LONGEST;
     let mut is_asked = running.keeper.exit.is_some();
     while running.keeper.over.is_none() {
-        let look_again = deadline.min(Instant::now() + LOOK_AGAIN);
-        if timeout_at(look_again, running.keeper.told()).await.is_err() {
-            if Instant::now() >= deadline {
-                break;
-            }
-            // Somebody in the tree may stop it again and again.
-            running.keeper.wake();
-            continue;
+        if timeout_at(deadline, running.keeper.told()).await.is_err() {
+            break;
         }
         if !is_asked {
             clock.step("ask");
@@ -127,7 +119,10 @@ impl Ended {
             }) => (Some(0), Some(words(exit)), Some(killed), Some(reaped)),
             Some(_) => {
                 errors.push(match self.survivors {
-                    Some(_) => "the keeper was killed: the host ended its processes".to_owned(),
+                    Some(0) => {
+                        "the keeper was killed or held: the host ended its processes".to_owned()
+                    }
+                    Some(left) => format!("{left} of its processes could not be ended"),
                     None => "the keeper was killed: nobody can say what is left".to_owned(),
                 });
                 (self.survivors, None, None, None)

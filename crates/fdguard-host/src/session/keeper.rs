@@ -65,7 +65,9 @@ impl Keeper {
             let Some(control) = self.control.as_ref().filter(|_| self.over.is_none()) else {
                 return std::future::pending().await;
             };
-            match control.hear(|| self.place.with(Tree::told).flatten()).await {
+            let look = self.place.with(|tree| tree.deadline()).flatten();
+            let told = control.hear(look, || self.place.with(Tree::told).flatten());
+            match told.await {
                 Ok(Some(told)) => return self.note(told),
                 Ok(None) => {}
                 // The runtime ends, and this task with it.
@@ -107,12 +109,7 @@ impl Keeper {
         self.place.with(|tree| tree.stop(how));
     }
 
-    /// Lets it go on if one of its own has stopped it.
-    pub(super) fn wake(&self) {
-        self.place.with(|tree| tree.wake());
-    }
-
-    /// After the keeper was killed: how many of its processes live on, if that is known.
+    /// After the keeper was lost: how many of its processes live on, if that is known.
     pub(super) fn orphans_left(&self) -> Option<u32> {
         self.place.with(|tree| tree.orphans_left()).flatten()
     }

@@ -194,6 +194,12 @@ impl Session {
         self.shared.place.with(|tree| tree.main())
     }
 
+    /// The keeper of its processes, while it has one.
+    #[must_use]
+    pub fn keeper(&self) -> Option<u32> {
+        self.shared.place.with(|tree| tree.keeper())
+    }
+
     /// Whether a command runs, and for how long.
     #[must_use]
     pub fn busy_for(&self) -> Option<Duration> {

@@ -23,13 +23,13 @@ use tokio::time::timeout;
 use super::request::Request;
 use crate::Error;
 use crate::environment::inherited;
-use crate::watched::{readable, writable};
+use crate::watched::{readable, until, writable};
 
 const PROGRAM: &str = include_str!("zygote.py");
 /// Cold machines and slow disks; usually 100 ms.
 const LONGEST_START: Duration = Duration::from_secs(20);
 /// An end by KILL takes milliseconds. One that the kernel cannot end is left to its keeper.
-const LONGEST_END: Duration = Duration::from_secs(5);
+const LONGEST_END: Duration = Duration::from_secs(7);
 /// What is read of its last words.
 const LAST_WORDS: u64 = 4096;
 
@@ -189,7 +189,8 @@ pub(super) async fn end(mut tree: Tree) {
     });
     let over = async {
         while !is_over(&mut tree) {
-            if readable(tree.fd()).await.is_err() {
+            let look = tree.deadline();
+            if let Some(Err(_)) = until(look, readable(tree.fd())).await {
                 break;
             }
         }

@@ -1,6 +1,7 @@
 //! A host that is killed at random points leaves no process.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -95,6 +96,66 @@ fn kill_after(work: Duration, mark: &str, state: &Path) -> usize {
         }
         assert!(Instant::now() < deadline, "left: {left:?}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a session of the host does that is killed while its keeper is held.
+const HOLDS: &str = "FDGUARD_TEST_HOLDS";
+
+/// The host that is killed: this binary once more. As a test of its own it does nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_whose_session_holds_its_keeper() {
+    let Ok(code) = std::env::var(HOLDS) else {
+        return;
+    };
+    let mut options = options();
+    options.state = std::env::var_os(STATE).map(Into::into);
+    let host = start(options).await;
+    let id = host.open(None, bash()).await.unwrap();
+    host.exec(&id, Exec::new(code), None).await.unwrap();
+    println!("holds");
+    std::future::pending::<()>().await;
+}
+
+/// Before, the whole tree lived on, and the next host with the same state killed nothing.
+#[tokio::test]
+async fn what_a_killed_host_left_behind_a_held_keeper_is_ended_by_the_next() {
+    let codes = [
+        "(setsid sleep 100 &); kill -STOP $PPID",
+        "(setsid sleep 100 &); (while :; do kill -STOP $PPID; done) & sleep 0.1",
+        // Its program is gone, and its keeper cannot say so.
+        "(setsid sleep 100 &); (trap '' HUP TERM; while :; do kill -STOP $PPID; done) & disown; kill -9 $$",
+    ];
+    for (number, code) in codes.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = format!("{}-held-{number}", std::process::id());
+        let mut host = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "suite::host_killed::a_host_whose_session_holds_its_keeper",
+                "--nocapture",
+            ])
+            .envs([(MARK, mark.as_str()), (HOLDS, code)])
+            .env(STATE, folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(host.stdout.as_mut().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("holds")), "{code}");
+        host.kill().unwrap();
+        host.wait().unwrap();
+        let mut options = options();
+        options.state = Some(folder.path().to_owned());
+        let next = start(options).await;
+        let deadline = Instant::now() + LONG;
+        while !marked(&mark).is_empty() {
+            assert!(Instant::now() < deadline, "{code}: {:?}", marked(&mark));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(next.reconcile(false).await.unwrap().left.is_empty());
+        next.shut_down().await;
     }
 }
 

@@ -66,6 +66,36 @@ async fn a_shutdown_with_running_commands_ends_all_with_receipts_and_nothing_is_
     .await;
 }
 
+/// Four of these were unclean before, and processes lived on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_stop_their_keepers_are_closed_clean() {
+    let host = start(options()).await;
+    let stops = "while :; do kill -STOP $PPID; done";
+    let commands = [
+        format!("({stops}) & sleep 0.1"),
+        format!(
+            "(setsid bash -c 'trap \"\" TERM HUP; while :; do kill -STOP '$PPID'; done' &); sleep 0.1"
+        ),
+        "kill -STOP $PPID".to_owned(),
+    ];
+    let mut members = Vec::new();
+    for code in &commands {
+        let id = host.open(None, bash()).await.unwrap();
+        host.exec(&id, Exec::new(code.as_str()), None)
+            .await
+            .unwrap();
+        members.extend(host.members(&id).unwrap());
+    }
+    let (first, rest) = (host.sessions()[0].id.clone(), commands.len() - 1);
+    assert_clean(&host.close(&first, Reason::Asked).await.unwrap());
+    let receipts = host.shut_down().await;
+    assert_eq!(receipts.len(), rest);
+    receipts.iter().for_each(assert_clean);
+    assert!(members.len() >= 5, "{members:?}");
+    assert!(members.iter().all(|pid| !lives(*pid)));
+    assert_eq!(host.health().children, Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_being_opened_while_the_host_ends_is_not_left() {
     for _ in 0..5 {

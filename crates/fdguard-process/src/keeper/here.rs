@@ -15,7 +15,7 @@ use rustix::thread::set_name;
 use super::message::{FromKeeper, Step};
 use super::watch::{self, Keeper};
 use super::words::Words;
-use super::{Ends, Room, ahead, kin};
+use super::{Ends, NAME, Room, ahead, kin, wake_with_parent};
 use crate::cgroup::Leaf;
 use crate::limits::Wanted;
 use crate::spawn::child::Failed;
@@ -69,7 +69,8 @@ pub fn keep_here(words: impl IntoIterator<Item = OsString>) -> ! {
 /// Becomes the parent of all orphans. Gives where the ends of children are told.
 fn settled() -> Result<OwnedFd, Failed> {
     set_child_subreaper(Some(getpid())).map_err(Failed::at(Step::Subreaper))?;
-    let _nameless = set_name(c"fdguard-keeper");
+    let _nameless = set_name(NAME);
+    wake_with_parent();
     // Out of the group and session that the other's signals go to. One that leads a group already is out of it.
     let _leads = setsid();
     let signals = sys::signal_descriptor(sys::bit(libc::SIGCHLD));

@@ -136,11 +136,17 @@ pub(super) fn send(keeper: u32, pid: u32, is_child: bool, signal: i32) -> Result
     if is_child {
         return sys::signal_child(pid, signal);
     }
+    sys::signal_pidfd(&pin_descendant(keeper, pid)?, signal)
+}
+
+/// A pidfd of a living descendant, never of a stranger.
+pub(crate) fn pin_descendant(keeper: u32, pid: u32) -> Result<OwnedFd, Errno> {
     let pidfd = open_pidfd(pid)?;
-    if !descends(pid, keeper) {
-        return Err(Errno::SRCH);
+    if descends(pid, keeper) {
+        Ok(pidfd)
+    } else {
+        Err(Errno::SRCH)
     }
-    sys::signal_pidfd(&pidfd, signal)
 }
 
 /// Sends a signal and CONT to a descendant: one that is stopped does not act on the first alone.

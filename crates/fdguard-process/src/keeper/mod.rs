@@ -22,12 +22,13 @@ use std::time::Duration;
 use rustix::io::{Errno, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, PidfdFlags, chdir, getpid, getppid, pidfd_open, set_child_subreaper, setpgid, setsid,
+    Pid, PidfdFlags, Signal, chdir, getpid, getppid, pidfd_open, set_child_subreaper,
+    set_parent_process_death_signal, setpgid, setsid,
 };
 use rustix::thread::set_name;
 
 pub use here::keep_here;
-pub(crate) use kin::Room;
+pub(crate) use kin::{Room, pin_descendant};
 use message::{FromKeeper, Step};
 use watch::Keeper;
 
@@ -37,6 +38,9 @@ use crate::plan::Group;
 use crate::spawn::Prepared;
 use crate::spawn::child::{self, Failed};
 use crate::sys::{self, Birth};
+
+/// What a keeper is called, for people and for those who look for keepers.
+pub(crate) const NAME: &CStr = c"fdguard-keeper";
 
 /// Everything that a keeper needs, made before its fork.
 #[derive(Debug)]
@@ -94,8 +98,9 @@ fn start<'s>(
     close_others(setup.needed).map_err(Failed::at(Step::CloseRange))?;
     sys::forget_handlers();
     set_child_subreaper(Some(getpid())).map_err(Failed::at(Step::Subreaper))?;
-    // A name is for people; without it everything works.
-    let _nameless = set_name(c"fdguard-keeper");
+    // Without a name everything works.
+    let _nameless = set_name(NAME);
+    wake_with_parent();
     match setup.prepared.group() {
         Group::Session => setsid().map(drop),
         // A group that has no number here cannot be joined again: the program stays in it by birth. Signals for it are blocked in us.
@@ -189,6 +194,12 @@ fn launch(
     // It has ended or is about to: nothing of it may be left when this is told.
     let _reaped = sys::reap(Some(main), true);
     Err(Failed::decode(bytes))
+}
+
+/// One of the tree may have stopped us when the owner ends: then nobody else lets us go on. The kernel sends it too when only the
+/// thread ends that forked us, and one that is not stopped takes no notice.
+fn wake_with_parent() {
+    let _unheard = set_parent_process_death_signal(Some(Signal::CONT));
 }
 
 /// Closes every descriptor but these.

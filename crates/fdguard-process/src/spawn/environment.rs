@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 
 use super::Unfit;
+use crate::mark;
 use crate::plan::Plan;
 
 /// The variables that say what was handed to whom. They are true for one process, so a stranger's are never passed on.
@@ -29,12 +30,20 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    pub(super) fn new(plan: &Plan) -> Result<Self, Unfit> {
-        let mut strings = Vec::with_capacity(plan.environment.len() + 2);
+    /// The plan's, with the mark of the tree, where it has one.
+    pub(super) fn new(plan: &Plan, mark: Option<&str>) -> Result<Self, Unfit> {
+        let mut strings = Vec::with_capacity(plan.environment.len() + 3);
+        let mut around = None;
         for (name, value) in &plan.environment {
-            if !OURS.iter().any(|ours| name == OsStr::new(ours)) {
+            if mark.is_some() && name == mark::VARIABLE {
+                around = Some(value.as_os_str());
+            } else if !OURS.iter().any(|ours| name == OsStr::new(ours)) {
                 strings.push(variable(name.as_bytes(), value.as_bytes())?);
             }
+        }
+        if let Some(mark) = mark {
+            let value = mark::value(around, mark);
+            strings.push(variable(mark::VARIABLE.as_bytes(), value.as_bytes())?);
         }
         let names: Vec<_> = plan
             .handed
@@ -141,14 +150,23 @@ mod tests {
 
     #[test]
     fn a_strangers_variables_of_handed_descriptors_are_not_passed_on() {
-        let mut environment = Environment::new(&plan(&[])).unwrap();
+        let mut environment = Environment::new(&plan(&[]), None).unwrap();
         assert_eq!(environment.texts(), ["A=1"]);
         assert_eq!(environment.block(1).len(), 2);
     }
 
     #[test]
+    fn a_tree_has_its_mark_behind_those_around_it() {
+        let mut plan = plan(&[]);
+        let around = (mark::VARIABLE.into(), "1.2-3;".into());
+        plan.environment.insert(0, around);
+        let environment = Environment::new(&plan, Some("4.5-6;")).unwrap();
+        assert_eq!(environment.texts(), ["A=1", "FDGUARD_TREE=1.2-3;,4.5-6;"]);
+    }
+
+    #[test]
     fn named_descriptors_are_counted_and_named() {
-        let mut environment = Environment::new(&plan(&["http", "control"])).unwrap();
+        let mut environment = Environment::new(&plan(&["http", "control"]), None).unwrap();
         assert_eq!(
             environment.texts(),
             ["A=1", "LISTEN_FDS=2", "LISTEN_FDNAMES=http:control"]
@@ -170,6 +188,6 @@ mod tests {
 
     #[test]
     fn a_name_with_a_colon_is_refused() {
-        assert!(Environment::new(&plan(&["a:b"])).is_err());
+        assert!(Environment::new(&plan(&["a:b"]), None).is_err());
     }
 }

@@ -51,7 +51,8 @@ pub(crate) struct Prepared {
 const SHELL: &CStr = c"/bin/sh";
 
 impl Prepared {
-    pub(crate) fn new(plan: &Plan) -> Result<Self, Unfit> {
+    /// `mark` is what all processes of the tree shall carry in their environment.
+    pub(crate) fn new(plan: &Plan, mark: Option<&str>) -> Result<Self, Unfit> {
         let (Some(program), numbers) = (plan.command.first(), plan.numbers()) else {
             return Err(Unfit("the command is empty"));
         };
@@ -83,7 +84,7 @@ impl Prepared {
             candidates: strings_of(search::candidates(program, path))?,
             words,
             shell_words,
-            environment: Environment::new(plan)?,
+            environment: Environment::new(plan, mark)?,
             folder: folder.map(string).transpose()?,
             beyond: c_int::try_from(slots.len())
                 .map_err(|_too_large| Unfit("too many descriptors"))?,

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 
 use super::start::{Introduced, introduced};
-use super::{Keeper, StartError, Tree};
+use super::{KeeperProcess, StartError, Tree};
 use crate::cgroup;
 use crate::keeper::message::Step;
 use crate::keeper::words::Words;
@@ -79,11 +79,11 @@ impl Offer {
     fn decided(self, introduced: Result<Introduced, Errno>) -> Result<Tree, StartError> {
         match introduced {
             Ok(Introduced::Started(started)) => {
-                let keeper = Keeper {
+                let keeper = KeeperProcess {
                     pid: started.keeper,
                     started: Some(started.keeper_at),
                 };
-                Ok(Tree::of(keeper, self.ours, started, self.words.leaf))
+                Ok(Tree::of(keeper, self.ours, started, self.words.leaf, None))
             }
             Ok(Introduced::Failed { step, errno }) => Err(StartError::refused(step)(errno)),
             Err(errno) => Err(StartError::refused(Step::Keeper)(errno)),

@@ -2,21 +2,23 @@
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, send, socketpair};
 
 use super::hear::{Heard, receive};
-use super::{Keeper, StartError, Stop, Tree};
+use super::{KeeperProcess, StartError, Stop, Tree};
 use crate::adopt;
 use crate::cgroup;
 use crate::keeper::message::{FromKeeper, Step, ToKeeper};
 use crate::keeper::{self, Room, Setup};
 use crate::limits::Enforced;
+use crate::mark;
 use crate::plan::{Limits, Plan};
 use crate::spawn::{Prepared, Unfit};
+use crate::sweep;
 use crate::sys;
 
 /// A keeper that says nothing for this long is let go on.
@@ -24,6 +26,10 @@ const WAKE_AFTER: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+/// A keeper that was found stopped so often, one time after the other, is held: such a start fails.
+const MOST_WAKES: u32 = 20;
+/// KILL takes milliseconds.
+const LONGEST_END: Duration = Duration::from_secs(2);
 
 pub(super) fn begin(
     plan: &Plan,
@@ -34,7 +40,8 @@ pub(super) fn begin(
         step: "the plan",
         source: io::Error::new(io::ErrorKind::InvalidInput, why.0),
     };
-    let mut prepared = Prepared::new(plan).map_err(unfit)?;
+    let mark = mark::next();
+    let mut prepared = Prepared::new(plan, mark.as_deref()).map_err(unfit)?;
     let leaf = if plan.cgroup {
         cgroup::next_path(plan.limits != Limits::default())
     } else {
@@ -61,14 +68,13 @@ pub(super) fn begin(
         own.add(keeper);
         keeper
     };
-    await_word(&ours, keeper);
+    if !await_word(&ours, keeper) {
+        end_held(keeper);
+    }
     match introduced(&ours, RecvFlags::empty(), keep_pidfd) {
         Ok(Introduced::Started(started)) => {
-            let keeper = Keeper {
-                pid: keeper,
-                started: None,
-            };
-            Ok(Tree::of(keeper, ours, started, leaf))
+            let keeper = own_child(keeper);
+            Ok(Tree::of(keeper, ours, started, leaf, mark))
         }
         Ok(Introduced::Failed { step, errno }) => {
             reap(keeper);
@@ -86,15 +92,37 @@ pub(super) fn begin(
     }
 }
 
-/// Waits until our keeper says something. The program runs already by then, and may have stopped it.
-fn await_word(control: &OwnedFd, keeper: u32) {
-    loop {
+/// Waits until our keeper says something. The program runs already by then, and may have stopped it. False when it is held.
+fn await_word(control: &OwnedFd, keeper: u32) -> bool {
+    let own = own_child(keeper);
+    let mut wakes = 0;
+    while wakes < MOST_WAKES {
         let mut fds = [PollFd::new(control, PollFlags::IN)];
         match poll(&mut fds, Some(&WAKE_AFTER)) {
-            Ok(0) => wake(keeper),
+            Ok(0) => {
+                wakes = if own.is_held() { wakes + 1 } else { 0 };
+                wake(keeper);
+            }
             Err(Errno::INTR) => {}
-            _ => return,
+            _ => return true,
         }
+    }
+    false
+}
+
+/// Ends what is below a keeper that cannot report it, and the keeper. Its end of the pair is closed by that.
+fn end_held(keeper: u32) {
+    let deadline = Instant::now() + LONGEST_END;
+    while !sweep::kill_below(own_child(keeper)).is_empty() && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    let _gone = sys::signal_child(keeper, libc::SIGKILL);
+}
+
+fn own_child(keeper: u32) -> KeeperProcess {
+    KeeperProcess {
+        pid: keeper,
+        started: None,
     }
 }
 

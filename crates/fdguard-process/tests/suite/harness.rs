@@ -75,8 +75,26 @@ pub(crate) fn told(tree: &mut Tree) -> Told {
         if let Some(told) = tree.told() {
             return told;
         }
-        wait_for(tree.fd());
+        wait_for_tree(tree);
     }
+}
+
+/// Waits as an owner does: for what the keeper says, for the end of the program, and until the next look.
+fn wait_for_tree(tree: &Tree) {
+    let fds = [Some(tree.fd()), tree.program_end()];
+    let mut fds: Vec<_> = fds
+        .into_iter()
+        .flatten()
+        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+        .collect();
+    let look = tree.deadline();
+    let wait = look.map_or(LONG, |at| at.saturating_duration_since(Instant::now()));
+    let timeout = Timespec::try_from(wait).expect("a time");
+    let ready = poll(&mut fds, Some(&timeout));
+    assert!(
+        look.is_some() || ready != Ok(0),
+        "nothing was told in {LONG:?}"
+    );
 }
 
 /// Waits for `Empty`, and gives the program's exit and who was killed.

@@ -128,7 +128,7 @@ fn named_descriptors_are_announced_to_the_process_that_has_them() {
 }
 
 #[test]
-fn the_environment_is_the_plans_and_nothing_else() {
+fn the_environment_is_the_plans_with_the_mark_of_the_tree_and_nothing_else() {
     let mut plan = inborn();
     plan.environment = vec![("A".into(), "1".into()), ("B".into(), "x=y".into())];
     let said = said(plan);
@@ -137,10 +137,12 @@ fn the_environment_is_the_plans_and_nothing_else() {
         .filter(|(key, _)| key.starts_with("env "))
         .collect();
     let expected = [("env A", "1"), ("env B", "x=y")];
-    assert_eq!(variables.len(), 2);
+    assert_eq!(variables.len(), 3);
     for (name, value) in expected {
         assert_eq!(said[name], value);
     }
+    let owner = format!("{}.", std::process::id());
+    assert!(said["env FDGUARD_TREE"].starts_with(&owner), "{said:?}");
 }
 
 #[test]

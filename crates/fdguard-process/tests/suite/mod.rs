@@ -6,6 +6,7 @@ mod end;
 mod errors;
 mod family;
 mod harness;
+mod held;
 mod inborn;
 mod keeper;
 mod lean;

@@ -15,6 +15,8 @@ use super::{Amount, Budget, What};
 const BACK_BELOW: f64 = 0.9;
 /// From this part of a wall on nobody waits for a second look.
 const AT_THE_WALL: f64 = 0.98;
+/// From this many times its level to act at on, memory is not looked at a second time: what grows on takes the machine with it.
+const FAR_BEYOND: f64 = 1.5;
 /// To act, the level must be passed in this many looks in a row,
 const LOOKS: u32 = 2;
 /// over at least this long: a burst of connections is no reason to restart.
@@ -55,6 +57,14 @@ pub struct Passed {
     pub wall: Option<f64>,
     /// The first value since the start, and how long ago that was.
     pub first: Option<(f64, Duration)>,
+}
+
+impl Passed {
+    /// Whether a budget of memory is passed by so much that nothing is worth to wait for.
+    #[must_use]
+    pub fn is_urgent(&self, what: &What) -> bool {
+        *what == What::Memory && self.level > 0.0 && self.value >= self.level * FAR_BEYOND
+    }
 }
 
 /// What was seen and said before, for one run of a service.
@@ -109,7 +119,11 @@ pub fn judge(budgets: &[Budget], reading: &Reading, memory: &mut Memory) -> Vec<
             say(Kind::Unmeasured(gap));
         }
         match measured {
-            Some(measured) => state.weigh(&measured, reading.at).map_or((), say),
+            Some(measured) => {
+                if let Some(news) = state.weigh(&budget.what, &measured, reading.at) {
+                    say(news);
+                }
+            }
             None => state.beyond = None,
         }
     }
@@ -161,7 +175,7 @@ impl Measured {
 }
 
 impl State {
-    fn weigh(&mut self, measured: &Measured, now: Duration) -> Option<Kind> {
+    fn weigh(&mut self, what: &What, measured: &Measured, now: Duration) -> Option<Kind> {
         let first = *self.first.get_or_insert((measured.value, now));
         let passed = |level: Option<f64>| Passed {
             pid: measured.pid,
@@ -170,7 +184,8 @@ impl State {
             wall: measured.wall,
             first: Some((first.0, now.saturating_sub(first.1))),
         };
-        let acts = self.has_held(measured, now);
+        let is_urgent = measured.act.is_some() && passed(measured.act).is_urgent(what);
+        let acts = self.has_held(measured, now) || is_urgent;
         if acts && self.told < Told::Acted {
             self.told = Told::Acted;
             return Some(Kind::Act(passed(measured.act)));

@@ -91,6 +91,23 @@ fn two_looks_in_a_row_are_acted_on_once() {
 }
 
 #[test]
+fn memory_that_is_well_exceeded_is_acted_on_at_the_first_look() {
+    let told = |looks: &[u64]| -> Vec<&'static str> {
+        let budgets = [budget("memory=:100")];
+        let mut memory = Memory::default();
+        let one = |(bytes, at): (&u64, u64)| {
+            let mut look = reading(at * 1000, process(1));
+            let (bytes, exact) = (*bytes, true);
+            look.memory = Sight::Seen(Space { bytes, exact });
+            words(&judge(&budgets, &look, &mut memory))
+        };
+        looks.iter().zip(0..).map(one).collect()
+    };
+    assert_eq!(told(&[90, 149, 149]), ["-", "warn", "act"]);
+    assert_eq!(told(&[90, 150, 200]), ["-", "act", "-"]);
+}
+
+#[test]
 fn two_looks_within_a_moment_are_one() {
     let budgets = [budget("fds=:900")];
     let mut memory = Memory::default();

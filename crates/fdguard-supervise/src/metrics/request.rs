@@ -1,5 +1,7 @@
 //! What callers of the metrics page ask, and what they are answered. Pure.
 
+use std::net::{IpAddr, SocketAddr};
+
 use fdguard_core::bearer::Token;
 use fdguard_core::exposition;
 
@@ -16,6 +18,8 @@ pub(super) struct Request<'h> {
     path: &'h [u8],
     /// The value of `Authorization`.
     authorization: Option<&'h [u8]>,
+    /// The value of `Host`.
+    host: Option<&'h [u8]>,
 }
 
 /// How far the bytes of a request go.
@@ -53,16 +57,60 @@ pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     if !is_plain || !path.starts_with(b"/") || !version.starts_with(b"HTTP/1.") {
         return Head::Bad;
     }
-    let authorization = lines.find_map(|line| {
-        let at = line.iter().position(|byte| *byte == b':')?;
-        let is_it = line[..at].eq_ignore_ascii_case(b"authorization");
-        is_it.then(|| line[at + 1..].trim_ascii())
-    });
+    let (mut authorization, mut host) = (None, None);
+    for line in lines {
+        let Some(at) = line.iter().position(|byte| *byte == b':') else {
+            continue;
+        };
+        let value = line[at + 1..].trim_ascii();
+        let known = match &line[..at] {
+            name if name.eq_ignore_ascii_case(b"authorization") => &mut authorization,
+            name if name.eq_ignore_ascii_case(b"host") => &mut host,
+            _ => continue,
+        };
+        // Two of them mean two things to two readers.
+        if known.replace(value).is_some() {
+            return Head::Bad;
+        }
+    }
     Head::Whole(Request {
         method,
         path,
         authorization,
+        host,
     })
+}
+
+/// Whether this request means the server at this address. A page of elsewhere that a browser here has open can ask a loopback address
+/// under a name of its own, and that name is in `Host`. Other addresses have names that nobody here knows.
+pub(super) fn is_for(request: &Request<'_>, address: SocketAddr) -> bool {
+    if !address.ip().is_loopback() {
+        return true;
+    }
+    // No browser leaves it out.
+    let Some(host) = request.host else {
+        return true;
+    };
+    let host = host.to_ascii_lowercase();
+    let port = format!(":{}", address.port());
+    let name = host.strip_suffix(port.as_bytes()).unwrap_or(&host);
+    if name == b"localhost" {
+        return true;
+    }
+    let name = name
+        .strip_prefix(b"[")
+        .and_then(|it| it.strip_suffix(b"]"))
+        .unwrap_or(name);
+    let ip = std::str::from_utf8(name)
+        .ok()
+        .and_then(|it| it.parse().ok());
+    ip.is_some_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// The answer to a request that means another server.
+pub(super) fn misdirected() -> Vec<u8> {
+    let text = "Host is not this server: ask for localhost or 127.0.0.1\n";
+    respond("421 Misdirected Request", PLAIN, text, true)
 }
 
 /// Where the empty line is.
@@ -146,7 +194,7 @@ fn respond(status: &str, kind: &str, body: &str, with_body: bool) -> Vec<u8> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{HEAD, Head, answer, read};
+    use super::{HEAD, Head, answer, is_for, read};
     use crate::metrics::state::State;
 
     fn status(request: &str) -> String {
@@ -169,6 +217,41 @@ mod tests {
             status("POST /metrics HTTP/1.1\r\n\r\n"),
             "HTTP/1.1 405 Method Not Allowed"
         );
+    }
+
+    #[test]
+    fn a_name_that_was_bent_to_a_loopback_address_is_not_ours() {
+        let is_for = |host: &str, address: &str| {
+            let text = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let Head::Whole(request) = read(text.as_bytes()) else {
+                panic!("{text}")
+            };
+            is_for(&request, address.parse().unwrap())
+        };
+        let local = "127.0.0.1:9100";
+        for ours in [
+            "localhost:9100",
+            "LOCALHOST",
+            "127.0.0.1:9100",
+            "127.0.0.1",
+            "[::1]:9100",
+        ] {
+            assert!(is_for(ours, local), "{ours}");
+        }
+        for foreign in [
+            "evil.example",
+            "evil.example:9100",
+            "localhost:9101",
+            "127.0.0.1:+9100",
+            "localhost.evil.example:9100",
+            "10.0.0.1:9100",
+            "",
+        ] {
+            assert!(!is_for(foreign, local), "{foreign}");
+        }
+        assert!(is_for("node.example:9100", "0.0.0.0:9100"));
+        let two = b"GET / HTTP/1.1\r\nHost: localhost\r\nhost: evil.example\r\n\r\n";
+        assert_eq!(read(two), Head::Bad);
     }
 
     #[test]

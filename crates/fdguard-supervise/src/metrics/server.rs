@@ -83,8 +83,11 @@ impl Server {
     /// Goes on with all connections, without waiting. The state is asked for at most once, and only when somebody asks for it.
     pub fn turn(&mut self, now: Instant, ready: &Ready, state: &mut dyn FnMut() -> State) {
         let mut known = None;
-        let token = self.token.as_ref();
+        let (token, address) = (self.token.as_ref(), self.address);
         let mut answer = |request: &request::Request<'_>| {
+            if !request::is_for(request, address) {
+                return request::misdirected();
+            }
             let state = known.get_or_insert_with(&mut *state);
             request::answer(request, state, token)
         };

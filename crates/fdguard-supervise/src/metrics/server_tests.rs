@@ -60,7 +60,7 @@ fn pages_are_served_and_the_token_shows_names() {
     let mut server = server();
     let answers = serve(&mut server, Duration::ZERO, |address| {
         [
-            ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+            ask(address, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"),
             ask(address, b"GET /health HTTP/1.1\r\n\r\n"),
             ask(
                 address,

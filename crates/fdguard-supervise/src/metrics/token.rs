@@ -1,11 +1,13 @@
 //! Where the word comes from that lets a caller see names.
 
+use std::env;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::{env, fs};
 
 use fdguard_core::bearer::Token;
 use serde::Deserialize;
+
+use crate::input_file;
 
 /// Where the token comes from. Never from the command line itself: everybody can read that.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -43,7 +45,8 @@ impl TryFrom<String> for Source {
 pub fn read(source: &Source) -> Result<Token, String> {
     match source {
         Source::File(path) => {
-            let text = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+            let text = input_file::read(path, input_file::TOKEN)
+                .map_err(|why| format!("{}: {why}", path.display()))?;
             Token::new(&text).map_err(|why| format!("{}: {why}", path.display()))
         }
         Source::Environment(name) => {

@@ -5,6 +5,7 @@
 //! [`Last`]. No line is lost over a rotation, a restart or a reopening. A reader of ours that is slow makes the service wait, as
 //! it would without us; a disk that is full does not (see [`log`]).
 
+mod forgery;
 pub mod form;
 mod last;
 mod line;
@@ -75,7 +76,10 @@ pub enum Happened {
 /// The output of one service.
 #[derive(Debug)]
 pub struct Output {
+    /// The service's name before a line.
     prefix: Vec<u8>,
+    /// Whether every line has it.
+    is_prefixed: bool,
     outlets: [Option<Outlet>; 2],
     log: Option<Log>,
     sources: Vec<Source>,
@@ -102,17 +106,14 @@ impl Output {
             Pass::Off => [None, None],
             _ => [Some(Outlet::new(ours[0])?), Some(Outlet::new(ours[1])?)],
         };
-        let prefix = match form.way() {
-            Pass::Prefix => format!("{name} | ").into_bytes(),
-            _ => Vec::new(),
-        };
         let log = form
             .log
             .as_deref()
             .map(|path| Log::open(form, path))
             .transpose()?;
         Ok(Self {
-            prefix,
+            prefix: format!("{name} | ").into_bytes(),
+            is_prefixed: form.way() == Pass::Prefix,
             outlets,
             log,
             sources: Vec::new(),
@@ -269,7 +270,9 @@ impl Output {
     /// One line, or a piece of a very long one, to everybody.
     fn take(&mut self, source: &mut Source, piece: &[u8], heard: &mut dyn FnMut(&[u8])) {
         if let Some(outlet) = &mut self.outlets[source.stream] {
-            if source.at_start && !self.prefix.is_empty() {
+            // Our own events go to the same output: what looks like one is never passed on as it is. The rest of a long line may
+            // follow one of them.
+            if (source.at_start && self.is_prefixed) || forgery::is_event(piece) {
                 outlet.push(&self.prefix);
             }
             outlet.push(piece);

@@ -34,6 +34,14 @@ pub struct Breach {
     pub left: Option<Duration>,
 }
 
+impl Breach {
+    /// Whether nothing is worth to wait for.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        self.passed.is_urgent(&self.what)
+    }
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -43,6 +51,8 @@ pub enum Event {
     StartFailed(String),
     /// A budget is breached.
     Breached(Breach),
+    /// What was breached went on and is well exceeded now: nothing is worth to wait for.
+    Urgent,
     /// What was breached fell back by itself.
     Cleared(What),
     /// The evidence is written, at this place, or could not be.

@@ -19,6 +19,35 @@ fn breach() -> Breach {
     }
 }
 
+fn memory(value: f64) -> Breach {
+    let mut breach = breach();
+    breach.what = What::Memory;
+    (breach.passed.value, breach.passed.level) = (value, 100.0);
+    (breach.passed.wall, breach.left) = (None, None);
+    breach
+}
+
+/// It waited for the evidence for 15 seconds before, while the program grew.
+#[test]
+fn memory_that_is_well_exceeded_does_not_wait_for_evidence() {
+    let mut story = Story::new(Rules::default());
+    let actions = story.after(1, Event::Breached(memory(150.0)));
+    assert!(has(&actions, &Action::StopTree), "{actions:?}");
+    assert!(
+        matches!(told(&actions)[..], [Told::Begun(_), Told::Evidence(Err(_))]),
+        "{actions:?}"
+    );
+    let mut story = Story::new(Rules::default());
+    let actions = story.after(1, Event::Breached(memory(149.0)));
+    assert!(!has(&actions, &Action::StopTree), "{actions:?}");
+    assert!(story.relief.waits_for_evidence().is_some());
+    let actions = story.after(1, Event::Urgent);
+    assert_eq!(actions.first(), Some(&Action::StopEvidence));
+    assert!(has(&actions, &Action::StopTree), "{actions:?}");
+    assert!(story.relief.waits_for_evidence().is_none());
+    assert!(story.after(1, Event::Urgent).is_empty(), "once");
+}
+
 fn instance(number: u32) -> Instance {
     Instance {
         pid: 100 + number,

@@ -8,7 +8,7 @@ use fdguard_process::tree::{Exit, Stop, Told};
 
 use super::listening;
 use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
-use super::{Context, Service, State};
+use super::{Context, Service, State, Survivors};
 use crate::config::Background;
 use crate::event::{Event, Value};
 use crate::policy::{Cause, Halt, Next};
@@ -49,7 +49,11 @@ impl Service<'_> {
 
     /// Hears the keeper.
     pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Ready) {
-        let heard = |run: &Run| ready.has(run.tree.fd());
+        let heard = |run: &Run| {
+            let is_due = run.tree.deadline().is_some_and(|at| at <= cx.now);
+            let has_ended = run.tree.program_end().is_some_and(|end| ready.has(end));
+            is_due || has_ended || ready.has(run.tree.fd())
+        };
         if !self.run.as_ref().is_some_and(heard) {
             return;
         }
@@ -64,15 +68,25 @@ impl Service<'_> {
                     self.killed += u64::from(killed);
                     return self.over(Some(exit), killed, reaped, cx);
                 }
-                Told::Lost => {
-                    let text = "its keeper was killed; what was known of it was ended";
-                    cx.sink
-                        .tell(&Event::of("keeper_lost", self.name()).with("text", text));
-                    return self.over(None, 0, 0, cx);
-                }
+                Told::Lost => return self.keeper_lost(cx),
                 _ => {}
             }
         }
+    }
+
+    /// Its keeper was killed, or was stopped or traced until we killed it.
+    fn keeper_lost(&mut self, cx: &mut Context<'_>) {
+        let left = self.run.as_ref().and_then(|run| run.tree.orphans_left());
+        let left = Survivors(left.map(u64::from));
+        self.survivors.add(left);
+        let text = match left.0 {
+            Some(0) => "its keeper was killed or held; all of its processes were ended",
+            Some(_) => "its keeper was killed or held; some of its processes could not be ended",
+            None => "its keeper was killed; what was known of it was ended",
+        };
+        let event = Event::of("keeper_lost", self.name()).with("survivors", left.0);
+        cx.sink.tell(&event.with("text", text));
+        self.over(None, 0, 0, cx);
     }
 
     /// The program ended and left somebody.

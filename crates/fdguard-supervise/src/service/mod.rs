@@ -81,6 +81,22 @@ impl State {
     }
 }
 
+/// Processes that live on although they should not. Absent is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Survivors(pub(crate) Option<u64>);
+
+impl Default for Survivors {
+    fn default() -> Self {
+        Self(Some(0))
+    }
+}
+
+impl Survivors {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.0 = self.0.zip(more.0).map(|(before, more)| before + more);
+    }
+}
+
 /// A service.
 #[derive(Debug)]
 pub(crate) struct Service<'p> {
@@ -107,6 +123,8 @@ pub(crate) struct Service<'p> {
     pub(crate) outcome: Option<u8>,
     /// Killed by us because they did not end when asked, in all runs.
     pub(crate) killed: u64,
+    /// What could not be ended, in all runs.
+    pub(crate) survivors: Survivors,
     /// It is no longer in the file.
     pub(crate) is_removed: bool,
 }
@@ -154,6 +172,7 @@ impl<'p> Service<'p> {
             reasons: BTreeMap::new(),
             outcome: None,
             killed: 0,
+            survivors: Survivors::default(),
             is_removed: false,
             settings,
         })
@@ -271,7 +290,11 @@ impl<'p> Service<'p> {
         }
         let Some(run) = &self.run else { return };
         wants.read(run.tree.fd());
+        if let Some(program_end) = run.tree.program_end() {
+            wants.read(program_end);
+        }
         let moments = [
+            run.tree.deadline(),
             run.ready_until,
             run.watchdog.map(|(_, until)| until),
             run.settle.map(|settle| settle.next),

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use fdguard_core::count::as_f64;
 use fdguard_core::{Pid, command_line};
 use fdguard_probe::Probe;
 use fdguard_process::identity::Identity;
@@ -183,6 +184,23 @@ impl Service<'_> {
         for verdict in verdicts {
             self.judged(verdict, cx);
         }
+        if self.is_urgent() {
+            self.relieve(relief::Event::Urgent, cx);
+        }
+    }
+
+    /// Whether what was breached grew on while its evidence is being written.
+    fn is_urgent(&self) -> bool {
+        let memory = self.thrift.reading.as_ref();
+        let memory = memory.and_then(|reading| reading.memory.seen());
+        let breach = self.thrift.relief.waits_for_evidence();
+        breach.zip(memory).is_some_and(|(breach, memory)| {
+            let now = Passed {
+                value: as_f64(memory.bytes),
+                ..breach.passed.clone()
+            };
+            now.is_urgent(&breach.what)
+        })
     }
 
     fn judged(&mut self, verdict: Verdict, cx: &mut Context<'_>) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::snapshot::Limits;
 use fdguard_probe::Probe;
+use fdguard_process::adopt::adopt_orphans_of_trees;
 use fdguard_process::listen::inherited::Inherited;
 use fdguard_process::parent::Parent;
 use fdguard_process::reserve::{self, Reserve};
@@ -20,7 +21,7 @@ use crate::health::Scene;
 use crate::inject::Injector;
 use crate::metrics::Server;
 use crate::relief::Flight;
-use crate::service::{Context, Service, State};
+use crate::service::{Context, Service, State, Survivors};
 use crate::turn::{Ready, Wants};
 use crate::{limit, trim};
 
@@ -124,6 +125,7 @@ struct Supervisor<'p> {
 struct Past {
     restarts: u64,
     killed: u64,
+    survivors: Survivors,
 }
 
 /// Runs everything until it is down, and gives the exit status.
@@ -138,6 +140,9 @@ impl<'p> Supervisor<'p> {
         let now = Instant::now();
         let signals = Signals::take(signals::forwardable())
             .map_err(|error| Refusal::machine("signals", &error))?;
+        // A program may kill its keeper. All of our children are keepers, so whoever else becomes our child is an orphan of such a
+        // program. Where the kernel refuses it, orphans are found by their mark.
+        let _refused = adopt_orphans_of_trees();
         let sink = Sink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
             .map_err(|error| Refusal::machine("a reserve of descriptors", &error))?;
@@ -346,6 +351,7 @@ impl<'p> Supervisor<'p> {
         for service in self.services.iter().filter(|one| gone(one)) {
             self.past.restarts += service.restarts;
             self.past.killed += service.killed;
+            self.past.survivors.add(service.survivors);
         }
         self.services.retain(|service| !gone(service));
     }
@@ -367,6 +373,13 @@ impl<'p> Supervisor<'p> {
         let failed = outcomes.find(|code| *code != 0);
         let is_asked = self.stopping.is_some() && !self.settings.once;
         let code = if is_asked { 0 } else { failed.unwrap_or(0) };
+        let mut survivors = self.past.survivors;
+        for service in &self.services {
+            survivors.add(service.survivors);
+        }
+        // What we could not end is a failure, also of an end that somebody asked for.
+        let has_survivors = survivors.0.is_some_and(|count| count > 0);
+        let code = if has_survivors { code.max(1) } else { code };
         let restarts = self.services.iter().map(|one| one.restarts).sum::<u64>();
         let killed = self.services.iter().map(|one| one.killed).sum::<u64>();
         self.services.clear();
@@ -383,7 +396,7 @@ impl<'p> Supervisor<'p> {
                 .with("uptime_s", (up.as_secs_f64() * 1000.0).round() / 1000.0)
                 .with("restarts", restarts + self.past.restarts)
                 .with("killed", killed + self.past.killed)
-                .with("survivors", 0_u32)
+                .with("survivors", survivors.0)
                 .with("fds_at_start", self.fds_at_start)
                 .with("fds_at_end", own::descriptors());
             self.sink.tell(&event);

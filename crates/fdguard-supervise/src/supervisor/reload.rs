@@ -1,10 +1,12 @@
 //! SIGHUP: the file is read again. What changed is restarted gently, what is new is started, what is gone is ended.
 
 use std::mem;
+use std::path::Path;
 
 use super::{Supervisor, pages};
 use crate::config::{self, Settings};
 use crate::event::Event;
+use crate::input_file;
 use crate::service::Service;
 
 /// Services by what a reload means for them.
@@ -26,7 +28,8 @@ impl<'p> Supervisor<'p> {
             self.sink.tell(&Event::new("reload").with("changed", "all"));
             return self.renew_all();
         };
-        let read = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"));
+        let read = input_file::read_text(Path::new(&file), input_file::WRITTEN)
+            .map_err(|error| format!("{file}: {error}"));
         let fresh = read.and_then(|text| {
             Settings::of(&self.said, Some((&file, &text))).map_err(|mistake| mistake.to_string())
         });

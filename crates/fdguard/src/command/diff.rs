@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use fdguard_core::phases::{NoPhases, Phases, Return};
 use fdguard_core::{Delta, Snapshot, delta, document};
 use fdguard_probe::{Options, Probe};
 
 use crate::cli::DiffArgs;
 use crate::exit::{self, Hinted};
+use crate::input;
 use crate::output;
 use crate::report::difference;
 use crate::report::phases::{self, Phase};
@@ -124,7 +124,7 @@ fn side(text: &str) -> anyhow::Result<Snapshot> {
 
 /// Reads a saved document.
 pub(super) fn read_file(path: &Path) -> anyhow::Result<Vec<Snapshot>> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let bytes = input::read(path, input::SAVED)?;
     document::read(&bytes).map_err(|error| {
         let hint = "a snapshot is made by fdguard snap PID --json -o FILE";
         Hinted::look(format!("{}: {error}", path.display()), hint).into()

@@ -1,10 +1,8 @@
 //! `fdguard explain`: which of these log lines are really descriptor exhaustion?
 
-use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use anyhow::Context as _;
 use fdguard_core::explain::{self, Explanation, Scanner, Verdict, WallName};
 use fdguard_core::playbook::{self, Playbook, Suspect};
 use fdguard_core::summary::ClassCount;
@@ -15,7 +13,7 @@ use crate::cli::ExplainArgs;
 use crate::exit::{self, Hinted};
 use crate::report::explanation::{self, HeldBy};
 use crate::report::playbook as listing;
-use crate::{log, output};
+use crate::{input, log, output};
 
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let playbook = read_playbook(args.playbook.as_deref())?;
@@ -83,7 +81,7 @@ fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     let Some(path) = file else {
         return Ok(ours);
     };
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = input::read_text(path)?;
     let user = Playbook::parse(&text).map_err(|error| {
         let hint = "fdguard explain --list --json shows entries with all of their fields";
         Hinted::usage(format!("{}: {error}", path.display()), hint)
@@ -155,9 +153,8 @@ fn read_log(
     let mut scanner = Scanner::new(playbook)?;
     match args.log.as_deref() {
         Some(path) if !is_stdin(path) => {
-            let name = || path.display().to_string();
-            let file = File::open(path).with_context(name)?;
-            log::scan(&mut scanner, file, &name())?;
+            let file = input::open(path)?;
+            log::scan(&mut scanner, file, &path.display().to_string())?;
         }
         // Nobody types a log; with a process there is still something to say.
         None if io::stdin().is_terminal() && args.pid.is_some() => {}

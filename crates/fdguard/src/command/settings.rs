@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use fdguard_core::config::Config;
 use fdguard_core::playbook::Playbook;
 use fdguard_core::rule::Settings;
@@ -10,6 +9,7 @@ use jiff::Zoned;
 
 use crate::cli::SettingsArgs;
 use crate::exit::Hinted;
+use crate::input;
 
 /// The file that is read when nobody names one.
 const DEFAULT_FILE: &str = "fdguard.toml";
@@ -53,7 +53,7 @@ fn config(args: &SettingsArgs) -> anyhow::Result<Config> {
     if file.is_none() && !path.is_file() {
         return Ok(Config::default());
     }
-    let text = read(path)?;
+    let text = input::read_text(path)?;
     Config::parse(&text).map_err(|error| {
         let hint = "see the guide: docs/examples/fdguard.toml has every key";
         Hinted::usage(format!("{}: {error}", path.display()), hint).into()
@@ -66,13 +66,9 @@ pub(super) fn playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     let Some(path) = file else {
         return Ok(ours);
     };
-    let user = Playbook::parse(&read(path)?).map_err(|error| {
+    let user = Playbook::parse(&input::read_text(path)?).map_err(|error| {
         let hint = "`fdguard explain --list` shows entries of the right form";
         Hinted::usage(format!("{}: {error}", path.display()), hint)
     })?;
     Ok(ours.extended_by(user))
-}
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }

@@ -4,13 +4,12 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use fdguard_core::Text;
 use fdguard_core::evidence::{LogFile, LogSymptom};
 use fdguard_core::explain::{Found, Scanner, WallName};
 use fdguard_core::playbook::Playbook;
 
-use crate::log;
+use crate::{input, log};
 
 /// A log that could be opened.
 #[derive(Debug)]
@@ -22,12 +21,7 @@ pub struct OpenLog {
 /// Opens them all, so that one that is not there is told before the watch and not after it.
 pub fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<OpenLog>> {
     let open = |path: &PathBuf| {
-        let file = File::open(path).with_context(|| path.display().to_string())?;
-        anyhow::ensure!(
-            !file.metadata()?.is_dir(),
-            "{}: is a directory",
-            path.display()
-        );
+        let file = input::open(path)?;
         Ok(OpenLog {
             path: path.clone(),
             file,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};
 use crate::exit::Hinted;
+use crate::input;
 
 /// No line of ours comes near; a file without line ends must not fill the memory.
 const LONGEST: u64 = 64 << 20;
@@ -58,7 +58,7 @@ impl Replay {
         if path == Path::new("-") {
             return Self::from_source("standard input", Box::new(io::stdin()));
         }
-        let file = File::open(path).with_context(|| name.clone())?;
+        let file = input::open(path)?;
         Self::from_source(&name, Box::new(file))
     }
 

@@ -42,6 +42,7 @@ mod host_start;
 mod host_will;
 mod hosted;
 mod human;
+mod input;
 mod inspect;
 mod inspect_watch;
 mod json;

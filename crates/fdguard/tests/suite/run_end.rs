@@ -52,6 +52,35 @@ fn r31_one_that_does_not_end_is_killed_after_its_grace() {
     assert!(!is_alive(pid));
 }
 
+/// Hung before, on TERM and on two INTs.
+#[test]
+fn a_program_that_stops_its_keeper_again_and_again_is_ended_all_the_same() {
+    let stops =
+        "echo member $$; (trap '' TERM; while :; do kill -STOP $PPID; done) & echo member $!; wait";
+    for signals in [&[Signal::TERM][..], &[Signal::INT, Signal::INT]] {
+        let mut running = Running::start(["--stop-grace", "200ms", "--", "sh", "-c", stops]);
+        let pids = members(&mut running, 2);
+        for signal in signals {
+            running.signal(*signal);
+            running.event("stopping", &[]);
+        }
+        let (code, last) = running.ended();
+        assert_eq!((code, last.value("survivors")), (0, "0"));
+        assert!(pids.iter().all(|pid| !is_alive(*pid)), "{pids:?}");
+    }
+}
+
+/// The end of the service was not seen before: its keeper could not report it.
+#[test]
+fn a_stopped_keeper_does_not_hide_that_the_service_died() {
+    let script = "trap 'kill -STOP $PPID; exit 3' USR2; echo up; while :; do sleep 0.05; done";
+    let mut running = Running::start(["--restart", "never", "--", "sh", "-c", script]);
+    running.line("up");
+    running.signal(Signal::USR2);
+    running.event("exit", &["status=3"]);
+    assert_eq!(running.ended().0, 3);
+}
+
 #[test]
 fn a_second_interrupt_waits_for_nobody() {
     let mut running = Running::start(["--stop-grace", "1h", "--", &*service(), "stubborn"]);

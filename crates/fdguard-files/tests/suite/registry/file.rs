@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Error, Filter};
+use fdguard_files::registry::{Error, Filter, Identity};
 use rusqlite::Connection;
 
 use super::{Place, session};
@@ -103,13 +103,31 @@ fn r45_other_programs_databases_and_later_versions_are_left_alone() {
     let place = Place::new();
     drop(place.open());
     let later = Connection::open(&place.path).unwrap();
-    later.pragma_update(None, "user_version", 2).unwrap();
+    later.pragma_update(None, "user_version", 3).unwrap();
     drop(later);
     let refused = place.refused();
     assert!(
-        refused.contains("has version 2") && refused.contains("newer fdguard"),
+        refused.contains("has version 3") && refused.contains("newer fdguard"),
         "{refused}"
     );
+}
+
+#[test]
+fn a_registry_of_version_1_is_upgraded_with_its_entries() {
+    let place = Place::new();
+    place.open().add(session("old")).unwrap();
+    let before = Connection::open(&place.path).unwrap();
+    before
+        .execute_batch("ALTER TABLE entries DROP COLUMN keeper; PRAGMA user_version = 1;")
+        .unwrap();
+    drop(before);
+    let registry = place.open();
+    assert_eq!(registry.get("old").unwrap().unwrap().keeper, None);
+    let own = Identity::own().unwrap();
+    let mut new = session("new");
+    new.keeper = Some(own.clone());
+    registry.add(new).unwrap();
+    assert_eq!(registry.get("new").unwrap().unwrap().keeper, Some(own));
 }
 
 #[test]

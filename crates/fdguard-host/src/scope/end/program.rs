@@ -46,10 +46,19 @@ fn ended(exit: Option<String>, over: Over, was_over: bool) -> End {
                 ..Details::default()
             })
         }
-        Over::Lost => {
-            let mut end = End::failed(
-                "its keeper was killed: what was known of it was killed, but nobody can say whether that is all",
-            );
+        // Whoever killed or held its keeper: the host ended what was below it, and found nothing more.
+        Over::Lost { left: Some(0) } => End::fine(Did::Ended).with(Details {
+            survivors: Some(Vec::new()),
+            exit,
+            ..Details::default()
+        }),
+        Over::Lost { left } => {
+            let mut end = match left {
+                Some(left) => End::failed(format!("{left} of its processes could not be ended")),
+                None => End::failed(
+                    "its keeper was killed: what was known of it was killed, but nobody can say whether that is all",
+                ),
+            };
             end.did = Did::Ended;
             end.with(Details {
                 exit,

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context as _;
 use fdguard_core::Class;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::proof::{Proof, budget_finding};
 use crate::exit::Hinted;
-use crate::output;
+use crate::{input, output};
 
 const SCHEMA: &str = "fdguard.baseline/1";
 
@@ -40,9 +39,8 @@ pub(super) fn count(classes: impl Iterator<Item = (Class, u64)>) -> Held {
 
 /// Reads the file; none yet is no mistake.
 fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
-    let text = match std::fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        read => read.with_context(|| path.display().to_string())?,
+    let Some(text) = input::read_text_if_present(path)? else {
+        return Ok(None);
     };
     let saved: Result<Saved, _> = serde_json::from_str(&text);
     match saved {

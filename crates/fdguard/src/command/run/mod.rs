@@ -10,6 +10,7 @@ use fdguard_process::reserve;
 use fdguard_supervise::config::{Mistake, Said, Service, Settings, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
+use fdguard_supervise::input_file;
 use fdguard_supervise::supervisor::{self, Launch, Refusal};
 use fdguard_trace::Program;
 
@@ -122,7 +123,7 @@ fn evidence() -> (&'static str, &'static str, String) {
 
 fn read(path: &Path) -> anyhow::Result<(String, String)> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| Hinted {
+    let text = input_file::read_text(path, input_file::WRITTEN).map_err(|error| Hinted {
         message: format!("{name}: {error}"),
         hint: "--config takes a file with [service.NAME] in it".to_owned(),
         code: CONFIGURATION,

@@ -3,20 +3,17 @@
 use std::io::{Read as _, Write};
 use std::path::Path;
 
-use anyhow::Context as _;
 use fdguard_core::Text;
 use fdguard_core::lint::Severity;
 use serde::Serialize;
 
 use crate::cli::UnitArgs;
 use crate::exit::{self, Hinted};
+use crate::input::{self, InputError};
 use crate::output;
 use crate::report::style;
 use crate::unit::lint::{Finding, lint};
 use crate::unit::{Target, read};
-
-/// More than any unit; a device or a log is none.
-const LARGEST: u64 = 4 << 20;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -28,7 +25,7 @@ struct Document<'a> {
 
 pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
     let shown = file.display().to_string();
-    let text = contents(file).with_context(|| shown.clone())?;
+    let text = contents(file)?;
     let target = args.target.or_else(|| read::guess(&shown, &text));
     let target = target.ok_or_else(|| {
         let why = format!("{shown}: for which supervisor it is cannot be seen");
@@ -54,19 +51,24 @@ pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
 }
 
 fn contents(file: &Path) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    let source: Box<dyn std::io::Read> = if file.as_os_str() == "-" {
-        Box::new(std::io::stdin().lock())
+    let bytes = if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        let stdin = std::io::stdin().lock();
+        stdin.take(input::WRITTEN + 1).read_to_end(&mut bytes)?;
+        let is_bounded = bytes.len() as u64 <= input::WRITTEN;
+        let too_large = || input::refused(file, InputError::TooLarge(input::WRITTEN));
+        is_bounded.then_some(bytes).ok_or_else(too_large)?
     } else {
-        Box::new(std::fs::File::open(file)?)
+        input::read(file, input::WRITTEN)?
     };
-    source.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    anyhow::ensure!(bytes.len() as u64 <= LARGEST, "too large for a unit");
     // A binary property list says what it is before its first byte that is no text.
     if bytes.starts_with(b"bplist") {
         return Ok("bplist".to_owned());
     }
-    String::from_utf8(bytes).context("it is no text")
+    String::from_utf8(bytes).map_err(|_bytes| {
+        let why = format!("{}: it is no text", file.display());
+        Hinted::look(why, "name the file of the unit itself").into()
+    })
 }
 
 fn write(args: &UnitArgs, file: &Path, target: Target, findings: &[Finding]) -> anyhow::Result<()> {

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::Context as _;
 use fdguard_core::class_pattern::ClassPattern;
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::Allowance;
@@ -11,6 +10,7 @@ use fdguard_core::proof::scenario::{Exercise, Scenario, Work};
 
 use crate::cli::{CheckArgs, Ready};
 use crate::exit::Hinted;
+use crate::input;
 
 /// What is exercised.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Plan {
         args: &CheckArgs,
         path: &Path,
     ) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = input::read_text(path)?;
         let wrong = |what: String| {
             let hint = "see the guide: docs/guide/check.md has every key";
             Hinted::usage(format!("{}: {what}", path.display()), hint)

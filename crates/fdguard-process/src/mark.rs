@@ -1,0 +1,124 @@
+//! Which tree a process was started in: `FDGUARD_TREE` in its environment, inherited by everything below unless it is wiped.
+//!
+//! The value lists the trees around a process, the innermost last: `OWNER.START-COUNT`, with commas between them.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::identity::Identity;
+use crate::members;
+
+/// The variable.
+pub const VARIABLE: &str = "FDGUARD_TREE";
+
+/// A list of more trees than these is not passed on.
+const LONGEST: usize = 1024;
+/// While a process becomes another program its environment is empty for a moment: so often it is read again.
+const TRIES: u32 = 5;
+
+/// How the marks of an owner's trees begin.
+pub(crate) fn owner(pid: u32, started: u64) -> String {
+    format!("{pid}.{started}-")
+}
+
+/// The mark of one more tree of this process; absent where `/proc` cannot be read.
+pub(crate) fn next() -> Option<String> {
+    static OWNER: OnceLock<Option<String>> = OnceLock::new();
+    static COUNT: AtomicU32 = AtomicU32::new(1);
+    let pid = std::process::id();
+    let own = OWNER.get_or_init(|| Some(owner(pid, members::stat(pid)?.started)));
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    // The last character keeps one count from being the beginning of another.
+    own.as_ref().map(|own| format!("{own}{count};"))
+}
+
+/// The variable's value for a tree inside of those that are in `around`.
+pub(crate) fn value(around: Option<&OsStr>, mark: &str) -> OsString {
+    let around = around.filter(|around| !around.is_empty() && around.len() <= LONGEST);
+    let around = around.map(|around| [around.as_bytes(), b","].concat());
+    let mut value = around.unwrap_or_default();
+    value.extend_from_slice(mark.as_bytes());
+    OsString::from_vec(value)
+}
+
+/// Every process that has a mark that begins like this, except this one.
+pub(crate) fn find(beginning: &str) -> Vec<Identity> {
+    let own = std::process::id();
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != own && carries(*pid, beginning))
+        .filter_map(|pid| {
+            // The number may mean another process since: the identity first, then the mark once more.
+            let identity = Identity::of(pid).ok()?;
+            carries(pid, beginning).then_some(identity)
+        })
+        .collect()
+}
+
+/// Whether a process has such a mark. One that has ended has no environment.
+fn carries(pid: u32, beginning: &str) -> bool {
+    for _ in 0..TRIES {
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
+            return false;
+        };
+        if !environment.is_empty() {
+            return is_marked(&environment, beginning);
+        }
+        // Threads of the kernel and what has ended have no program either.
+        if fs::read_link(format!("/proc/{pid}/exe")).is_err() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+fn is_marked(environment: &[u8], beginning: &str) -> bool {
+    let mut all = environment.split(|byte| *byte == 0);
+    all.any(|pair| {
+        let value = pair.strip_prefix(VARIABLE.as_bytes());
+        let Some(value) = value.and_then(|rest| rest.strip_prefix(b"=")) else {
+            return false;
+        };
+        let mut marks = value.split(|byte| *byte == b',');
+        marks.any(|mark| mark.starts_with(beginning.as_bytes()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_found_by_its_mark_and_by_its_owner() {
+        let environment = b"A=b\0FDGUARD_TREE=1.2-3;,40.50-6;\0C=d\0";
+        for beginning in ["1.2-", "1.2-3;", "40.50-", "40.50-6;"] {
+            assert!(is_marked(environment, beginning), "{beginning}");
+        }
+        for beginning in ["0.50-", "1.2-4;", "40.50-60;", "40.5-"] {
+            assert!(!is_marked(environment, beginning), "{beginning}");
+        }
+        assert!(!is_marked(b"XFDGUARD_TREE=1.2-3;\0", "1.2-"));
+        assert!(!is_marked(b"", "1.2-"));
+    }
+
+    #[test]
+    fn trees_inside_of_trees_carry_both_marks() {
+        let value_of = |around: &str| value(Some(OsStr::new(around)), "3.4-5;");
+        assert_eq!(value(None, "3.4-5;"), "3.4-5;");
+        assert_eq!(value_of("1.2-1;"), "1.2-1;,3.4-5;");
+        assert_eq!(value_of(""), "3.4-5;");
+        assert_eq!(value_of(&"x".repeat(LONGEST + 1)), "3.4-5;");
+    }
+
+    #[test]
+    fn no_two_trees_have_one_mark() {
+        let (first, second) = (next().unwrap(), next().unwrap());
+        assert_ne!(first, second);
+        assert!(!second.starts_with(&first));
+    }
+}

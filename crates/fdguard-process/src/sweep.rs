@@ -1,0 +1,127 @@
+//! The end of a tree from outside, past a keeper that does nothing: it is stopped, or traced.
+//!
+//! Such a keeper is still the parent of every orphan below it, so what is below it is exactly the tree. Each process is signalled
+//! only after its way up to the keeper was read twice, with its pidfd open.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::adopt;
+use crate::identity::{Identity, signal_checked};
+use crate::keeper;
+use crate::mark;
+use crate::members::{self, Member};
+use crate::sys;
+use crate::tree::KeeperProcess;
+
+/// What became of processes that nobody kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// They were killed.
+    pub killed: usize,
+    /// They did not end in time.
+    pub left: usize,
+}
+
+/// Kills everything below a keeper, once. Gives who lived.
+pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
+    let living = members::below(keeper.pid);
+    for member in &living {
+        if let Ok(pidfd) = keeper::pin_descendant(keeper.pid, member.pid)
+            && keeper.is_there()
+        {
+            let _gone = sys::signal_pidfd(&pidfd, libc::SIGKILL);
+        }
+    }
+    if keeper.is_there() {
+        living
+    } else {
+        Vec::new()
+    }
+}
+
+/// Ends what a keeper keeps whose owner is gone, and then the keeper. Waits for it, no longer than this.
+#[must_use]
+pub fn end_kept_by(keeper: &Identity, longest: Duration) -> Ended {
+    let process = KeeperProcess {
+        pid: keeper.pid(),
+        started: Some(keeper.started()),
+    };
+    let ended = repeat(longest, || {
+        let living = kill_below(process);
+        living.into_iter().filter_map(Member::identity).collect()
+    });
+    if signal_checked(keeper, libc::SIGKILL).is_ok()
+        && let Some(pidfd) = adopt::open(keeper.pid())
+        && keeper.matches()
+    {
+        adopt::await_end(&pidfd, Instant::now() + longest);
+    }
+    ended
+}
+
+/// How many processes live of the trees that this owner started: its number, and its start in ticks since the boot.
+#[must_use]
+pub fn count_trees_of(owner: u32, started: u64) -> usize {
+    mark::find(&mark::owner(owner, started)).len()
+}
+
+/// Ends the trees that an owner left behind that is gone: its number, and its start in ticks since the boot. They are known by the
+/// mark in their environment. Their keepers are let go on, and end what has wiped its environment.
+#[must_use]
+pub fn end_trees_of(owner: u32, started: u64, longest: Duration) -> Ended {
+    end_marked(&mark::owner(owner, started), longest)
+}
+
+/// Ends every process whose mark begins like this.
+pub(crate) fn end_marked(mark: &str, longest: Duration) -> Ended {
+    repeat(longest, || {
+        let found = mark::find(mark);
+        // A keeper is not marked, so it is found by those below it.
+        let keepers = keepers_above(&found);
+        for process in &found {
+            let _gone = signal_checked(process, libc::SIGKILL);
+        }
+        // One that is not stopped takes no notice of it, whoever's it is.
+        for keeper in &keepers {
+            let _gone = signal_checked(keeper, libc::SIGCONT);
+        }
+        found
+    })
+}
+
+/// Kills again and again until nobody is found, or the time is over.
+fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<Identity>) -> Ended {
+    let deadline = Instant::now() + longest;
+    let mut killed = Vec::new();
+    loop {
+        let found = kill();
+        let Some(first) = found.first() else {
+            let killed = killed.len();
+            return Ended { killed, left: 0 };
+        };
+        let first = adopt::open(first.pid()).filter(|_| first.matches());
+        let left = found.len();
+        for process in found {
+            if !killed.contains(&process) {
+                killed.push(process);
+            }
+        }
+        if Instant::now() >= deadline {
+            let killed = killed.len().saturating_sub(left);
+            return Ended { killed, left };
+        }
+        if let Some(pidfd) = first {
+            adopt::await_end(&pidfd, deadline);
+        }
+    }
+}
+
+/// The nearest keepers above these processes.
+fn keepers_above(processes: &[Identity]) -> BTreeSet<Identity> {
+    let nearest = |process: &Identity| {
+        let keeper = members::ancestors(process.pid()).find(|pid| members::is_keeper(*pid))?;
+        Identity::of(keeper).ok()
+    };
+    processes.iter().filter_map(nearest).collect()
+}

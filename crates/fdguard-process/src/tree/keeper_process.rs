@@ -1,0 +1,37 @@
+//! The keeper as its owner sees it: a process that may be stopped, traced, or killed by those it keeps.
+
+use crate::identity::{Identity, signal_checked};
+use crate::members;
+use crate::sys;
+
+/// Who keeps a tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeeperProcess {
+    pub(crate) pid: u32,
+    /// Its start, where it is not our own child: then its number may be another's when it has ended.
+    pub(crate) started: Option<u64>,
+}
+
+impl KeeperProcess {
+    /// Whether its number means it still. A child that nobody reaped keeps its number.
+    pub(crate) fn is_there(self) -> bool {
+        self.started.is_none_or(|started| {
+            Identity::known(self.pid, started).is_some_and(|keeper| keeper.matches())
+        })
+    }
+
+    /// Whether a signal or a tracer stops it at this moment.
+    pub(crate) fn is_held(self) -> bool {
+        members::stat(self.pid).is_some_and(|stat| stat.is_held()) && self.is_there()
+    }
+
+    /// Sends it a signal, unless it is gone.
+    pub(crate) fn signal(self, signal: i32) {
+        let _gone = match self.started {
+            // Our own child, which nobody but us reaps.
+            None => sys::signal_child(self.pid, signal).is_ok(),
+            Some(started) => Identity::known(self.pid, started)
+                .is_some_and(|keeper| signal_checked(&keeper, signal).is_ok()),
+        };
+    }
+}

@@ -1,0 +1,219 @@
+//! When the owner looks after a keeper itself. A keeper that is stopped or traced reports nothing and ends nobody: it is let go
+//! on, then its tree is ended from outside, and at last the keeper is. Pure.
+
+use std::time::{Duration, Instant};
+
+/// Between two looks while something is due.
+const LOOK: Duration = Duration::from_millis(100);
+/// Between two looks at a keeper whose program the owner has no descriptor of.
+const IDLE_LOOK: Duration = Duration::from_secs(2);
+/// From the moment of KILL to the first sweep by the owner. A keeper that runs needs milliseconds.
+const MARGIN: Duration = Duration::from_millis(500);
+/// A keeper that is held for so long, with something to report, will not report it.
+const HELD: Duration = Duration::from_millis(500);
+/// A keeper that runs gets this long on the busiest machine, and so does a process that the kernel cannot end.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// What an owner does at a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// All is well, or nothing helps yet.
+    Wait,
+    /// Let the keeper go on.
+    Wake,
+    /// Kill everything below the keeper, and let it go on.
+    Sweep,
+    /// Nothing is left below the keeper, and it does not say so: end it.
+    KillKeeper,
+    /// Wait no longer.
+    GiveUp,
+}
+
+/// What an owner knows of a keeper that has not reported the end.
+#[derive(Debug, Default)]
+pub(super) struct Oversight {
+    /// The end was asked for.
+    is_asked: bool,
+    /// From here on everything should be dead.
+    kill_at: Option<Instant>,
+    /// Since when the program is known to have ended, without a word of its keeper.
+    main_gone: Option<Instant>,
+    /// Since when nothing lives below the keeper.
+    empty_since: Option<Instant>,
+    keeper_killed: Option<Instant>,
+    next: Option<Instant>,
+}
+
+impl Oversight {
+    /// The next look; absent where only an event can bring one.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// A tree has started. With a descriptor of the program its end is an event, without one it is looked for.
+    pub(super) fn started(&mut self, now: Instant, has_pidfd: bool) {
+        self.next = (!has_pidfd).then(|| now + IDLE_LOOK);
+    }
+
+    /// The end was asked for, with KILL after this grace. A second wish can only hurry.
+    pub(super) fn asked(&mut self, now: Instant, grace: Duration) {
+        let wanted = now.checked_add(grace);
+        self.kill_at = match (self.kill_at, wanted) {
+            (Some(before), Some(wanted)) => Some(before.min(wanted)),
+            (before, wanted) => before.or(wanted),
+        };
+        self.is_asked = true;
+        self.hurry(now);
+    }
+
+    /// The program has ended, and its keeper has not reported it yet.
+    pub(super) fn main_ended(&mut self, now: Instant) {
+        if self.main_gone.is_none() {
+            self.main_gone = Some(now);
+            // A keeper that runs reports it at once.
+            self.hurry(now);
+        }
+    }
+
+    pub(super) fn knows_main_ended(&self) -> bool {
+        self.main_gone.is_some()
+    }
+
+    /// The keeper reported the end of the program: it lives, and there is nothing to wait for but its last word.
+    pub(super) fn main_reported(&mut self) {
+        self.main_gone = None;
+    }
+
+    /// What is to be done at this look.
+    pub(super) fn step(&mut self, now: Instant, is_held: bool) -> Step {
+        let is_idle = !self.is_asked && self.main_gone.is_none() && self.keeper_killed.is_none();
+        self.next = Some(now + if is_idle && !is_held { IDLE_LOOK } else { LOOK });
+        if let Some(at) = self.keeper_killed {
+            return if now >= at + HELD {
+                Step::GiveUp
+            } else {
+                Step::Wait
+            };
+        }
+        // Nobody keeps the rest of a tree whose program is gone and whose keeper is held.
+        if is_held && self.kill_at.is_none() && self.main_gone.is_some_and(|at| now >= at + HELD) {
+            self.kill_at = Some(now);
+        }
+        let Some(overdue) = self.kill_at.map(|at| at + MARGIN).filter(|at| now >= *at) else {
+            return if is_held { Step::Wake } else { Step::Wait };
+        };
+        let patience = if is_held { HELD } else { LONGEST };
+        match self.empty_since {
+            Some(since) if now >= since + patience => {
+                self.keeper_killed = Some(now);
+                Step::KillKeeper
+            }
+            None if now >= overdue + LONGEST => Step::GiveUp,
+            _ => Step::Sweep,
+        }
+    }
+
+    /// So many lived below the keeper at a sweep.
+    pub(super) fn swept(&mut self, now: Instant, living: usize) {
+        if living > 0 {
+            self.empty_since = None;
+        } else if self.empty_since.is_none() {
+            self.empty_since = Some(now);
+        }
+    }
+
+    /// Whether a sweep found nothing below the keeper, and none after it found more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.empty_since.is_some()
+    }
+
+    fn hurry(&mut self, now: Instant) {
+        let soon = now + LOOK;
+        self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn asked(grace: Duration) -> (Oversight, Instant) {
+        let (mut oversight, now) = (Oversight::default(), Instant::now());
+        oversight.started(now, true);
+        assert_eq!(oversight.next_look(), None, "nothing is due");
+        oversight.asked(now, grace);
+        (oversight, now)
+    }
+
+    #[test]
+    fn a_stopped_keeper_is_let_go_on_until_kill_is_overdue() {
+        let (mut oversight, now) = asked(10 * MS);
+        assert_eq!(oversight.next_look(), Some(now + LOOK));
+        assert_eq!(oversight.step(now + 100 * MS, true), Step::Wake);
+        assert_eq!(oversight.step(now + 200 * MS, false), Step::Wait);
+        assert_eq!(oversight.step(now + 510 * MS, true), Step::Sweep);
+    }
+
+    #[test]
+    fn a_held_keeper_of_an_empty_tree_is_killed_and_not_waited_for() {
+        let (mut oversight, now) = asked(Duration::ZERO);
+        assert_eq!(oversight.step(now + 500 * MS, true), Step::Sweep);
+        oversight.swept(now + 500 * MS, 3);
+        assert_eq!(oversight.step(now + 600 * MS, true), Step::Sweep);
+        oversight.swept(now + 600 * MS, 0);
+        assert!(oversight.is_empty());
+        assert_eq!(oversight.step(now + 1000 * MS, true), Step::Sweep);
+        assert_eq!(oversight.step(now + 1100 * MS, true), Step::KillKeeper);
+        assert_eq!(oversight.step(now + 1200 * MS, true), Step::Wait);
+        assert_eq!(oversight.step(now + 1600 * MS, true), Step::GiveUp);
+    }
+
+    #[test]
+    fn a_keeper_that_is_only_slow_gets_more_time() {
+        let (mut oversight, now) = asked(Duration::ZERO);
+        oversight.step(now + 500 * MS, false);
+        oversight.swept(now + 500 * MS, 0);
+        assert_eq!(oversight.step(now + 5400 * MS, false), Step::Sweep);
+        assert_eq!(oversight.step(now + 5500 * MS, false), Step::KillKeeper);
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_end_is_given_up() {
+        let (mut oversight, now) = asked(Duration::ZERO);
+        oversight.step(now + 500 * MS, false);
+        oversight.swept(now + 500 * MS, 1);
+        assert_eq!(oversight.step(now + 5400 * MS, false), Step::Sweep);
+        assert_eq!(oversight.step(now + 5500 * MS, false), Step::GiveUp);
+    }
+
+    #[test]
+    fn a_program_that_ended_behind_a_held_keeper_ends_the_tree() {
+        let (mut oversight, now) = (Oversight::default(), Instant::now());
+        oversight.main_ended(now);
+        assert_eq!(oversight.step(now, false), Step::Wait);
+        assert_eq!(oversight.step(now + 100 * MS, true), Step::Wake);
+        assert_eq!(oversight.step(now + 500 * MS, true), Step::Wake);
+        assert_eq!(oversight.step(now + 1000 * MS, true), Step::Sweep);
+    }
+
+    #[test]
+    fn a_grace_without_an_end_has_no_deadline() {
+        let (mut oversight, now) = asked(Duration::MAX);
+        assert_eq!(oversight.step(now + 3600 * 1000 * MS, true), Step::Wake);
+        oversight.asked(now, Duration::ZERO);
+        assert_eq!(oversight.step(now + 500 * MS, true), Step::Sweep);
+    }
+
+    #[test]
+    fn a_tree_without_a_descriptor_of_its_program_is_looked_at_from_time_to_time() {
+        let (mut oversight, now) = (Oversight::default(), Instant::now());
+        oversight.started(now, false);
+        assert_eq!(oversight.next_look(), Some(now + IDLE_LOOK));
+        assert_eq!(oversight.step(now + IDLE_LOOK, false), Step::Wait);
+        assert_eq!(oversight.next_look(), Some(now + 2 * IDLE_LOOK));
+        assert_eq!(oversight.step(now + 2 * IDLE_LOOK, true), Step::Wake);
+        assert_eq!(oversight.next_look(), Some(now + 2 * IDLE_LOOK + LOOK));
+    }
+}

@@ -1,0 +1,43 @@
+//! Files that the command line names: one bound, one line and one exit code for all commands.
+
+use std::fs::File;
+use std::path::Path;
+
+use fdguard_supervise::input_file;
+pub(crate) use fdguard_supervise::input_file::{InputError, SAVED, WRITTEN};
+
+use crate::exit::Hinted;
+
+const HINT: &str = "name another file";
+
+/// Opens a file to be read piece by piece.
+pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
+    input_file::open(path).map_err(|error| refused(path, error))
+}
+
+/// The whole file, if it has no more bytes than these.
+pub(crate) fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
+    input_file::read(path, most).map_err(|error| refused(path, error))
+}
+
+/// What somebody wrote, as text.
+pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
+    input_file::read_text(path, WRITTEN).map_err(|error| refused(path, error))
+}
+
+/// The same of a file that may not be there yet.
+pub(crate) fn read_text_if_present(path: &Path) -> anyhow::Result<Option<String>> {
+    match input_file::read_text(path, WRITTEN) {
+        Err(error) if error.is_absent() => Ok(None),
+        read => read.map(Some).map_err(|error| refused(path, error)),
+    }
+}
+
+/// A wrong file is wrong usage; one that cannot be read is something that we could not look at.
+pub(crate) fn refused(path: &Path, error: InputError) -> anyhow::Error {
+    let name = path.display();
+    match error {
+        InputError::Io(error) => anyhow::Error::new(error).context(name.to_string()),
+        mistake => Hinted::usage(format!("{name}: {mistake}"), HINT).into(),
+    }
+}
