@@ -20,7 +20,7 @@ const DISCARDED: usize = 64 << 20;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Reads all of it.
-pub(super) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, Problem> {
     let too_large = || {
         let detail = format!("a body has {most} bytes at most");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)

@@ -28,10 +28,14 @@ pub(super) fn check_names(
     door: Door,
     request: &http::request::Parts,
 ) -> Result<(), Problem> {
-    if let Door::Tcp { local, .. } = door {
-        check_host(settings, local, request)?;
-    }
-    check_origin(settings, &request.headers)
+    let address = match door {
+        Door::Tcp { local, .. } => {
+            check_host(settings, local, request)?;
+            Some(local)
+        }
+        Door::Unix { .. } => None,
+    };
+    check_origin(settings, address, &request.headers)
 }
 
 fn check_host(
@@ -81,10 +85,29 @@ fn is_ours(given: &str, address: SocketAddr, more: &[String]) -> bool {
         || more.iter().any(|one| one.eq_ignore_ascii_case(name))
 }
 
-fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<(), Problem> {
+/// Whether a page comes from this server itself: its own address, with its port.
+fn is_own_origin(origin: &str, address: SocketAddr) -> bool {
+    let name = origin.strip_prefix("http://").unwrap_or_default();
+    // Without a port it would be port 80, whoever listens there.
+    let has_port = name
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.ends_with(']'));
+    let is_usual = address.port() == 80;
+    (has_port != is_usual) && is_ours(name, address, &[])
+}
+
+fn check_origin(
+    settings: &Settings,
+    address: Option<SocketAddr>,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
+    let is_own = |origin: &HeaderValue| {
+        let origin = origin.to_str().unwrap_or_default();
+        address.is_some_and(|address| is_own_origin(origin, address))
+    };
     let is_allowed = |origin: &HeaderValue| {
         let mut allowed = settings.origins.iter();
-        allowed.any(|one| one.as_bytes().eq_ignore_ascii_case(origin.as_bytes()))
+        allowed.any(|one| one.as_bytes().eq_ignore_ascii_case(origin.as_bytes())) || is_own(origin)
     };
     let foreign = headers
         .get_all(header::ORIGIN)
@@ -122,7 +145,33 @@ pub(super) fn check_token(settings: &Settings, headers: &HeaderMap) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use super::is_ours;
+    use super::{is_ours, is_own_origin};
+
+    #[test]
+    fn a_page_of_our_own_address_is_our_own() {
+        let address = "127.0.0.1:8000".parse().unwrap();
+        for own in [
+            "http://127.0.0.1:8000",
+            "http://localhost:8000",
+            "http://[::1]:8000",
+        ] {
+            assert!(is_own_origin(own, address), "{own}");
+        }
+        for foreign in [
+            "http://localhost",
+            "http://[::1]",
+            "http://localhost:80",
+            "https://localhost:8000",
+            "http://evil.example:8000",
+            "localhost:8000",
+            "null",
+            "",
+        ] {
+            assert!(!is_own_origin(foreign, address), "{foreign}");
+        }
+        let usual = "127.0.0.1:80".parse().unwrap();
+        assert!(is_own_origin("http://localhost", usual));
+    }
 
     #[test]
     fn names_that_were_bent_to_us_are_not_ours() {

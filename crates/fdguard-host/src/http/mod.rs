@@ -12,6 +12,7 @@ mod guard;
 mod held;
 mod listen;
 mod openapi;
+mod openapi_shape;
 mod pace;
 mod problem;
 mod refuse;
@@ -23,6 +24,7 @@ mod signal;
 mod table;
 
 pub use api::Settings;
+pub(crate) use body::read as read_body;
 pub(crate) use daemon::with_runtime;
 pub use daemon::{Launch, run};
 pub use listen::Listening;

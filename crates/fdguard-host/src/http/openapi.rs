@@ -5,11 +5,14 @@ use schemars::{JsonSchema as _, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::accept::JSON;
+use super::openapi_shape;
 use super::problem::{self, Problem};
 use super::route::{BodyOf, Route};
 use super::table;
 use crate::scope::Accepted;
 
+/// Where a host listens when nobody says it.
+const ADDRESS: &str = "127.0.0.1:7878";
 /// Statuses that every route may give: a senseless path, names that are not ours, forms that are not there, too many requests, the end.
 const EVERYWHERE: [u16; 7] = [400, 403, 406, 421, 429, 500, 503];
 
@@ -24,6 +27,8 @@ pub fn document() -> Value {
         path[route.method.as_str().to_ascii_lowercase()] = operation;
     }
     let refusal = makers.answers.subschema_for::<Problem>();
+    let mut paths = Value::Object(paths);
+    openapi_shape::open_schemas(&mut paths);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -32,6 +37,11 @@ pub fn document() -> Value {
             "summary": "Agent sessions, clean-up, archives and interruptible calls that cannot leak",
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
+        "servers": [{
+            "url": "http://{address}",
+            "description": "Where `fdguard host` listens: `--listen`.",
+            "variables": {"address": {"default": ADDRESS}},
+        }],
         "security": [{"token": []}],
         "paths": paths,
         "components": {
@@ -67,7 +77,11 @@ impl Makers {
 
     fn definitions(mut self) -> Map<String, Value> {
         let mut all = self.bodies.take_definitions(true);
+        all.values_mut()
+            .for_each(openapi_shape::drop_empty_defaults);
         all.extend(self.answers.take_definitions(true));
+        let mut all = openapi_shape::with_names(all);
+        all.values_mut().for_each(openapi_shape::open_schemas);
         all
     }
 }
@@ -113,7 +127,8 @@ fn tag(path: &str) -> &str {
 }
 
 fn request_body(body: &BodyOf, makers: &mut Makers) -> Value {
-    let schema = (body.schema)(&mut makers.bodies);
+    let mut schema = Value::from((body.schema)(&mut makers.bodies));
+    openapi_shape::drop_empty_defaults(&mut schema);
     json!({
         "required": body.is_required,
         "content": {JSON: {"schema": schema, "example": body.example}},

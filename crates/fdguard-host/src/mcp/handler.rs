@@ -6,19 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
-    Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    Implementation, InitializeRequestParams, JsonObject, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::{self, Archive, Bash, Check, Kind, Python, Snap, Trace, Watch, Which};
 use super::client::{Client, Place};
-use super::say::{self, Ran};
+use super::say::{self, Interrupted, Ran};
 use super::trial::Trial;
 use super::web::Known;
 use super::{Options, look, progress, tools};
@@ -33,6 +36,15 @@ const WAITING: usize = 64;
 const SECONDS: u64 = 10;
 /// How long a program may run under the tracer when nobody says it.
 const TRIAL_SECONDS: u64 = 60;
+
+/// The methods that there are.
+const METHODS: [&str; 5] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/call",
+    "tools/list",
+];
 
 /// Answers one client.
 #[derive(Debug)]
@@ -210,20 +222,23 @@ impl Handler {
             (false, Some(_)) => "nothing runs there",
             (false, None) => "there is no such session yet",
         };
-        let document =
-            json!({"schema": "fdguard.interrupted/1", "id": id, "was_running": was_running});
+        let document = Document::new("fdguard.interrupted/1", Interrupted { id, was_running });
         Ok(say::result(text.to_owned(), &document, false))
     }
 
     async fn reset(&self, which: Which) -> Result<CallToolResult, Error> {
-        let none = "there is no such session now: the next call starts one";
+        let none = || {
+            let text = "there is no such session now: the next call starts one";
+            let document = json!({"schema": "fdguard.reset/1", "was_open": false});
+            Ok(say::result(text.to_owned(), &document, false))
+        };
         let Some(id) = self.client.session(which.tool).await else {
-            return Ok(say::plain(none));
+            return none();
         };
         let receipt = match self.client.host().reset(&id).await {
             Err(Error::Ended { .. } | Error::Unknown { .. }) => {
                 self.client.forget(which.tool, &id).await;
-                return Ok(say::plain(none));
+                return none();
             }
             receipt => receipt?,
         };
@@ -309,9 +324,14 @@ impl ServerHandler for Handler {
 
     async fn list_tools(
         &self,
-        _page: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        // There is one page, and no cursor was ever given out.
+        if let Some(cursor) = page.and_then(|page| page.cursor) {
+            let why = format!("unknown cursor {cursor:?}: all tools are on one page");
+            return Err(ErrorData::invalid_params(why, None));
+        }
         Ok(ListToolsResult::with_all_items(self.tools()))
     }
 
@@ -336,4 +356,70 @@ impl ServerHandler for Handler {
         let answered = self.call(name, request.arguments, &context).await;
         Ok(answered.unwrap_or_else(say::refused).into())
     }
+
+    /// The library would answer the methods of capabilities that we do not declare with empty lists.
+    async fn list_prompts(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<
+            ListResourceTemplatesRequestMethod,
+        >())
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    /// A request that the library could not read comes here, too: a method of ours with parameters
+    /// that do not fit it.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method.as_str();
+        if !METHODS.contains(&method) {
+            let why = format!("there is no method {method:?}");
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None));
+        }
+        let why = wrong_parameters(method, request.params.unwrap_or_else(|| json!({})));
+        Err(ErrorData::invalid_params(why, None))
+    }
+}
+
+/// What is wrong with the parameters of a method.
+fn wrong_parameters(method: &str, given: Value) -> String {
+    let why = match method {
+        "tools/call" => serde_path_to_error::deserialize::<_, CallToolRequestParams>(given)
+            .err()
+            .map(|error| error.to_string()),
+        "initialize" => serde_path_to_error::deserialize::<_, InitializeRequestParams>(given)
+            .err()
+            .map(|error| error.to_string()),
+        _ => None,
+    };
+    let why = why.unwrap_or_else(|| "they do not fit the method".to_owned());
+    format!("parameters of {method}: {why}")
 }

@@ -6,9 +6,13 @@
 
 mod answer;
 mod arguments;
+mod batch;
 mod client;
 mod handler;
+mod intake;
+mod lines;
 mod look;
+mod output_schema;
 mod progress;
 mod say;
 mod stdio;

@@ -1,6 +1,7 @@
 //! What a model reads: the output, then one line about how it ended.
 
 use rmcp::model::{CallToolResult, ContentBlock};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use crate::session::{Done, Outcome, Output};
 const LAST_LINES: usize = 15;
 
 /// The result of a command. `renewed` says why the session is a new one.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Ran {
     /// The session that it ran in.
     pub(super) session: String,
@@ -21,6 +22,15 @@ pub(super) struct Ran {
     pub(super) renewed: Option<String>,
     #[serde(flatten)]
     pub(super) done: Done,
+}
+
+/// Whether there was something to interrupt.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Interrupted {
+    /// The session; `null` when there is none.
+    pub(super) id: Option<String>,
+    /// Whether a command ran in it.
+    pub(super) was_running: bool,
 }
 
 /// What a command came to.
@@ -74,11 +84,6 @@ pub(super) fn result(text: String, document: &impl Serialize, failed: bool) -> C
     // Text and numbers always can be written.
     result.structured_content = serde_json::to_value(document).ok();
     result
-}
-
-/// An answer without a document.
-pub(super) fn plain(text: &str) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(text)])
 }
 
 /// One clear line.

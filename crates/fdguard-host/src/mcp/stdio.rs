@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use fdguard_core::log_event::Event;
 use fdguard_process::signals::name_of;
 use rmcp::service::{QuitReason, RunningService, ServerInitializeError};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::stdio_pipes;
 use rmcp::{RoleServer, ServiceExt as _};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::Options;
 use super::client::Client;
 use super::handler::Handler;
+use super::lines::Lines;
 use super::strangers::Strangers;
 use crate::Error;
 use crate::host::{self, Events, Host};
@@ -30,8 +30,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// What is told of a line that is no message.
 const BEGIN: usize = 40;
-/// The longest message.
-const LONGEST_LINE: usize = 64 << 20;
 
 /// What is to run.
 #[derive(Debug)]
@@ -88,7 +86,7 @@ async fn serve(
         strangers: Strangers::default(),
         events: events.clone(),
     };
-    let transport = AsyncRwTransport::new(input, output).with_max_line_length(LONGEST_LINE);
+    let transport = Lines::new(input, output);
     let serving = async {
         match handler.serve(transport).await {
             Ok(running) => quit(running).await,

@@ -6,9 +6,8 @@ use rmcp::handler::server::tool::schema_for_type;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 
-use serde_json::{Value, json};
-
 use super::arguments::{Archive, Bash, Check, Python, Snap, Trace, Watch, Which};
+use super::output_schema;
 
 /// Said to a model before it uses any of them.
 pub(super) const INSTRUCTIONS: &str = "A Python and a bash session that keep their state between calls, on the machine of this host. One command runs at \
@@ -76,6 +75,7 @@ fn python() -> Tool {
          their traceback and status 1. The last line of the result says how it ended. Very long output is cut in the middle, and that is said.",
         anything(),
     )
+    .with_raw_output_schema(output_schema::exec())
 }
 
 fn bash() -> Tool {
@@ -86,6 +86,7 @@ fn bash() -> Tool {
          stay for the next call. There is nobody to type answers: use options such as -y. Very long output is cut in the middle, and that is said.",
         anything(),
     )
+    .with_raw_output_schema(output_schema::exec())
 }
 
 fn interrupt() -> Tool {
@@ -95,6 +96,7 @@ fn interrupt() -> Tool {
         "Interrupt the command that runs in your python or bash session, as Ctrl-C does. That call returns with what it printed so far; variables stay.",
         inside(false, true),
     )
+    .with_raw_output_schema(output_schema::interrupted())
 }
 
 fn reset() -> Tool {
@@ -105,6 +107,7 @@ fn reset() -> Tool {
          The receipt counts what was ended and what is left.",
         inside(true, true),
     )
+    .with_raw_output_schema(output_schema::reset())
 }
 
 fn archive() -> Tool {
@@ -115,6 +118,7 @@ fn archive() -> Tool {
          Only below the folders that the host allows.",
         inside(true, false),
     )
+    .with_raw_output_schema(output_schema::archive())
 }
 
 fn snap() -> Tool {
@@ -124,7 +128,7 @@ fn snap() -> Tool {
         "Show the file descriptors of a process right now: how many of which limit, by class, with warnings. Default: this host itself.",
         looking(),
     )
-    .with_raw_output_schema(snapshot())
+    .with_raw_output_schema(output_schema::snapshot())
 }
 
 fn watch() -> Tool {
@@ -134,7 +138,7 @@ fn watch() -> Tool {
         "Watch a process for some seconds and judge whether its file descriptors leak, which class, how fast, and when they hit a limit. Default: this host, 10 seconds.",
         looking(),
     )
-    .with_raw_output_schema(diagnosis())
+    .with_raw_output_schema(output_schema::diagnosis())
 }
 
 fn doctor() -> Tool {
@@ -144,7 +148,7 @@ fn doctor() -> Tool {
         "Examine a process in depth for some seconds: descriptors, limits, leaks, what is wrong and what to do about it. Default: this host, 10 seconds.",
         looking(),
     )
-    .with_raw_output_schema(diagnosis())
+    .with_raw_output_schema(output_schema::diagnosis())
 }
 
 fn trace() -> Tool {
@@ -154,7 +158,7 @@ fn trace() -> Tool {
         "Run a program and name the lines of code that opened what is still open, and misuse such as double close. It runs until it ends, or for `seconds`.",
         anything(),
     )
-    .with_raw_output_schema(diagnosis())
+    .with_raw_output_schema(output_schema::diagnosis())
 }
 
 fn check() -> Tool {
@@ -165,60 +169,7 @@ fn check() -> Tool {
          before and after a fix.",
         anything(),
     )
-    .with_raw_output_schema(diagnosis())
-}
-
-/// What every diagnosis has. There is more in it: `fdguard.diagnosis/1` of the guide.
-fn diagnosis() -> Arc<JsonObject> {
-    let finding = json!({
-        "type": "object",
-        "properties": {
-            "rule": {"type": "string"},
-            "severity": {"enum": ["info", "warning", "critical"]},
-            "pid": {"type": "integer"},
-            "why": {"type": "string"},
-            "next_step": {"type": "string"},
-            "origin": {"type": ["object", "null"], "description": "The line of code: culprit {file, line, function}, and its stack."},
-        },
-        "required": ["rule", "severity", "why"],
-    });
-    object(json!({
-        "type": "object",
-        "properties": {
-            "schema": {"type": "string", "description": "fdguard.diagnosis/1"},
-            "verdict": {"type": "string", "description": "leaking, growing, bounded, stable or unknown"},
-            "process": {"type": "object"},
-            "findings": {"type": "array", "items": finding},
-            "hazards": {"type": "array", "items": {"type": "object"}},
-            "gaps": {"type": "array", "items": {"type": "object"}, "description": "What could not be seen: what, why, remedy."},
-            "check": {"type": "object", "description": "Of check: passed, and what was left."},
-            "run": {"type": "object", "description": "Of trace and check: status, ms, stdout and stderr of the program."},
-        },
-        "required": ["schema", "verdict", "findings"],
-    }))
-}
-
-/// What every snapshot has: `fdguard.snapshot/1` of the guide.
-fn snapshot() -> Arc<JsonObject> {
-    object(json!({
-        "type": "object",
-        "properties": {
-            "schema": {"type": "string", "description": "fdguard.snapshot/1"},
-            "process": {"type": "object"},
-            "count": {"type": ["integer", "null"]},
-            "limits": {"type": "object"},
-            "classes": {"type": ["array", "null"], "items": {"type": "object"}},
-            "lints": {"type": "array", "items": {"type": "object"}},
-        },
-        "required": ["schema", "process", "count"],
-    }))
-}
-
-fn object(value: Value) -> Arc<JsonObject> {
-    match value {
-        Value::Object(fields) => Arc::new(fields),
-        _ => Arc::default(),
-    }
+    .with_raw_output_schema(output_schema::diagnosis())
 }
 
 #[cfg(test)]
@@ -248,14 +199,15 @@ mod tests {
             assert!(hints.read_only_hint.is_some(), "{}", tool.name);
             assert!(hints.destructive_hint.is_some(), "{}", tool.name);
             assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
+            let output = tool.output_schema.as_ref().unwrap();
+            assert_eq!(output["type"], "object", "{}", tool.name);
+            assert_eq!(output["required"][0], "schema", "{}", tool.name);
             let properties = tool.input_schema["properties"].as_object().unwrap();
             for (name, property) in properties {
                 let text = property.to_string();
                 assert!(text.contains("description"), "{} {name}", tool.name);
             }
         }
-        let typed = tools.iter().filter(|tool| tool.output_schema.is_some());
-        assert_eq!(typed.count(), 5);
         let bare = all(false, false);
         assert!(
             bare.iter()

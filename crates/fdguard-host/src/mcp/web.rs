@@ -4,23 +4,31 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::response::Response;
-use http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::future::join_all;
+use http::request::Parts;
+use http::{HeaderMap, Method, StatusCode, header};
 use rmcp::model::Extensions;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::Options;
 use super::client::Client;
 use super::handler::Handler;
+use super::intake::{self, Intake, Refusal};
 use crate::host::Host;
+use crate::http::{Problem, read_body};
 
 /// The header that names an MCP session.
 const SESSION: &str = "mcp-session-id";
+/// The header that names the version of the protocol, from 2025-06-18 on.
+const VERSION: &str = "mcp-protocol-version";
 /// Between two looks for those that nobody uses, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
@@ -35,6 +43,8 @@ pub(crate) struct Web {
     sessions: Arc<LocalSessionManager>,
     known: Arc<Known>,
     idle: Duration,
+    /// Bytes of a request's body.
+    max_body: usize,
 }
 
 impl Web {
@@ -67,6 +77,7 @@ impl Web {
             sessions,
             known,
             idle,
+            max_body,
         })
     }
 
@@ -78,17 +89,105 @@ impl Web {
 
     /// Answers a request.
     pub(crate) async fn answer(&self, request: Request) -> Response {
-        let is_end = request.method() == Method::DELETE;
-        if let Some(id) = session_of(request.headers()).filter(|_| is_end) {
+        match *request.method() {
+            Method::POST => self.answer_post(request).await,
+            Method::DELETE => self.answer_delete(request).await,
+            _ => self.ask_library(request).await,
+        }
+    }
+
+    async fn ask_library(&self, request: Request) -> Response {
+        self.service.handle(request).await.map(Body::new)
+    }
+
+    /// Ends an MCP session: 204, or 404 where there is none of this name.
+    async fn answer_delete(&self, request: Request) -> Response {
+        if let Some(id) = session_of(request.headers()) {
+            if !self.sessions.sessions.read().await.contains_key(id) {
+                let detail = "there is no such MCP session";
+                return Problem::new(StatusCode::NOT_FOUND, "unknown", detail).into_response();
+            }
             // What runs for it is interrupted now; the SDK would wait for it.
             self.known.end(id);
         }
-        let mut response = self.service.handle(request).await.map(Body::new);
-        if is_end && response.status() == StatusCode::ACCEPTED {
+        let mut response = self.ask_library(request).await;
+        if response.status() == StatusCode::ACCEPTED {
             // It is done, not begun: clients take "accepted" for a failure.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         response
+    }
+
+    /// A message, or several. What is none is answered here, as a message: the library would not.
+    async fn answer_post(&self, request: Request) -> Response {
+        if !is_json(request.headers()) {
+            return self.ask_library(request).await;
+        }
+        let (head, body) = request.into_parts();
+        let body = match read_body(&head.headers, body, self.max_body).await {
+            Ok(body) => body,
+            Err(problem) => return problem.into_response(),
+        };
+        match intake::read(&body) {
+            Err(refusal) => refused(&refusal),
+            Ok(Intake::One(message)) => match intake::check(&message) {
+                Err(refusal) => refused(&refusal),
+                Ok(()) => {
+                    let request = Request::from_parts(head, Body::from(body));
+                    self.ask_library(request).await
+                }
+            },
+            Ok(Intake::Batch(messages)) => self.answer_batch(&head, messages).await,
+        }
+    }
+
+    /// Several messages at once, as version 2025-03-26 has it; the header with the version came later.
+    async fn answer_batch(&self, head: &Parts, messages: Vec<Value>) -> Response {
+        let version = head.headers.get(VERSION);
+        let version = version.map(|version| version.to_str().unwrap_or_default());
+        if version.is_some_and(|version| !intake::has_batches(version)) {
+            let why = "batches belong to protocol version 2025-03-26 alone";
+            return refused(&Refusal::invalid(Value::Null, why));
+        }
+        let answers = messages
+            .into_iter()
+            .map(|one| self.answer_member(head, one));
+        let mut list = Vec::new();
+        for answer in join_all(answers).await {
+            match answer {
+                Ok(answer) => list.extend(answer),
+                // There is no such MCP session, for example: so it is for all of them.
+                Err(response) => return *response,
+            }
+        }
+        match list.is_empty() {
+            true => StatusCode::ACCEPTED.into_response(),
+            false => Json(list).into_response(),
+        }
+    }
+
+    /// The answer to one message of a batch; nothing answers a notification.
+    async fn answer_member(
+        &self,
+        head: &Parts,
+        message: Value,
+    ) -> Result<Option<Value>, Box<Response>> {
+        if let Err(refusal) = intake::check_member(&message) {
+            return Ok(Some(refusal.to_json()));
+        }
+        let body = Body::from(message.to_string());
+        let mut head = head.clone();
+        head.headers.remove(header::CONTENT_LENGTH);
+        let response = self.ask_library(Request::from_parts(head, body)).await;
+        if !response.status().is_success() {
+            return Err(Box::new(response));
+        }
+        if !intake::is_request(&message) {
+            return Ok(None);
+        }
+        // Output is bounded, so an answer is; who goes away drops this.
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
+        Ok(answer_in(&body.unwrap_or_default(), &message["id"]))
     }
 
     /// Ends MCP sessions that nobody uses, until the server closes; then all of them.
@@ -148,7 +247,7 @@ pub(super) struct Known(Mutex<HashMap<String, Weak<Client>>>);
 impl Known {
     /// Learns whose an MCP session is, from the head of a request.
     pub(super) fn learn(&self, extensions: &Extensions, client: &Arc<Client>) {
-        let parts = extensions.get::<http::request::Parts>();
+        let parts = extensions.get::<Parts>();
         let id = parts.and_then(|parts| session_of(&parts.headers));
         if let Some(id) = id {
             let mut all = self.map();
@@ -182,6 +281,25 @@ impl Known {
     fn map(&self) -> MutexGuard<'_, HashMap<String, Weak<Client>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The answer to a request in what the library wrote: a document, or a stream of events.
+fn answer_in(body: &[u8], id: &Value) -> Option<Value> {
+    let text = String::from_utf8_lossy(body);
+    let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
+    let messages = events.chain(std::iter::once(text.as_ref()));
+    let mut messages = messages.filter_map(|text| serde_json::from_str::<Value>(text).ok());
+    messages.find(|message| message.get("method").is_none() && message.get("id") == Some(id))
+}
+
+fn refused(refusal: &Refusal) -> Response {
+    (StatusCode::BAD_REQUEST, Json(refusal.to_json())).into_response()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE);
+    let media_type = media_type.and_then(|value| value.to_str().ok());
+    media_type.is_some_and(|it| it.trim_start().starts_with("application/json"))
 }
 
 fn session_of(headers: &HeaderMap) -> Option<&str> {

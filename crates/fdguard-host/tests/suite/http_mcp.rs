@@ -249,3 +249,151 @@ fn files_are_archived_below_the_roots_alone() {
     assert!(text(&outside).contains("is not below"), "{outside}");
     assert!(served.stop().is_empty());
 }
+
+#[test]
+fn what_is_no_message_is_answered_as_one() {
+    let served = Served::start();
+    let client = Client::begin(&served);
+    let send = |body: &str| {
+        let answer = served.send_with("POST", "/mcp", body, &client.headers());
+        let said = answer.json();
+        (
+            answer.status,
+            said["error"]["code"].clone(),
+            said["id"].clone(),
+        )
+    };
+    let null = Value::Null;
+    assert_eq!(send("{\"jsonrpc\": "), (400, json!(-32700), null.clone()));
+    assert_eq!(send("7"), (400, json!(-32600), null.clone()));
+    let old = r#"{"jsonrpc": "1.0", "id": 9, "method": "ping"}"#;
+    assert_eq!(send(old), (400, json!(-32600), json!(9)));
+    let no_id = r#"{"jsonrpc": "2.0", "id": null, "method": "ping"}"#;
+    assert_eq!(send(no_id), (400, json!(-32600), null.clone()));
+    // Of a version without batches.
+    let batch = r#"[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]"#;
+    assert_eq!(send(batch), (400, json!(-32600), null));
+    assert!(served.stop().is_empty());
+}
+
+#[test]
+fn wrong_parameters_cursors_and_methods_that_are_not_there_are_errors_with_their_id() {
+    let served = Served::start();
+    let client = Client::begin(&served);
+    let ask = |method: &str, parameters: Value| {
+        let request = json!({"jsonrpc": "2.0", "id": "x", "method": method, "params": parameters});
+        let answer = message(&client.post(&request));
+        assert_eq!(answer["id"], "x", "{answer}");
+        let error = &answer["error"];
+        (
+            error["code"].as_i64(),
+            error["message"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let (code, why) = ask("tools/call", json!({}));
+    assert_eq!(code, Some(-32602), "{why}");
+    assert!(why.contains("missing field `name`"), "{why}");
+    assert_eq!(ask("tools/call", json!({"name": 7})).0, Some(-32602));
+    assert_eq!(
+        ask("tools/call", json!({"name": "nonsense"})).0,
+        Some(-32602)
+    );
+    assert_eq!(ask("tools/list", json!({"cursor": "2"})).0, Some(-32602));
+    for method in [
+        "prompts/list",
+        "prompts/get",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "completion/complete",
+        "logging/setLevel",
+        "nonsense",
+    ] {
+        let parameters = json!({
+            "name": "a", "uri": "file:///a", "level": "info",
+            "ref": {"type": "ref/prompt", "name": "a"}, "argument": {"name": "a", "value": "b"},
+        });
+        assert_eq!(ask(method, parameters).0, Some(-32601), "{method}");
+        assert_eq!(ask(method, json!({})).0, Some(-32601), "{method}");
+    }
+    assert!(served.stop().is_empty());
+}
+
+#[test]
+fn a_session_that_is_not_there_cannot_be_deleted() {
+    let served = Served::start();
+    let client = Client::begin(&served);
+    assert_eq!(client.delete().status, 204);
+    assert_eq!(client.delete().status, 404);
+    let unknown = "mcp-session-id: nonsense\r\n";
+    assert_eq!(served.send_with("DELETE", "/mcp", "", unknown).status, 404);
+    assert!(served.stop().is_empty());
+}
+
+#[test]
+fn a_page_of_the_servers_own_address_may_ask() {
+    let served = Served::start();
+    let port = served.address.port();
+    for (origin, status) in [
+        (format!("http://127.0.0.1:{port}"), 200),
+        (format!("http://localhost:{port}"), 200),
+        ("http://localhost".to_owned(), 403),
+        (format!("http://evil.example:{port}"), 403),
+    ] {
+        let headers = format!("{ACCEPT}origin: {origin}\r\n");
+        let answer = served.send_with("POST", "/mcp", &initialize(), &headers);
+        assert_eq!(answer.status, status, "{origin}: {answer:?}");
+    }
+    served.stop();
+}
+
+#[test]
+fn a_batch_of_2025_03_26_is_answered_as_a_list() {
+    let served = Served::start();
+    let hello = initialize().replace("2025-11-25", "2025-03-26");
+    let answer = served.send_with("POST", "/mcp", &hello, ACCEPT);
+    assert_eq!(message(&answer)["result"]["protocolVersion"], "2025-03-26");
+    let mut lines = answer.head.lines();
+    let session = lines.find_map(|line| line.strip_prefix("mcp-session-id: "));
+    let headers = format!("{ACCEPT}mcp-session-id: {}\r\n", session.unwrap());
+    let send = |batch: Value| served.send_with("POST", "/mcp", &batch.to_string(), &headers);
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(send(json!([note])).status, 202);
+    let ping = |id: Value| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    let first = json!({"jsonrpc": "2.0", "id": 3, "method": "initialize",
+                       "params": {"protocolVersion": "2025-03-26"}});
+    let call = request("bash", &json!({"command": "echo hello"}));
+    let answer = send(json!([
+        ping(json!(1)),
+        note,
+        ping(json!("b")),
+        first,
+        call,
+        7
+    ]));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.head.contains("application/json"), "{answer:?}");
+    let list = answer.json();
+    let ids: Vec<&Value> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["id"])
+        .collect();
+    assert_eq!(
+        ids,
+        [&json!(1), &json!("b"), &json!(3), &json!(2), &Value::Null],
+        "{list}"
+    );
+    assert_eq!(list[0]["result"], json!({}), "{list}");
+    assert_eq!(list[2]["error"]["code"], -32600, "{list}");
+    assert!(text(&list[3]["result"]).starts_with("hello\n"), "{list}");
+    assert_eq!(send(json!([])).status, 400);
+    let unknown = format!("{ACCEPT}mcp-session-id: nonsense\r\n");
+    let batch = json!([ping(json!(1))]).to_string();
+    assert_eq!(
+        served.send_with("POST", "/mcp", &batch, &unknown).status,
+        404
+    );
+    served.stop();
+}

@@ -7,7 +7,13 @@ use fdguard_core::lint::Severity;
 use super::problem::{Problem, Told};
 
 /// Writes one line for each problem; what was cleared is a notice.
+///
+/// A line break comes first: the program that was checked shares this stream, its last line may have
+/// no end, and an annotation counts only at the beginning of a line.
 pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
+    if !told.problems.is_empty() {
+        writeln!(out)?;
+    }
     for problem in &told.problems {
         writeln!(out, "{}", line(told, problem))?;
     }
@@ -60,8 +66,20 @@ mod tests {
         let said = String::from_utf8(out).unwrap();
         assert_eq!(
             said,
-            "::error file=src/a%2Cb%3Ac.py,line=7,title=fdguard%3A leftover-descriptor::1 descriptor, 100 %25 \"open\" <here>%0Aand\u{1} there%0Aclose it\n"
+            "\n::error file=src/a%2Cb%3Ac.py,line=7,title=fdguard%3A leftover-descriptor::1 descriptor, 100 %25 \"open\" <here>%0Aand\u{1} there%0Aclose it\n"
         );
+    }
+
+    #[test]
+    fn an_annotation_begins_a_line_and_without_one_nothing_is_written() {
+        let mut out = b"no line break here".to_vec();
+        write(&mut out, &told(7)).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("here\n::error "));
+        let mut none = told(7);
+        none.problems.clear();
+        let mut out = Vec::new();
+        write(&mut out, &none).unwrap();
+        assert!(out.is_empty());
     }
 
     #[test]
@@ -71,6 +89,6 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out, &told).unwrap();
         let said = String::from_utf8(out).unwrap();
-        assert!(said.starts_with("::notice ") && said.contains("cleared: on purpose"));
+        assert!(said.starts_with("\n::notice ") && said.contains("cleared: on purpose"));
     }
 }

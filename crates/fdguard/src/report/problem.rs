@@ -1,7 +1,8 @@
 //! What fails a check, in the one form that the reports for other tools are made from.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
+use fdguard_core::Text;
 use fdguard_core::catalog;
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
@@ -44,7 +45,9 @@ pub struct Told {
     /// How long it took.
     pub seconds: f64,
     /// Paths under this folder are told without it.
-    pub base: std::path::PathBuf,
+    pub base: PathBuf,
+    /// The file of the program that was checked: the place of a problem whose line is unknown.
+    pub program: Option<PathBuf>,
 }
 
 impl Told {
@@ -56,11 +59,17 @@ impl Told {
         let hazards = diagnosis.hazards.iter().map(of_hazard);
         let problems = chosen.map(of_finding).chain(hazards).collect();
         let passed = diagnosis.ended_at.duration_since(diagnosis.started_at);
+        let base = std::env::current_dir().unwrap_or_default();
+        let path = |text: &Text| PathBuf::from(text.to_lossy().as_ref());
+        let process = &diagnosis.process;
+        let words: Vec<PathBuf> = process.cmdline.iter().map(path).collect();
+        let executable = process.exe.as_ref().map(path);
         Self {
             name,
             problems,
             seconds: passed.as_secs_f64().max(0.0),
-            base: std::env::current_dir().unwrap_or_default(),
+            program: program_file(&words, executable, &base, Path::is_file),
+            base,
         }
     }
 
@@ -70,6 +79,22 @@ impl Told {
         let file = problem.culprit.as_ref()?.file.as_ref()?;
         Some(relative(&file.to_lossy(), &self.base))
     }
+}
+
+/// The file that stands for a program: the first word of its command line that names a file below
+/// `base` (the script, where an interpreter runs one), otherwise its executable.
+fn program_file(
+    words: &[PathBuf],
+    executable: Option<PathBuf>,
+    base: &Path,
+    is_file: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
+    let goes_up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
+    let mut paths = words.iter().map(|word| base.join(word));
+    let first = paths.clone().next();
+    let own = paths.find(|path| path.starts_with(base) && !goes_up(path) && is_file(path));
+    own.or(executable.filter(|path| path.is_absolute()))
+        .or(first)
 }
 
 /// A path without the folder that it is in, where it is.
@@ -148,12 +173,12 @@ fn of_hazard(hazard: &Hazard) -> Problem {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use fdguard_core::lint::Severity;
     use fdguard_core::origin::{Culprit, Frame, Language};
 
-    use super::{Problem, Told, relative};
+    use super::{Problem, Told, program_file, relative};
 
     /// One problem at a line.
     pub(in crate::report) fn told(line: u32) -> Told {
@@ -178,7 +203,33 @@ pub(super) mod tests {
             }],
             seconds: 1.5,
             base: "/repo".into(),
+            program: Some("/repo/start.sh".into()),
         }
+    }
+
+    #[test]
+    fn the_file_of_a_program_is_its_script_then_its_executable() {
+        let files = ["/repo/start.sh", "/repo/tool", "/usr/bin/bash"];
+        let is_file = |path: &Path| files.iter().any(|file| path == Path::new(file));
+        let file = |exe, words: &[&str]| {
+            let words: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
+            let exe: Option<&str> = exe;
+            let file = program_file(&words, exe.map(PathBuf::from), Path::new("/repo"), is_file);
+            file.map(|file| file.display().to_string())
+        };
+        let script = ["bash", "./start.sh", "--fast"];
+        assert_eq!(
+            file(Some("/usr/bin/bash"), &script).unwrap(),
+            "/repo/./start.sh"
+        );
+        let inline = ["bash", "-c", "sleep 9 &"];
+        assert_eq!(
+            file(Some("/usr/bin/bash"), &inline).unwrap(),
+            "/usr/bin/bash"
+        );
+        // Nobody could look at a program that ended at once: what was asked for is all that is known.
+        assert_eq!(file(None, &["/opt/x"]).unwrap(), "/opt/x");
+        assert_eq!(file(None, &[]), None);
     }
 
     #[test]

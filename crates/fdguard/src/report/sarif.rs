@@ -78,8 +78,9 @@ fn result(told: &Told, problem: &Problem, checks: &[Check]) -> Value {
         module: None,
         language: culprit.language,
     });
-    if let Some(location) = frame.as_ref().and_then(|frame| location(told, frame)) {
-        result["locations"] = json!([location]);
+    let place = frame.as_ref().and_then(|frame| location(told, frame));
+    if let Some(place) = with_file(told, place) {
+        result["locations"] = json!([place]);
     }
     let frames = problem
         .stack
@@ -102,17 +103,39 @@ fn location(told: &Told, frame: &Frame) -> Option<Value> {
             json!([{"fullyQualifiedName": function, "kind": "function"}]);
     }
     if let Some(file) = &frame.file {
-        let path = relative(&file.to_lossy(), &told.base);
-        let artifact = match path.strip_prefix('/') {
-            Some(_) => json!({"uri": format!("file://{}", encoded(&path))}),
-            None => json!({"uri": encoded(&path), "uriBaseId": "%SRCROOT%"}),
-        };
-        location["physicalLocation"] = json!({"artifactLocation": artifact});
+        location["physicalLocation"] =
+            json!({"artifactLocation": artifact(told, &file.to_lossy())});
         if let Some(line) = frame.line.filter(|line| *line > 0) {
             location["physicalLocation"]["region"] = json!({"startLine": line});
         }
     }
     (frame.file.is_some() || frame.function.is_some()).then_some(location)
+}
+
+/// A place in a file. Code scanning refuses a result without one: where the line is unknown, the file
+/// of the program is named, and the message of the location says so.
+fn with_file(told: &Told, place: Option<Value>) -> Option<Value> {
+    let mut place = place.unwrap_or_else(|| json!({}));
+    if place.get("physicalLocation").is_some() {
+        return Some(place);
+    }
+    let program = told.program.as_ref()?.to_string_lossy();
+    place["physicalLocation"] = json!({
+        "artifactLocation": artifact(told, &program),
+        "region": {"startLine": 1},
+    });
+    place["message"] =
+        json!({"text": "The line is unknown: this is the program that was checked."});
+    Some(place)
+}
+
+/// A file as a URI: relative to the folder of the call where it is below that.
+fn artifact(told: &Told, file: &str) -> Value {
+    let path = relative(file, &told.base);
+    match path.strip_prefix('/') {
+        Some(_) => json!({"uri": format!("file://{}", encoded(&path))}),
+        None => json!({"uri": encoded(&path), "uriBaseId": "%SRCROOT%"}),
+    }
 }
 
 /// The same problem in the next version of the program, whatever was written above it: no line, no number.
@@ -136,7 +159,8 @@ fn fnv(bytes: &[u8]) -> u64 {
 fn level(severity: Severity) -> &'static str {
     match severity {
         Severity::Info => "note",
-        Severity::Warning | Severity::Critical => "error",
+        Severity::Warning => "warning",
+        Severity::Critical => "error",
     }
 }
 
@@ -172,6 +196,8 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fdguard_core::lint::Severity;
+
     use super::super::problem::tests::told;
     use super::document;
 
@@ -191,7 +217,7 @@ mod tests {
         assert_eq!(place["artifactLocation"]["uri"], "src/a%2Cb%3Ac.py");
         assert_eq!(place["artifactLocation"]["uriBaseId"], "%SRCROOT%");
         assert_eq!(place["region"]["startLine"], 7);
-        assert_eq!(result["level"], "error");
+        assert_eq!(result["level"], "warning");
         let weaknesses: Vec<_> = [("double-close", 1341), ("use-after-close", 910)]
             .iter()
             .map(|(id, cwe)| {
@@ -211,6 +237,49 @@ mod tests {
         assert_ne!(print(told(7)), print(other));
         // Written down: a change would open every known alert again.
         assert_eq!(print(told(7))["fdguard/v1"].as_str().unwrap().len(), 16);
+    }
+
+    #[test]
+    fn a_level_is_the_severity_of_the_text() {
+        let level = |severity| {
+            let mut told = told(7);
+            told.problems[0].severity = severity;
+            document(&told)["runs"][0]["results"][0]["level"].clone()
+        };
+        assert_eq!(level(Severity::Info), "note");
+        assert_eq!(level(Severity::Warning), "warning");
+        assert_eq!(level(Severity::Critical), "error");
+    }
+
+    #[test]
+    fn a_problem_without_a_line_is_in_the_file_of_the_program() {
+        let mut told = told(7);
+        told.problems[0].culprit = None;
+        let place = &document(&told)["runs"][0]["results"][0]["locations"][0];
+        let file = &place["physicalLocation"]["artifactLocation"];
+        assert_eq!(
+            (&file["uri"], &file["uriBaseId"]),
+            (&"start.sh".into(), &"%SRCROOT%".into())
+        );
+        assert!(
+            place["message"]["text"]
+                .as_str()
+                .unwrap()
+                .contains("unknown")
+        );
+        // A function without a file keeps its name.
+        told.problems[0].culprit = told_function();
+        told.program = Some("/usr/bin/bash".into());
+        let place = &document(&told)["runs"][0]["results"][0]["locations"][0];
+        assert_eq!(place["logicalLocations"][0]["fullyQualifiedName"], "load");
+        let file = &place["physicalLocation"]["artifactLocation"];
+        assert_eq!(file["uri"], "file:///usr/bin/bash");
+    }
+
+    fn told_function() -> Option<fdguard_core::origin::Culprit> {
+        let mut culprit = told(7).problems[0].culprit.clone()?;
+        culprit.file = None;
+        Some(culprit)
     }
 
     #[test]

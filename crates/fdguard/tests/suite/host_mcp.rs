@@ -60,6 +60,97 @@ fn garbage_does_not_end_the_server() {
 }
 
 #[test]
+fn errors_have_the_id_of_their_request() {
+    let mut peer = Peer::start();
+    peer.shake_hands();
+    for (line, id, code) in [
+        (
+            r#"{"jsonrpc": "1.0", "id": 70, "method": "ping"}"#,
+            json!(70),
+            -32600,
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": "a", "method": "tools/call"}"#,
+            json!("a"),
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 71, "method": "tools/list", "params": {"cursor": "x"}}"#,
+            json!(71),
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 72, "method": "prompts/list"}"#,
+            json!(72),
+            -32601,
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": 73, "method": "ping", "params": 7}"#,
+            json!(73),
+            -32600,
+        ),
+        (
+            r#"{"jsonrpc": "2.0", "id": null, "method": "ping"}"#,
+            json!(null),
+            -32600,
+        ),
+        // Of a version without batches.
+        (
+            r#"[{"jsonrpc": "2.0", "id": 74, "method": "ping"}]"#,
+            json!(null),
+            -32600,
+        ),
+    ] {
+        peer.write(format!("{line}\n").as_bytes());
+        let heard = peer.hear();
+        assert_eq!(heard["id"], id, "{line}: {heard}");
+        assert!(
+            heard.as_object().unwrap().contains_key("id"),
+            "{line}: {heard}"
+        );
+        assert_eq!(heard["error"]["code"], code, "{line}: {heard}");
+    }
+}
+
+#[test]
+fn a_batch_of_2025_03_26_is_answered_by_one_line() {
+    let mut peer = Peer::start();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-03-26", "capabilities": {},
+        "clientInfo": {"name": "a test", "version": "1"},
+    }});
+    peer.say(&hello);
+    assert_eq!(peer.hear()["result"]["protocolVersion"], "2025-03-26");
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    peer.say(&json!([note]));
+    let call = json!({"name": "bash", "arguments": {"command": "echo hello"}});
+    let batch = json!([
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+        {"jsonrpc": "2.0", "id": 3, "method": "ping"},
+        {"jsonrpc": "2.0", "id": 4, "method": "initialize", "params": hello["params"]},
+        7,
+    ]);
+    peer.say(&batch);
+    let heard = peer.hear();
+    let mut ids: Vec<String> = heard
+        .as_array()
+        .unwrap_or_else(|| panic!("{heard}"))
+        .iter()
+        .map(|one| one["id"].to_string())
+        .collect();
+    ids.sort();
+    assert_eq!(ids, ["2", "3", "4", "null"], "{heard}");
+    let said = heard.as_array().unwrap().iter().find(|one| one["id"] == 2);
+    assert!(
+        text(&said.unwrap()["result"]).starts_with("hello\n"),
+        "{heard}"
+    );
+    // One message alone is answered alone.
+    peer.say(&json!({"jsonrpc": "2.0", "id": 5, "method": "ping"}));
+    assert_eq!(peer.hear()["id"], 5);
+}
+
+#[test]
 fn fifty_calls_leave_the_descriptors_as_they_were() {
     let mut peer = Peer::start();
     peer.shake_hands();

@@ -38,6 +38,7 @@ mod host_hostile;
 mod host_killed;
 mod host_mcp;
 mod host_mcp_official;
+mod host_protocols;
 mod host_start;
 mod host_will;
 mod hosted;

@@ -1,0 +1,115 @@
+//! What the tools answer in `structuredContent`, as JSON schemas: the fields that a client may rely on.
+//! Every result that is not an error fits the schema of its tool; there may be more in it.
+
+use std::sync::Arc;
+
+use rmcp::handler::server::tool::schema_for_type;
+use rmcp::model::JsonObject;
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+use super::say::{Interrupted, Ran};
+
+/// What a command came to: `fdguard.exec/1`.
+pub(super) fn exec() -> Arc<JsonObject> {
+    named::<Ran>("fdguard.exec/1")
+}
+
+/// Whether there was something to interrupt: `fdguard.interrupted/1`.
+pub(super) fn interrupted() -> Arc<JsonObject> {
+    named::<Interrupted>("fdguard.interrupted/1")
+}
+
+/// The receipt of what ended, `fdguard.receipt/1`, or `fdguard.reset/1` where there was no session.
+pub(super) fn reset() -> Arc<JsonObject> {
+    object(json!({
+        "type": "object",
+        "properties": {
+            "schema": {"enum": ["fdguard.receipt/1", "fdguard.reset/1"]},
+            "was_open": {"type": "boolean", "description": "Of fdguard.reset/1: false, there was no session."},
+            "clean": {"type": "boolean", "description": "Nothing of what ended is left."},
+            "survivors": {"type": ["integer", "null"], "description": "Processes that live on; null when unknown."},
+            "killed": {"type": ["integer", "null"], "description": "Processes that had to be killed; null when unknown."},
+        },
+        "required": ["schema"],
+    }))
+}
+
+/// What became of each file: `fdguard.archive/1` of the guide.
+pub(super) fn archive() -> Arc<JsonObject> {
+    object(json!({
+        "type": "object",
+        "properties": {
+            "schema": {"const": "fdguard.archive/1"},
+            "success": {"type": "boolean", "description": "Whether every file is in the archive now."},
+            "files": {"type": "array", "items": {"type": "object"}, "description": "A receipt for each file."},
+            "took_ms": {"type": "number"},
+        },
+        "required": ["schema", "success", "files"],
+    }))
+}
+
+/// What every diagnosis has. There is more in it: `fdguard.diagnosis/1` of the guide.
+pub(super) fn diagnosis() -> Arc<JsonObject> {
+    let finding = json!({
+        "type": "object",
+        "properties": {
+            "rule": {"type": "string"},
+            "severity": {"enum": ["info", "warning", "critical"]},
+            "pid": {"type": "integer"},
+            "why": {"type": "string"},
+            "next_step": {"type": "string"},
+            "origin": {"type": ["object", "null"], "description": "The line of code: culprit {file, line, function}, and its stack."},
+        },
+        "required": ["rule", "severity", "why"],
+    });
+    object(json!({
+        "type": "object",
+        "properties": {
+            "schema": {"type": "string", "description": "fdguard.diagnosis/1"},
+            "verdict": {"type": "string", "description": "leaking, growing, bounded, stable or unknown"},
+            "process": {"type": "object"},
+            "findings": {"type": "array", "items": finding},
+            "hazards": {"type": "array", "items": {"type": "object"}},
+            "gaps": {"type": "array", "items": {"type": "object"}, "description": "What could not be seen: what, why, remedy."},
+            "check": {"type": "object", "description": "Of check: passed, and what was left."},
+            "run": {"type": "object", "description": "Of trace and check: status, ms, stdout and stderr of the program."},
+        },
+        "required": ["schema", "verdict", "findings"],
+    }))
+}
+
+/// What every snapshot has: `fdguard.snapshot/1` of the guide.
+pub(super) fn snapshot() -> Arc<JsonObject> {
+    object(json!({
+        "type": "object",
+        "properties": {
+            "schema": {"type": "string", "description": "fdguard.snapshot/1"},
+            "process": {"type": "object"},
+            "count": {"type": ["integer", "null"]},
+            "limits": {"type": "object"},
+            "classes": {"type": ["array", "null"], "items": {"type": "object"}},
+            "lints": {"type": "array", "items": {"type": "object"}},
+        },
+        "required": ["schema", "process", "count"],
+    }))
+}
+
+/// The schema of a type, with the name of its document.
+fn named<T: JsonSchema + std::any::Any>(name: &str) -> Arc<JsonObject> {
+    let mut schema = JsonObject::clone(&schema_for_type::<T>());
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    properties["schema"] = json!({"const": name});
+    let required = schema.entry("required").or_insert_with(|| json!([]));
+    if let Some(required) = required.as_array_mut() {
+        required.insert(0, json!("schema"));
+    }
+    Arc::new(schema)
+}
+
+fn object(value: Value) -> Arc<JsonObject> {
+    match value {
+        Value::Object(fields) => Arc::new(fields),
+        _ => Arc::default(),
+    }
+}
