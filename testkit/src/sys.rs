@@ -246,6 +246,18 @@ pub fn tcp_state(socket: impl AsFd) -> io::Result<u8> {
     Ok(state)
 }
 
+/// Switches the loopback interface on, which is off in a new network namespace.
+pub fn raise_loopback() -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // `struct ifreq`: a name of 16 bytes, then the flags; 40 bytes in all.
+    let mut request = [0_u8; 40];
+    request[..2].copy_from_slice(b"lo");
+    let up = u16::try_from(libc::IFF_UP).map_err(io::Error::other)?;
+    request[16..18].copy_from_slice(&up.to_ne_bytes());
+    // SAFETY: the kernel reads 40 bytes, the size of the array.
+    done(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, request.as_ptr()) })
+}
+
 fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     if result < 0 {
         return Err(io::Error::last_os_error());

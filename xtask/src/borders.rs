@@ -147,6 +147,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/python/tests.rs",
         "crates/fdguard-probe/src/linux/kernel/call.rs",
         "crates/fdguard-probe/src/linux/rlimit.rs",
+        "crates/fdguard-probe/src/linux/socket_query.rs",
         "crates/fdguard-process/src/signals.rs",
         "crates/fdguard-process/src/listen/inherited.rs",
         "crates/fdguard-process/src/notify/same.rs",

@@ -134,6 +134,12 @@ pub struct Inet {
     /// Owner of the socket by user id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
+    /// The protocol, where the class does not name it: `UDP-Lite`, or that of a raw socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Inode of the network namespace that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<u64>,
 }
 
 /// A unix-domain socket.
@@ -147,6 +153,22 @@ pub struct Unix {
     pub state: Option<String>,
     /// The other end; absent when there is none or it is not known.
     pub peer: Option<UnixPeer>,
+    /// Which directions were shut down; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shutdown: Option<Vec<Direction>>,
+    /// Inode of the network namespace that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<u64>,
+}
+
+/// A direction of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// Nothing more is received.
+    Read,
+    /// Nothing more is sent.
+    Write,
 }
 
 /// The other end of a unix-domain socket.
@@ -171,6 +193,24 @@ pub struct Socket {
     /// Netlink: the family (`ROUTE`, `KOBJECT_UEVENT`, …) and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u32>,
+    /// Netlink: the multicast groups that it receives, as far as the kernel lists them (1 to 32).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<u8>>,
+    /// `raw`, `dgram`, `stream`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Packet: the interface that it is bound to; absent while it listens on all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Vsock: this end, `CID:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<String>,
+    /// Vsock: the other end, `CID:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+    /// Inode of the network namespace that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<u64>,
 }
 
 /// An epoll instance.
@@ -267,6 +307,16 @@ pub struct Fields {
 }
 
 impl Detail {
+    /// Notes the network namespace of a socket.
+    pub fn set_netns(&mut self, netns: Option<u64>) {
+        match self {
+            Self::Inet(inet) => inet.netns = netns,
+            Self::Unix(unix) => unix.netns = netns,
+            Self::Socket(socket) => socket.netns = netns,
+            _ => {}
+        }
+    }
+
     /// Reads a stored detail back, guided by the class beside it.
     pub fn from_json(class: &Class, value: serde_json::Value) -> Result<Self, serde_json::Error> {
         use serde_json::from_value as read;
@@ -290,6 +340,7 @@ impl Detail {
             Class::Tcp(_) | Class::Udp | Class::Raw => Self::Inet(read(value)?),
             Class::Unix => Self::Unix(read(value)?),
             Class::Netlink | Class::Packet | Class::Vsock => Self::Socket(read(value)?),
+            Class::Other(name) if is_ping(name) => Self::Inet(read(value)?),
             Class::Eventpoll => Self::Eventpoll(read(value)?),
             Class::Eventfd => Self::Eventfd(read(value)?),
             Class::Timerfd => Self::Timerfd(read(value)?),
@@ -301,4 +352,9 @@ impl Detail {
             _ => Self::Fields(read(value)?),
         })
     }
+}
+
+/// Whether this raw name is that of ICMP sockets without privilege.
+fn is_ping(name: &str) -> bool {
+    matches!(name, "PING" | "PINGv6")
 }

@@ -3,8 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use fdguard_core::Gap;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use serde::Serialize;
 
@@ -17,6 +20,17 @@ use crate::{Error, lease};
 const ATTEMPTS: usize = 5;
 /// As many complaints as SQLite is asked for.
 const MOST: u32 = 20;
+/// A check of an empty file may take this long, and so much longer for each MiB. An ordinary one takes
+/// some milliseconds a MiB: what takes longer was made to.
+const TIME: Duration = Duration::from_secs(5);
+const TIME_PER_MIB: Duration = Duration::from_secs(1);
+/// How many steps of its virtual machine SQLite makes between two looks at the clock.
+const STEPS: i32 = 10_000;
+/// No value is much longer than the file that it is in; what an index makes of a short one may be.
+const ROOM: u64 = 1 << 16;
+
+/// A comparison with a pattern looks at no clock, and takes as long as both are together.
+const LONGEST_PATTERN: i32 = 4096;
 
 /// How much to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,6 +40,17 @@ pub enum Depth {
     Quick,
     /// And whether the indexes have what the tables have (`integrity_check`).
     Full,
+}
+
+impl Depth {
+    /// SQLite's name for it.
+    #[must_use]
+    pub fn pragma(self) -> &'static str {
+        match self {
+            Self::Quick => "quick_check",
+            Self::Full => "integrity_check",
+        }
+    }
 }
 
 /// What SQLite said.
@@ -78,12 +103,26 @@ fn no_copy(why: &str) -> Gap {
 }
 
 enum Target<'a> {
-    Unchanging(String),
+    /// With its address for SQLite.
+    Unchanging(&'a Path, String),
     Copy(&'a Path),
 }
 
+impl Target<'_> {
+    /// Bytes of the file, with those of its log.
+    fn size(&self) -> u64 {
+        let path = match self {
+            Self::Unchanging(path, _) => path,
+            Self::Copy(path) => *path,
+        };
+        let roles = [Role::Main, Role::Wal].into_iter();
+        let sizes = roles.filter_map(|role| role.path(path).metadata().ok());
+        sizes.map(|meta| meta.len()).sum()
+    }
+}
+
 /// The file as one that nobody changes: no lock is taken and no side file is looked at.
-fn unchanging(database: &Path) -> Target<'static> {
+fn unchanging(database: &Path) -> Target<'_> {
     let mut uri = "file:".to_owned();
     for byte in database.as_os_str().as_encoded_bytes() {
         match byte {
@@ -94,18 +133,22 @@ fn unchanging(database: &Path) -> Target<'static> {
         }
     }
     uri.push_str("?mode=ro&immutable=1");
-    Target::Unchanging(uri)
+    Target::Unchanging(database, uri)
 }
 
 fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
     let connection = match target {
-        Target::Unchanging(uri) => Connection::open_with_flags(
+        Target::Unchanging(_, uri) => Connection::open_with_flags(
             uri,
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
         ),
         Target::Copy(path) => Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE),
     };
-    let problems = connection.and_then(|connection| complaints(&connection, depth));
+    let size = target.size();
+    let problems = connection.and_then(|connection| {
+        restrict(&connection, size)?;
+        complaints(&connection, depth)
+    });
     let done = |problems: Vec<String>| Checked {
         depth,
         copied,
@@ -115,6 +158,16 @@ fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
     match problems {
         Ok(problems) => Ok(done(problems)),
         Err(error) if is_damage(&error) => Ok(done(vec![error.to_string()])),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            let limit = time_limit(size).as_secs();
+            Err(Gap::new(
+                "SQLite's own check",
+                format!(
+                    "it was not done after {limit} s, which is far too long for a database of this size"
+                ),
+                "if you trust the file, run `PRAGMA integrity_check` in the sqlite3 shell",
+            ))
+        }
         Err(error) => Err(Gap::new(
             "SQLite's own check",
             format!("SQLite could not do it: {error}"),
@@ -123,12 +176,37 @@ fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
     }
 }
 
+/// Takes from a schema that a stranger may have written what it could do harm with: functions that are
+/// not harmless, values without bounds, time without end.
+pub(crate) fn restrict(connection: &Connection, size: u64) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    let longest = size.saturating_mul(4).saturating_add(ROOM);
+    let longest = i32::try_from(longest).unwrap_or(i32::MAX);
+    for limit in [
+        Limit::SQLITE_LIMIT_LENGTH,
+        Limit::SQLITE_LIMIT_SQL_LENGTH,
+        Limit::SQLITE_LIMIT_VDBE_OP,
+    ] {
+        let present = connection.limit(limit)?;
+        connection.set_limit(limit, longest.min(present))?;
+    }
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)?;
+    let deadline = Instant::now() + time_limit(size);
+    connection.progress_handler(STEPS, Some(move || Instant::now() > deadline));
+    Ok(())
+}
+
+fn time_limit(size: u64) -> Duration {
+    let mib = u32::try_from(size >> 20).unwrap_or(u32::MAX);
+    TIME.saturating_add(TIME_PER_MIB.saturating_mul(mib))
+}
+
 /// What SQLite complains about; nothing when all is well.
 pub(crate) fn complaints(connection: &Connection, depth: Depth) -> rusqlite::Result<Vec<String>> {
-    let pragma = match depth {
-        Depth::Quick => "quick_check",
-        Depth::Full => "integrity_check",
-    };
+    let pragma = depth.pragma();
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;
     let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
     let mut said = rows.collect::<rusqlite::Result<Vec<String>>>()?;

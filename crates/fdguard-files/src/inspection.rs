@@ -20,22 +20,25 @@ use crate::{Error, plain, read};
 /// things that never were.
 const LOOKS: usize = 3;
 const APART: Duration = Duration::from_millis(30);
-/// The largest database that is checked without being asked to.
+/// The largest database that is checked in full without being asked to: indexes against tables take
+/// several times as long as the structure.
+const CHECKED_FULLY: u64 = 64 << 20;
+/// The largest database that is checked at all without being asked to.
 const CHECKED: u64 = 512 << 20;
 
 /// What to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// SQLite's own check: `None` for none.
+    /// SQLite's own check at the most: `None` for none.
     pub check: Option<Depth>,
-    /// Whether also of a database that is very large.
+    /// Whether that much also of a database that is large: else less is checked, or nothing.
     pub however_large: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            check: Some(Depth::Quick),
+            check: Some(Depth::Full),
             however_large: false,
         }
     }
@@ -55,6 +58,8 @@ pub enum Verdict {
     Endangered,
     /// Something is odd, and may be damage.
     Suspicious,
+    /// Nobody can tell without the key.
+    Encrypted,
 }
 
 /// What kind of file.
@@ -270,6 +275,14 @@ impl Inspection {
         let Some(depth) = options.check.filter(|_| image.size > 0) else {
             return Ok(None);
         };
+        if image.is_encrypted {
+            self.gaps.push(Gap::new(
+                "the content of the database",
+                "it is encrypted",
+                "check it with the program that has the key: `PRAGMA cipher_integrity_check`, `PRAGMA integrity_check`",
+            ));
+            return Ok(None);
+        }
         if image.size > CHECKED && !options.however_large {
             self.gaps.push(Gap::new(
                 "SQLite's own check",
@@ -281,6 +294,11 @@ impl Inspection {
             ));
             return Ok(None);
         }
+        let depth = if image.size > CHECKED_FULLY && !options.however_large {
+            Depth::Quick
+        } else {
+            depth
+        };
         let is_alone = image.wal.as_ref().is_none_or(|wal| wal.size == 0)
             && image.journal.as_ref().is_none_or(|journal| !journal.is_hot);
         let mut outcome = check::check(&self.real, depth, is_alone)?;
@@ -320,6 +338,13 @@ impl Inspection {
         self.verdict = crate::words::verdict(self);
         self.summary = crate::words::summary(self);
         self.next = crate::words::next(self);
+    }
+
+    /// Whether its content could not be judged, though somebody asked.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        let of_content = |gap: &Gap| gap.what == "the content of the database";
+        self.verdict == Verdict::Encrypted && self.gaps.iter().any(of_content)
     }
 
     /// Whether this is what a script is to stop for.

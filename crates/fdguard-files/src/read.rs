@@ -13,7 +13,7 @@ use crate::holding::Role;
 use crate::sqlite::header::{self, Header};
 use crate::sqlite::judge::{Image, strange};
 use crate::sqlite::wal::{self, Scan, Wal, WalHeader};
-use crate::sqlite::{Journal, Shm};
+use crate::sqlite::{Journal, Shm, encryption};
 
 /// As much of a file's start as is looked at closely: the largest page.
 const FIRST: u64 = 65_536;
@@ -112,7 +112,12 @@ pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
         let bytes = piece(&file, 0, size.min(28)).map_err(failed)?;
         image.journal = Some(Journal::read(&bytes, size));
     }
-    let page = page_size(&image);
+    let parts: io::Result<Vec<Vec<u8>>> = encryption::places(size)
+        .into_iter()
+        .map(|at| piece(file, at, encryption::PART))
+        .collect();
+    image.is_encrypted = encryption::is_encrypted(&image.first, size, &parts.map_err(failed)?);
+    let page = page_size(&image).filter(|_| !image.is_encrypted);
     if let Some(page) = page {
         image.strange_pages = strange_pages(file, page, size).map_err(failed)?;
     }

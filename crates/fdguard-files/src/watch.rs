@@ -339,8 +339,10 @@ fn glance(path: &Path) -> Vec<Finding> {
     if first.is_empty() {
         return Vec::new();
     }
+    let size = first.len() as u64;
     let image = crate::sqlite::judge::Image {
-        size: first.len() as u64,
+        size,
+        is_encrypted: crate::sqlite::encryption::is_encrypted(&first, size, &[]),
         first,
         // Whether size and count agree is known with the log alone, which is too long to be read at each write.
         journal: Some(crate::sqlite::Journal {

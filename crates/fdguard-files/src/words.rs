@@ -2,6 +2,7 @@
 
 use fdguard_core::lint::Severity;
 
+use crate::check::Depth;
 use crate::finding::Finding;
 use crate::inspection::{Inspection, Kind, Verdict};
 
@@ -23,6 +24,8 @@ pub(crate) fn verdict(inspection: &Inspection) -> Verdict {
         Verdict::Endangered
     } else if inspection.is_finding() {
         Verdict::Suspicious
+    } else if found.iter().any(|one| one.rule == "encrypted") {
+        Verdict::Encrypted
     } else if inspection.kind == Kind::Sqlite {
         Verdict::Healthy
     } else {
@@ -36,15 +39,17 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
         Verdict::Damaged => worst(found, true),
         Verdict::Endangered => worst(found, false),
         Verdict::Suspicious => found.iter().find(|one| one.severity == Severity::Warning),
+        Verdict::Encrypted => found.iter().find(|one| one.rule == "encrypted"),
         Verdict::Healthy | Verdict::Clean => None,
     };
     match (inspection.verdict, first) {
         (Verdict::Damaged, Some(one)) if one.rule == "magic" => {
-            "damaged: the header is not SQLite's: it was overwritten by something unknown, or this is no database, or an encrypted one".to_owned()
+            "damaged: the header is not SQLite's: it was overwritten by something unknown, or this is no database".to_owned()
         }
         (Verdict::Damaged, Some(one)) => format!("damaged: {}", one.message),
         (Verdict::Endangered, Some(one)) => format!("in danger: {}", one.message),
         (Verdict::Suspicious, Some(one)) => format!("suspicious: {}", one.message),
+        (Verdict::Encrypted, Some(one)) => format!("encrypted: {}", one.message),
         _ => fine(inspection),
     }
 }
@@ -55,7 +60,14 @@ fn fine(inspection: &Inspection) -> String {
         .as_ref()
         .and_then(|sqlite| sqlite.check.as_ref());
     match (inspection.kind, checked) {
-        (Kind::Sqlite, Some(_)) => "healthy: header, pages and side files are sound, and SQLite's own check says ok".to_owned(),
+        (Kind::Sqlite, Some(checked)) => {
+            let limit = match checked.depth {
+                Depth::Full => "",
+                Depth::Quick => ", which does not compare indexes with their tables (`--check full` does)",
+            };
+            let name = checked.depth.pragma();
+            format!("healthy: header, pages and side files are sound, and SQLite's {name} says ok{limit}")
+        }
         (Kind::Sqlite, None) => "healthy as far as looked: header, page starts and side files are sound; SQLite's own check was not done".to_owned(),
         (Kind::Empty, _) => "empty: nothing is in it".to_owned(),
         (Kind::Text, _) => "clean: text, with nothing foreign in it".to_owned(),

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::{SnapshotDocument, read};
 use crate::class::NAMES;
 use crate::detail::{
-    Eventfd, Eventpoll, Fields, File, Inet, IoUring, Lock, Memfd, Pidfd, Pipe, PipeEnd, Pty,
-    Signalfd, Socket, Timerfd, Unix, UnixPeer, Watcher,
+    Direction, Eventfd, Eventpoll, Fields, File, Inet, IoUring, Lock, Memfd, Pidfd, Pipe, PipeEnd,
+    Pty, Signalfd, Socket, Timerfd, Unix, UnixPeer, Watcher,
 };
 use crate::snapshot::{Ceiling, Cohort, Via};
 use crate::testing::{entry, holder, radar, snapshot};
@@ -60,6 +60,8 @@ fn full_sockets() -> Vec<(Class, Detail)> {
         rx_queue: Some(1),
         tx_queue: Some(0),
         uid: Some(1000),
+        protocol: Some("UDP-Lite".to_owned()),
+        netns: Some(4_026_531_840),
     };
     let unix = Unix {
         path: Some("@abstract".into()),
@@ -71,10 +73,18 @@ fn full_sockets() -> Vec<(Class, Detail)> {
             holders: vec![writer()],
             holders_more: 0,
         }),
+        shutdown: Some(vec![Direction::Read, Direction::Write]),
+        netns: Some(4_026_531_840),
     };
     let netlink = Socket {
         protocol: Some("ROUTE".to_owned()),
         port: Some(77),
+        groups: Some(vec![1, 5]),
+        kind: Some("raw".to_owned()),
+        interface: Some("lo".to_owned()),
+        local: Some("1:2".to_owned()),
+        remote: Some("3:4".to_owned()),
+        netns: Some(4_026_531_840),
     };
     vec![
         (

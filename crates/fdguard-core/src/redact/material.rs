@@ -186,9 +186,15 @@ impl Redactor {
                     *value = Text::from(self.word(value.as_bytes()));
                 }
             }
+            Detail::Socket(socket) => {
+                let interface = socket.interface.as_deref();
+                socket.interface = interface.map(|name| self.word(name.as_bytes()));
+                for address in socket.local.iter_mut().chain(&mut socket.remote) {
+                    *address = self.word(address.as_bytes());
+                }
+            }
             // Numbers and words of the kernel.
-            Detail::Socket(_)
-            | Detail::Eventpoll(_)
+            Detail::Eventpoll(_)
             | Detail::Eventfd(_)
             | Detail::Timerfd(_)
             | Detail::Signalfd(_)

@@ -156,6 +156,14 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
     if seen.kind != Kind::Sqlite {
         return Ok(Some(Healed::refused("it is no SQLite database")));
     }
+    if seen.verdict == Verdict::Encrypted {
+        return Ok(Some(Healed {
+            outcome: Outcome::Unsure,
+            message: "it is encrypted: without the key nobody can tell whether it is damaged"
+                .to_owned(),
+            backup: None,
+        }));
+    }
     if !matches!(seen.verdict, Verdict::Damaged | Verdict::Endangered) {
         return Ok(Some(Healed {
             outcome: Outcome::NothingToDo,

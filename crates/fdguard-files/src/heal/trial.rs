@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
 use super::rebuild::{self, Candidate};
-use crate::check::{Depth, complaints, settled_copy};
+use crate::check::{Depth, complaints, restrict, settled_copy};
 use crate::holding::Role;
 use crate::inspection::matters;
 use crate::{Error, read};
@@ -109,9 +109,11 @@ fn attempt(
 fn sound(copy: &Path) -> Result<(), String> {
     // Before there is a connection: opening and closing the file beside one would lose its locks.
     let cells = first_page_cells(copy);
+    let size = copy.metadata().map_or(0, |meta| meta.len());
     let said = |error: rusqlite::Error| error.to_string();
     let connection =
         Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(said)?;
+    restrict(&connection, size).map_err(said)?;
     let found = complaints(&connection, Depth::Full).map_err(said)?;
     if let Some(first) = found.first() {
         return Err(first.clone());

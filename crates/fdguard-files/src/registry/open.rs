@@ -186,7 +186,7 @@ fn look(path: &Path) -> Result<(), Error> {
     match (found.size, found.verdict) {
         // Ours has tables before it has a name.
         (0, _) => Err(damaged(path, "it is empty")),
-        (_, Verdict::Damaged) => Err(damaged(path, &found.summary)),
+        (_, Verdict::Damaged | Verdict::Encrypted) => Err(damaged(path, &found.summary)),
         _ => Ok(()),
     }
 }

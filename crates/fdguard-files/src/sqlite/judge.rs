@@ -25,6 +25,8 @@ pub struct Image {
     pub shm: Option<Shm>,
     /// The rollback journal.
     pub journal: Option<Journal>,
+    /// Whether the database looks like one that is encrypted.
+    pub is_encrypted: bool,
 }
 
 impl Image {
@@ -50,7 +52,11 @@ impl Image {
     #[must_use]
     pub fn judge(&self) -> Vec<Finding> {
         let mut found = self.nothing();
-        if found.is_empty() {
+        if self.is_encrypted {
+            let text = "no header of SQLite's, and every page is as random as only ciphertext is, SQLCipher's for one; a file that was overwritten with random bytes from end to end looks the same";
+            found.push(Finding::info("encrypted", None, text));
+            found.extend(self.log());
+        } else if found.is_empty() {
             found = self.over_header();
             let extent = Extent {
                 size: self.size,

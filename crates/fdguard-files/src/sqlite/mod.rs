@@ -1,5 +1,6 @@
 //! What the bytes of a SQLite database and its side files say. Pure: bytes and sizes in, values out.
 
+pub mod encryption;
 pub mod header;
 pub mod journal;
 pub mod judge;

@@ -15,6 +15,7 @@ mod archive;
 mod damage;
 mod heal;
 mod holders;
+mod hostile;
 mod jsonl;
 mod lock;
 mod plain;

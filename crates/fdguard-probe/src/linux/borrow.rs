@@ -3,12 +3,16 @@
 //! `pidfd_getfd` gives a duplicate of the very open file; asking it and closing it leaves the target's
 //! own descriptor as it was. It needs the right to attach, so whatever it answers is an extra.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use fdguard_core::{Fd, Pid};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
+
+use super::socket_entry::SocketAnswer;
+use super::socket_query;
+use crate::parse::sockaddr::SocketName;
 
 /// Borrows from one process.
 #[derive(Debug)]
@@ -25,17 +29,17 @@ impl Borrower {
     }
 
     /// The descriptor at this number, if it still is the file with this inode.
-    fn borrow(&self, fd: Fd, ino: u64) -> Option<OwnedFd> {
-        let number = i32::try_from(fd).ok()?;
+    pub(super) fn borrow(&self, fd: Fd, ino: u64) -> Result<OwnedFd, Errno> {
+        let number = i32::try_from(fd).map_err(|_| Errno::BADF)?;
         let flags = PidfdGetfdFlags::empty();
-        let borrowed = rustix::process::pidfd_getfd(&self.process, number, flags).ok()?;
+        let borrowed = rustix::process::pidfd_getfd(&self.process, number, flags)?;
         let same = rustix::fs::fstat(&borrowed).is_ok_and(|stat| stat.st_ino == ino);
-        same.then_some(borrowed)
+        same.then_some(borrowed).ok_or(Errno::BADF)
     }
 
     /// Whether nobody holds the other end of this pipe: a reader sees the end of file, a writer an error.
     pub(super) fn is_widowed(&self, fd: Fd, ino: u64) -> Option<bool> {
-        let pipe = self.borrow(fd, ino)?;
+        let pipe = self.borrow(fd, ino).ok()?;
         let mut asked = [PollFd::new(&pipe, PollFlags::empty())];
         let now = Timespec {
             tv_sec: 0,
@@ -45,12 +49,28 @@ impl Borrower {
         let answer = asked[0].revents();
         Some(answer.intersects(PollFlags::HUP | PollFlags::ERR))
     }
+}
 
-    /// The local address of a socket that no table lists: one that was connected keeps its port until
-    /// it is closed, one that never was has none.
-    pub(super) fn local_address(&self, fd: Fd, ino: u64) -> Option<SocketAddr> {
-        let socket = self.borrow(fd, ino)?;
-        let address = rustix::net::getsockname(&socket).ok()?;
-        SocketAddr::try_from(address).ok()
+/// What a borrowed socket says about itself.
+pub(super) fn ask_socket(socket: &OwnedFd) -> SocketAnswer {
+    let socket = socket.as_fd();
+    let name = |bytes: Option<Vec<u8>>| SocketName::parse(&bytes?);
+    SocketAnswer {
+        kind: socket_query::number(socket, libc::SO_TYPE),
+        protocol: socket_query::number(socket, libc::SO_PROTOCOL),
+        accepts: socket_query::number(socket, libc::SO_ACCEPTCONN) == Some(1),
+        tcp_state: socket_query::tcp_state(socket),
+        local: name(socket_query::local_name(socket)),
+        remote: name(socket_query::remote_name(socket)),
+    }
+}
+
+/// The name of the interface that a packet socket is bound to, asked in its own namespace.
+pub(super) fn interface_name(socket: &OwnedFd, answer: &SocketAnswer) -> Option<String> {
+    match answer.local {
+        Some(SocketName::Packet { interface, .. }) if interface != 0 => {
+            rustix::net::netdevice::index_to_name(socket, interface).ok()
+        }
+        _ => None,
     }
 }

@@ -58,6 +58,34 @@ pub(super) fn socket_gap(complete: bool) -> Gap {
     )
 }
 
+/// Of sockets that no table of the process's own namespace lists: `unasked` could not be borrowed, of
+/// `foreign` only what they say about themselves is known.
+pub(super) fn unlisted_gaps(unasked: u64, foreign: u64) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    if unasked > 0 {
+        gaps.push(Gap::new(
+            format!("states and addresses of {}", sockets(unasked)),
+            "not in the tables of the process's network namespace: unbound, or of another namespace; asking the descriptor itself was refused",
+            "run as root (CAP_SYS_PTRACE)",
+        ));
+    }
+    if foreign > 0 {
+        gaps.push(Gap::new(
+            format!("queues and peers of {}", sockets(foreign)),
+            "they belong to another network namespace than the process",
+            "run as root (CAP_NET_ADMIN and CAP_SYS_ADMIN) to ask in that namespace",
+        ));
+    }
+    gaps
+}
+
+fn sockets(count: u64) -> String {
+    if count == 1 {
+        return "1 socket".to_owned();
+    }
+    format!("{count} sockets")
+}
+
 pub(super) fn peers_gap(holdings: &Holdings, table: &Table) -> Option<Gap> {
     let open_question = table.entries.iter().any(|entry| match &entry.detail {
         Detail::Pipe(pipe) => entry.class == Class::Pipe && pipe.peer.is_none(),

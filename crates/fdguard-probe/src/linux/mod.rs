@@ -18,6 +18,7 @@ mod classify;
 mod draft;
 mod epoll;
 mod files;
+mod foreign_netns;
 mod gaps;
 pub mod holders;
 mod kernel;
@@ -32,7 +33,9 @@ mod rlimit;
 mod select;
 pub mod snapshot;
 mod socket;
+mod socket_entry;
 pub mod socket_holders;
+mod socket_query;
 mod table;
 pub mod watcher;
 

@@ -6,13 +6,16 @@ use std::sync::OnceLock;
 
 use fdguard_core::{Class, FdEntry, Gap, Pid, TcpState};
 use rustc_hash::FxHashSet;
+use rustix::io::Errno;
 
-use super::borrow::Borrower;
+use super::borrow::{self, Borrower};
 use super::draft::Draft;
-use super::gaps::socket_gap;
-use super::socket::{self, SocketTable};
+use super::foreign_netns::{ForeignNetns, Home};
+use super::gaps::{socket_gap, unlisted_gaps};
+use super::socket::SocketTable;
 use super::table::Table;
-use super::{Probe, files};
+use super::{Probe, files, socket_entry};
+use crate::parse::link::Link;
 use crate::workers;
 
 /// From this many descriptors on, asking for all sockets beside reading the table saves more than it costs.
@@ -45,12 +48,14 @@ impl Probe {
                 (netns, found)
             })
             .collect();
+        let foreign = ForeignNetns::new(self.proc.as_fd());
         workers::for_each(drafts, 16, |draft| {
             if let Some(sockets) = tables.get(&draft.netns) {
-                if let Some(table) = &mut draft.table {
-                    self.describe_with(draft.pid, table, sockets);
-                }
                 draft.gaps.extend(sockets.gap.clone());
+                if let Some(table) = &mut draft.table {
+                    let unlisted = self.describe_with(draft.pid, table, sockets, &foreign);
+                    draft.gaps.extend(unlisted);
+                }
             }
         });
     }
@@ -89,13 +94,13 @@ impl Probe {
         } else {
             inside
                 .and_then(|base| files::open_file_at(base, c"ns/net").ok())
-                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), wanted).ok())
+                .and_then(|file| SocketTable::by_netlink_in(file.as_fd(), Some(wanted)).ok())
         };
         let without_netlink = by_netlink.is_none();
         let by_text = || inside.map(|base| SocketTable::by_text(base.as_fd(), wanted));
         let mut table = by_netlink.or_else(by_text).unwrap_or_default();
         if let Some(inside) = inside {
-            table.add_rare(inside.as_fd(), wanted);
+            table.add_rare(inside.as_fd(), Some(wanted));
         }
         let is_less = without_netlink && (self.real || !table.complete);
         let gap = is_less.then(|| socket_gap(table.complete));
@@ -103,6 +108,10 @@ impl Probe {
             table,
             gap,
             late: is_ahead.then(OnceLock::new),
+            home: Home {
+                ino: netns.and_then(|netns| inode(netns)),
+                is_ours: is_own,
+            },
         }
     }
 
@@ -116,11 +125,20 @@ impl Probe {
         let wanted = socket_inodes(table).collect();
         let place = (netns.as_ref(), own.as_ref());
         let sockets = self.socket_table(place, Some(base), &wanted, &mut None);
-        self.describe_with(pid, table, &sockets);
+        let foreign = ForeignNetns::new(self.proc.as_fd());
+        self.describe_with(pid, table, &sockets, &foreign);
     }
 
-    fn describe_with(&self, pid: Pid, table: &mut Table, sockets: &Sockets) {
+    /// Fills in the sockets of one process; gives what stayed unknown of those that no table lists.
+    fn describe_with(
+        &self,
+        pid: Pid,
+        table: &mut Table,
+        sockets: &Sockets,
+        foreign: &ForeignNetns<'_>,
+    ) -> Vec<Gap> {
         let mut borrower = None;
+        let (mut unasked, mut unseen) = (0, 0);
         for fd in &table.sockets {
             let Ok(at) = table.entries.binary_search_by_key(fd, |entry| entry.fd) else {
                 continue;
@@ -128,22 +146,28 @@ impl Probe {
             let entry = &mut table.entries[at];
             let Some(id) = entry.id else { continue };
             if sockets.table.describe(entry) {
+                entry.detail.set_netns(sockets.home.ino);
                 continue;
             }
             let protocol = self.protocol_name(pid, *fd, id.ino);
-            socket::describe_by_protocol(entry, protocol.as_deref(), sockets.table.complete);
-            if !matches!(entry.class, Class::Tcp(TcpState::Unbound) | Class::Udp) {
+            let complete = sockets.table.complete;
+            socket_entry::describe_by_protocol(entry, protocol.as_deref(), complete);
+            if !self.real {
                 continue;
             }
             let borrower = borrower.get_or_insert_with(|| Borrower::new(pid));
-            let address = borrower
-                .as_ref()
-                .and_then(|borrower| borrower.local_address(*fd, id.ino));
-            let has_port = address.is_some_and(|address| address.port() != 0);
-            if has_port && !sockets.describe_late(entry) && entry.class.is_tcp() {
-                socket::describe_closed(entry, address);
+            match borrower.as_ref().map(|it| it.borrow(*fd, id.ino)) {
+                Some(Ok(socket)) => {
+                    let known = describe_borrowed(entry, &socket, sockets, foreign);
+                    unseen += u64::from(!known);
+                }
+                // It changed hands.
+                Some(Err(Errno::BADF | Errno::SRCH)) => {}
+                // Where the tables were not read, there is a gap already.
+                _ => unasked += u64::from(complete),
             }
         }
+        unlisted_gaps(unasked, unseen)
     }
 
     /// The protocol name that the kernel keeps as an attribute of a socket's inode; nothing when the
@@ -162,6 +186,49 @@ impl Probe {
     }
 }
 
+/// Fills in a socket that the tables of its process's namespace do not list, through a duplicate of
+/// the descriptor; `false` when a table of another namespace would say more.
+fn describe_borrowed(
+    entry: &mut FdEntry,
+    socket: &OwnedFd,
+    sockets: &Sockets,
+    foreign: &ForeignNetns<'_>,
+) -> bool {
+    let place = foreign.place(socket.as_fd(), sockets.home);
+    if let Some(table) = place.table()
+        && table.describe(entry)
+    {
+        entry.detail.set_netns(place.ino());
+        return true;
+    }
+    let answer = borrow::ask_socket(socket);
+    let bound = answer.local.as_ref().and_then(|name| name.inet());
+    let is_bound = bound.is_some_and(|local| local.port() != 0);
+    if is_bound && !place.is_foreign() && sockets.describe_late(entry) {
+        entry.detail.set_netns(sockets.home.ino);
+        return true;
+    }
+    let interface = borrow::interface_name(socket, &answer);
+    let said = socket_entry::describe_by_answer(entry, &answer, interface);
+    entry.detail.set_netns(place.ino());
+    // What is closed or has no address is in no table, whatever the namespace.
+    let is_listed = said && entry.class != Class::Tcp(TcpState::Close);
+    !is_listed || place.is_settled() || !has_table(&entry.class)
+}
+
+/// Whether sockets of this class are in tables that say more than the socket itself.
+fn has_table(class: &Class) -> bool {
+    matches!(class, Class::Tcp(_) | Class::Udp | Class::Unix)
+}
+
+/// The number in `net:[4026531840]`.
+fn inode(link: &[u8]) -> Option<u64> {
+    match Link::parse(link) {
+        Link::Numbered { ino, .. } => Some(ino),
+        _ => None,
+    }
+}
+
 /// The sockets of one namespace.
 struct Sockets {
     table: SocketTable,
@@ -169,6 +236,8 @@ struct Sockets {
     gap: Option<Gap>,
     /// Asked for when a table that was read ahead lacks a socket that is in use by now.
     late: Option<OnceLock<SocketTable>>,
+    /// Which namespace it is.
+    home: Home,
 }
 
 impl Sockets {

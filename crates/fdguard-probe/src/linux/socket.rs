@@ -1,16 +1,15 @@
 //! What sockets are: by `sock_diag` in the target's network namespace, else by `/proc/PID/net`.
 
-use std::net::SocketAddr;
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fdguard_core::detail::{Inet, Socket, Unix, UnixPeer};
-use fdguard_core::{Class, Detail, FdEntry, TcpState, Text};
+use fdguard_core::{FdEntry, Text};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::LinkNameSpaceType;
 
-use super::files;
+use super::{files, socket_entry};
 use crate::parse::diag::{self, End, Table};
 use crate::parse::net::{self, InetKind, SocketRecord};
 use crate::workers;
@@ -19,6 +18,8 @@ use crate::workers;
 #[derive(Debug, Default)]
 pub(super) struct SocketTable {
     records: FxHashMap<u64, SocketRecord>,
+    /// The names of network interfaces by their number, where a socket is bound to one.
+    interfaces: FxHashMap<u32, String>,
     /// Whether the tables were read at all.
     pub(super) complete: bool,
 }
@@ -64,15 +65,21 @@ impl SocketTable {
     /// Asks netlink in the namespace behind `netns`, from a thread that enters it and ends there.
     pub(super) fn by_netlink_in(
         netns: BorrowedFd<'_>,
-        wanted: &FxHashSet<u64>,
+        wanted: Option<&FxHashSet<u64>>,
     ) -> Result<Self, Errno> {
-        let inside = || {
-            rustix::thread::move_into_link_name_space(netns, Some(LinkNameSpaceType::Network))?;
-            Self::by_netlink(Some(wanted))
-        };
-        workers::beside(Some(inside), || ())
-            .0
-            .unwrap_or(Err(Errno::AGAIN))
+        inside(netns, || Self::by_netlink(wanted))
+    }
+
+    /// Everything in a namespace that no process at hand lives in.
+    pub(super) fn whole(netns: BorrowedFd<'_>, proc: BorrowedFd<'_>) -> Result<Self, Errno> {
+        inside(netns, || {
+            let mut table = Self::by_netlink(None)?;
+            // The tables of the thread are those of the namespace that it is in.
+            if let Ok(base) = files::open_base_at(proc, c"thread-self") {
+                table.add_rare(base.as_fd(), None);
+            }
+            Ok(table)
+        })
     }
 
     /// Reads the text tables under a process's directory: slower, without peers, but without privilege.
@@ -102,28 +109,24 @@ impl SocketTable {
         }
     }
 
-    /// Adds the rare families, which only the text tables know on every kernel.
-    pub(super) fn add_rare(&mut self, base: BorrowedFd<'_>, wanted: &FxHashSet<u64>) {
-        if wanted.iter().all(|ino| self.records.contains_key(ino)) {
+    /// Adds the rare families, which only the text tables know on every kernel: of these inodes or,
+    /// without any, of all there are.
+    pub(super) fn add_rare(&mut self, base: BorrowedFd<'_>, wanted: Option<&FxHashSet<u64>>) {
+        let is_wanted = |ino: &u64| wanted.is_none_or(|wanted| wanted.contains(ino));
+        if wanted.is_some_and(|wanted| wanted.iter().all(|ino| self.records.contains_key(ino))) {
             return;
         }
-        let mut add = |name: &std::ffi::CStr, rows: fn(&[u8]) -> Vec<net::Row>| {
-            if let Ok(bytes) = files::read(base, name) {
-                self.records.extend(
-                    rows(&bytes)
-                        .into_iter()
-                        .filter(|(ino, _)| wanted.contains(ino)),
-                );
+        for (name, rows) in RARE {
+            if let Ok(bytes) = files::read(base, *name) {
+                let rows = rows(&bytes).into_iter();
+                self.records.extend(rows.filter(|(ino, _)| is_wanted(ino)));
             }
-        };
-        add(c"net/netlink", |bytes| net::netlink(bytes).collect());
-        add(c"net/packet", |bytes| net::packet(bytes).collect());
-        add(c"net/raw", |bytes| {
-            net::inet(InetKind::Raw, bytes).collect()
-        });
-        add(c"net/raw6", |bytes| {
-            net::inet(InetKind::Raw, bytes).collect()
-        });
+        }
+        let bound = |record: &SocketRecord| matches!(record, SocketRecord::Packet { interface, .. } if *interface != 0);
+        if self.records.values().any(bound) {
+            let text = files::read(base, c"net/igmp").unwrap_or_default();
+            self.interfaces.extend(net::interfaces(&text));
+        }
     }
 
     /// All that was read.
@@ -136,54 +139,9 @@ impl SocketTable {
         let Some(record) = entry.id.and_then(|id| self.records.get(&id.ino)) else {
             return false;
         };
-        match record {
-            SocketRecord::Inet {
-                kind,
-                state,
-                local,
-                remote,
-                rx,
-                tx,
-                uid,
-            } => {
-                let queues = (u64::from(*rx), u64::from(*tx));
-                describe_inet(entry, *kind, *state, (*local, *remote), queues, *uid);
-            }
-            SocketRecord::Unix {
-                kind,
-                listening,
-                connected,
-                path,
-                peer,
-            } => {
-                let peer = peer.map(|ino| UnixPeer {
-                    ino,
-                    path: self.unix_path(ino),
-                    holders: Vec::new(),
-                    holders_more: 0,
-                });
-                let path = path.as_deref().map(Text::from);
-                describe_unix(entry, (*kind, *listening, *connected), path, peer);
-            }
-            SocketRecord::Netlink { protocol, port } => {
-                let name = netlink_family(*protocol);
-                entry.class = Class::Netlink;
-                entry.target = Text::from(format!("netlink {name}"));
-                entry.detail = Detail::Socket(Socket {
-                    protocol: Some(name),
-                    port: Some(*port),
-                });
-            }
-            SocketRecord::Packet { protocol } => {
-                entry.class = Class::Packet;
-                entry.target = Text::from("packet");
-                let protocol = Some(format!("0x{protocol:04x}"));
-                entry.detail = Detail::Socket(Socket {
-                    protocol,
-                    port: None,
-                });
-            }
-        }
+        let unix_path = |ino| self.unix_path(ino);
+        let interface = |index| self.interfaces.get(&index).cloned();
+        socket_entry::describe(entry, record, unix_path, interface);
         true
     }
 
@@ -193,6 +151,38 @@ impl SocketTable {
             _ => None,
         }
     }
+}
+
+/// A text table and how its rows are read.
+type TextTable = (&'static CStr, fn(&[u8]) -> Vec<net::Row>);
+
+const RARE: &[TextTable] = &[
+    (c"net/netlink", |bytes| net::netlink(bytes).collect()),
+    (c"net/packet", |bytes| net::packet(bytes).collect()),
+    (c"net/raw", |bytes| inet_rows(InetKind::Raw, bytes)),
+    (c"net/raw6", |bytes| inet_rows(InetKind::Raw, bytes)),
+    (c"net/udplite", |bytes| inet_rows(InetKind::UdpLite, bytes)),
+    (c"net/udplite6", |bytes| inet_rows(InetKind::UdpLite, bytes)),
+    (c"net/icmp", |bytes| inet_rows(InetKind::Ping, bytes)),
+    (c"net/icmp6", |bytes| inet_rows(InetKind::Ping, bytes)),
+];
+
+fn inet_rows(kind: InetKind, bytes: &[u8]) -> Vec<net::Row> {
+    net::inet(kind, bytes).collect()
+}
+
+/// Does something in another network namespace, on a thread that enters it and ends there.
+fn inside<T: Send>(
+    netns: BorrowedFd<'_>,
+    work: impl FnOnce() -> Result<T, Errno> + Send,
+) -> Result<T, Errno> {
+    let entered = || {
+        rustix::thread::move_into_link_name_space(netns, Some(LinkNameSpaceType::Network))?;
+        work()
+    };
+    workers::beside(Some(entered), || ())
+        .0
+        .unwrap_or(Err(Errno::AGAIN))
 }
 
 fn dump(
@@ -213,142 +203,4 @@ fn dump(
             End::More | End::Done | End::Refused(_) => return Ok(()),
         }
     }
-}
-
-fn describe_inet(
-    entry: &mut FdEntry,
-    kind: InetKind,
-    state: u8,
-    (local, remote): (SocketAddr, SocketAddr),
-    (rx, tx): (u64, u64),
-    uid: u32,
-) {
-    let state = match TcpState::from_kernel(state) {
-        // A closed socket is in the tables only for its port: bound, and never connected.
-        TcpState::Close if remote.port() == 0 => TcpState::Bound,
-        state => state,
-    };
-    let remote = (remote.port() != 0 || !remote.ip().is_unspecified()).then(|| remote.to_string());
-    entry.class = match kind {
-        InetKind::Tcp => Class::Tcp(state),
-        InetKind::Udp => Class::Udp,
-        InetKind::Raw => Class::Raw,
-    };
-    entry.target = Text::from(match &remote {
-        Some(remote) => format!("{local}->{remote}"),
-        None => local.to_string(),
-    });
-    entry.detail = Detail::Inet(Box::new(Inet {
-        local: Some(local.to_string()),
-        remote,
-        state: (kind == InetKind::Tcp).then(|| state.name().to_owned()),
-        rx_queue: Some(rx),
-        tx_queue: Some(tx),
-        uid: Some(uid),
-    }));
-}
-
-fn describe_unix(
-    entry: &mut FdEntry,
-    (kind, listening, connected): (u8, bool, bool),
-    path: Option<Text>,
-    peer: Option<UnixPeer>,
-) {
-    let peer_path = peer.as_ref().and_then(|peer| peer.path.clone());
-    entry.class = Class::Unix;
-    entry.target = match (&path, peer_path) {
-        (Some(path), _) => path.clone(),
-        (None, Some(peer)) => Text::from([b"-> ", peer.as_bytes()].concat()),
-        (None, None) => std::mem::take(&mut entry.target),
-    };
-    let state = match (listening, connected) {
-        (true, _) => "listening",
-        (_, true) => "connected",
-        _ => "unconnected",
-    };
-    let kind = match kind {
-        1 => Some("stream"),
-        2 => Some("dgram"),
-        5 => Some("seqpacket"),
-        _ => None,
-    };
-    entry.detail = Detail::Unix(Box::new(Unix {
-        path,
-        kind: kind.map(str::to_owned),
-        state: Some(state.to_owned()),
-        peer,
-    }));
-}
-
-/// A socket that no table lists, by the protocol name on its inode: unbound, or of a rare family.
-pub(super) fn describe_by_protocol(entry: &mut FdEntry, protocol: Option<&str>, tables_read: bool) {
-    let Some(protocol) = protocol else {
-        entry.class = Class::Other("socket".into());
-        return;
-    };
-    let unlisted = if tables_read {
-        TcpState::Unbound
-    } else {
-        TcpState::Unknown
-    };
-    let inet = |state: Option<TcpState>| {
-        Detail::Inet(Box::new(Inet {
-            state: state.map(|state| state.name().to_owned()),
-            ..Inet::default()
-        }))
-    };
-    let family = |class: Class| {
-        (
-            class,
-            Detail::Socket(Socket {
-                protocol: Some(protocol.to_owned()),
-                port: None,
-            }),
-        )
-    };
-    (entry.class, entry.detail) = match protocol {
-        "TCP" | "TCPv6" => (Class::Tcp(unlisted), inet(Some(unlisted))),
-        "UDP" | "UDPv6" => (Class::Udp, inet(None)),
-        "RAW" | "RAWv6" => (Class::Raw, inet(None)),
-        "NETLINK" => family(Class::Netlink),
-        "PACKET" => family(Class::Packet),
-        "AF_VSOCK" => family(Class::Vsock),
-        unix if unix.starts_with("UNIX") => (Class::Unix, Detail::Unix(Box::default())),
-        other => {
-            let fields = fdguard_core::detail::Fields::default();
-            (Class::Other(other.into()), Detail::Fields(fields))
-        }
-    };
-    entry.target = Text::from(format!("{protocol} socket").to_lowercase());
-}
-
-/// An unlisted TCP socket that still has a port was connected once: both sides are done with it, and
-/// only the descriptor is left.
-pub(super) fn describe_closed(entry: &mut FdEntry, local: Option<SocketAddr>) {
-    let Some(local) = local.filter(|local| local.port() != 0) else {
-        return;
-    };
-    entry.class = Class::Tcp(TcpState::Close);
-    entry.target = Text::from(local.to_string());
-    entry.detail = Detail::Inet(Box::new(Inet {
-        local: Some(local.to_string()),
-        state: Some(TcpState::Close.name().to_owned()),
-        ..Inet::default()
-    }));
-}
-
-fn netlink_family(number: u8) -> String {
-    let name = match number {
-        0 => "ROUTE",
-        4 => "SOCK_DIAG",
-        5 => "NFLOG",
-        6 => "XFRM",
-        9 => "AUDIT",
-        12 => "NETFILTER",
-        15 => "KOBJECT_UEVENT",
-        16 => "GENERIC",
-        21 => "CRYPTO",
-        other => return format!("family {other}"),
-    };
-    name.to_owned()
 }

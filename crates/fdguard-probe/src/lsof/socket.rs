@@ -45,7 +45,7 @@ fn of_family(class: Class, protocol: Option<String>, target: String) -> Thing {
         target: target.into(),
         detail: Detail::Socket(Socket {
             protocol,
-            port: None,
+            ..Socket::default()
         }),
     }
 }
@@ -84,7 +84,7 @@ fn inet(six: bool, name: &[u8], set: &Set<'_>) -> Thing {
             state,
             rx_queue: queue(b"QR"),
             tx_queue: queue(b"QS"),
-            uid: None,
+            ..Inet::default()
         })),
     }
 }
@@ -149,7 +149,7 @@ fn unix(name: &[u8], set: &Set<'_>) -> Thing {
             path,
             kind: kind.map(|kind| kind.to_str_lossy().to_lowercase()),
             state: state.map(str::to_owned),
-            peer: None,
+            ..Unix::default()
         })),
     }
 }

@@ -21,6 +21,7 @@ const UDIAG_SHOW_NAME: u32 = 0x1;
 const UDIAG_SHOW_PEER: u32 = 0x4;
 const UNIX_DIAG_NAME: u16 = 0;
 const UNIX_DIAG_PEER: u16 = 2;
+const UNIX_DIAG_SHUTDOWN: u16 = 6;
 const TCP_ESTABLISHED: u8 = 1;
 const TCP_LISTEN: u8 = 10;
 const TCP_SYN_RECV: u8 = 3;
@@ -191,10 +192,12 @@ fn unix_row(body: &[u8]) -> Option<Row> {
     let ino = u64::from(u32_at(body, 4)?);
     let mut path = None;
     let mut peer = None;
+    let mut shutdown = None;
     for (attribute, value) in attributes(body.get(16..)?) {
         match attribute {
             UNIX_DIAG_NAME => path = unix_name(value),
             UNIX_DIAG_PEER => peer = u32_at(value, 0).map(u64::from),
+            UNIX_DIAG_SHUTDOWN => shutdown = value.first().copied(),
             _ => {}
         }
     }
@@ -204,13 +207,14 @@ fn unix_row(body: &[u8]) -> Option<Row> {
         connected: state == TCP_ESTABLISHED || peer.is_some(),
         path,
         peer: peer.filter(|peer| *peer != 0),
+        shutdown,
     };
     Some((ino, record))
 }
 
 /// Path names end at the first zero; abstract ones begin with one and may hold more, shown as `@`
 /// like everybody does.
-fn unix_name(value: &[u8]) -> Option<Box<[u8]>> {
+pub(super) fn unix_name(value: &[u8]) -> Option<Box<[u8]>> {
     if value.first() == Some(&0) {
         return Some(
             value

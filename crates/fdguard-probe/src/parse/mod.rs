@@ -15,5 +15,6 @@ pub mod lsof;
 pub mod maps;
 pub mod mountinfo;
 pub mod net;
+pub mod sockaddr;
 pub mod stat;
 pub mod status;

@@ -13,8 +13,12 @@ pub enum InetKind {
     Tcp,
     /// UDP.
     Udp,
-    /// Raw IP.
+    /// UDP with partial checksums.
+    UdpLite,
+    /// Raw IP: the local port is the number of the protocol.
     Raw,
+    /// ICMP echoes without privilege: the local port is their id.
+    Ping,
 }
 
 /// What the kernel's tables say about one socket.
@@ -49,6 +53,8 @@ pub enum SocketRecord {
         path: Option<Box<[u8]>>,
         /// Inode of its peer.
         peer: Option<u64>,
+        /// What was shut down: bit 0 receiving, bit 1 sending; absent where the table does not tell.
+        shutdown: Option<u8>,
     },
     /// A netlink socket.
     Netlink {
@@ -56,11 +62,17 @@ pub enum SocketRecord {
         protocol: u8,
         /// Port.
         port: u32,
+        /// The first 32 multicast groups: group n is bit n-1.
+        groups: u32,
     },
     /// A packet socket.
     Packet {
         /// Ethernet protocol number.
         protocol: u16,
+        /// 2 datagram, 3 raw.
+        kind: u32,
+        /// Index of the interface; 0 for all of them.
+        interface: u32,
     },
 }
 
@@ -139,6 +151,7 @@ fn unix_row(line: &[u8]) -> Option<Row> {
         connected: hexadecimal(state)? == SS_CONNECTED,
         path: path.map(Into::into),
         peer: None,
+        shutdown: None,
     };
     Some((decimal(ino)?, record))
 }
@@ -156,18 +169,45 @@ pub fn netlink(bytes: &[u8]) -> impl Iterator<Item = Row> {
         let mut words = words(line).skip(1);
         let protocol = u8::try_from(decimal(words.next()?)?).ok()?;
         let port = u32::try_from(decimal(words.next()?)?).ok()?;
-        let ino = decimal(words.nth(6)?)?;
-        Some((ino, SocketRecord::Netlink { protocol, port }))
+        let groups = u32::try_from(hexadecimal(words.next()?)?).ok()?;
+        let ino = decimal(words.nth(5)?)?;
+        let record = SocketRecord::Netlink {
+            protocol,
+            port,
+            groups,
+        };
+        Some((ino, record))
     })
 }
 
 /// Rows of `packet`: `sk RefCnt Type Proto Iface R Rmem User Inode`.
 pub fn packet(bytes: &[u8]) -> impl Iterator<Item = Row> {
     bytes.lines().skip(1).filter_map(|line| {
-        let mut words = words(line).skip(3);
+        let mut words = words(line).skip(2);
+        let kind = u32::try_from(decimal(words.next()?)?).ok()?;
         let protocol = u16::try_from(hexadecimal(words.next()?)?).ok()?;
-        let ino = decimal(words.nth(4)?)?;
-        Some((ino, SocketRecord::Packet { protocol }))
+        let interface = u32::try_from(decimal(words.next()?)?).ok()?;
+        let ino = decimal(words.nth(3)?)?;
+        let record = SocketRecord::Packet {
+            protocol,
+            kind,
+            interface,
+        };
+        Some((ino, record))
+    })
+}
+
+/// Numbers and names of the interfaces in `igmp`: the only text that has both for every interface.
+pub fn interfaces(bytes: &[u8]) -> impl Iterator<Item = (u32, String)> {
+    bytes.lines().skip(1).filter_map(|line| {
+        // Lines of groups begin with white space.
+        if !line.first()?.is_ascii_digit() {
+            return None;
+        }
+        let mut words = words(line);
+        let index = u32::try_from(decimal(words.next()?)?).ok()?;
+        let name = words.next()?.trim_end_with(|c| c == ':');
+        Some((index, name.to_str_lossy().into_owned()))
     })
 }
 
@@ -175,7 +215,7 @@ pub fn packet(bytes: &[u8]) -> impl Iterator<Item = Row> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{InetKind, SocketRecord, inet, netlink, packet, unix};
+    use super::{InetKind, SocketRecord, inet, interfaces, netlink, packet, unix};
 
     #[test]
     fn tcp_rows_of_a_real_kernel() {
@@ -241,14 +281,32 @@ mod tests {
                 812,
                 SocketRecord::Netlink {
                     protocol: 15,
-                    port: 77
+                    port: 77,
+                    groups: 1
                 }
             ))
         );
         let text = b"sk       RefCnt Type Proto  Iface R Rmem   User   Inode\n0000000000000000 3      3    0003   2     1 0      0      9121\n";
         assert_eq!(
             packet(text).next(),
-            Some((9121, SocketRecord::Packet { protocol: 3 }))
+            Some((
+                9121,
+                SocketRecord::Packet {
+                    protocol: 3,
+                    kind: 3,
+                    interface: 2
+                }
+            ))
+        );
+    }
+
+    #[test]
+    fn interfaces_by_number() {
+        let text = b"Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n1\tlo        :     1      V3\n\t\t\t\t010000E0     1 0:00000000\t\t0\n4\tlongname0123456:     1      V3\n";
+        let found: Vec<_> = interfaces(text).collect();
+        assert_eq!(
+            found,
+            [(1, "lo".to_owned()), (4, "longname0123456".to_owned())]
         );
     }
 
@@ -257,6 +315,7 @@ mod tests {
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             let _ = inet(InetKind::Udp, &bytes).count();
             let _ = (unix(&bytes).count(), netlink(&bytes).count(), packet(&bytes).count());
+            let _ = interfaces(&bytes).count();
         }
 
         #[test]

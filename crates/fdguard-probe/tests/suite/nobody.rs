@@ -20,7 +20,7 @@ const ROLE: &str = "FDGUARD_TEST_AS_NOBODY";
 const ANSWER: &str = "@@answer ";
 
 /// A copy of this test binary that runs one test as nobody and answers line by line.
-struct Nobody {
+pub(super) struct Nobody {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -30,6 +30,11 @@ struct Nobody {
 impl Nobody {
     /// Runs `test` again; it finds `question` by [`asked`].
     fn run(test: &str, question: &Value) -> Self {
+        Self::run_in("nobody", test, question)
+    }
+
+    /// The same for a test of another module.
+    pub(super) fn run_in(module: &str, test: &str, question: &Value) -> Self {
         let copy = tempfile::tempdir().unwrap();
         fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
         let program = copy.path().join("test");
@@ -40,7 +45,11 @@ impl Nobody {
         assert!(copied.unwrap().success());
         let mut command = run_as(NOBODY, Command::new(program));
         command
-            .args(["--exact", "--nocapture", &format!("suite::nobody::{test}")])
+            .args([
+                "--exact",
+                "--nocapture",
+                &format!("suite::{module}::{test}"),
+            ])
             .env(ROLE, question.to_string())
             .env_remove("NEXTEST_EXECUTION_MODE")
             .current_dir("/")
@@ -55,7 +64,7 @@ impl Nobody {
         }
     }
 
-    fn hear(&mut self) -> Value {
+    pub(super) fn hear(&mut self) -> Value {
         let mut line = String::new();
         loop {
             line.clear();
@@ -81,17 +90,17 @@ impl Drop for Nobody {
 }
 
 /// The question, in the process that runs as nobody.
-fn asked() -> Option<Value> {
+pub(super) fn asked() -> Option<Value> {
     let question = env::var(ROLE).ok()?;
     assert!(!is_root(), "nobody is root");
     Some(serde_json::from_str(&question).unwrap())
 }
 
-fn answer(value: &Value) {
+pub(super) fn answer(value: &Value) {
     println!("\n{ANSWER}{value}");
 }
 
-fn pid_of(value: &Value) -> u32 {
+pub(super) fn pid_of(value: &Value) -> u32 {
     u32::try_from(value.as_u64().unwrap()).unwrap()
 }
 

@@ -22,7 +22,7 @@ pub struct InspectArgs {
     /// Files; of a folder every database in it.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// How much SQLite itself is to check, on a copy where somebody may be writing: quick below 512 MiB when absent.
+    /// How much SQLite itself is to check, on a copy where somebody may be writing. When absent: full up to 64 MiB, quick up to 512 MiB.
     #[arg(long, value_enum, value_name = "HOW")]
     pub check: Option<Check>,
     /// Heal a damaged database that nobody holds: backup, work on a copy, check, swap.

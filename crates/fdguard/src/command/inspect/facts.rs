@@ -2,13 +2,14 @@
 
 use fdguard_files::lease::Answer;
 use fdguard_files::sqlite::{Header, Journal, Shm, Wal};
-use fdguard_files::{Inspection, Kind, Sqlite};
+use fdguard_files::{Inspection, Kind, Sqlite, Verdict};
 
 /// The facts, a line each.
 pub(super) fn facts(seen: &Inspection) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(sqlite) = &seen.sqlite {
-        lines.extend(database(sqlite, seen.size));
+        let is_encrypted = seen.verdict == Verdict::Encrypted;
+        lines.extend(database(sqlite, seen.size, is_encrypted));
     } else {
         let kind = match seen.kind {
             Kind::Text => "text",
@@ -36,10 +37,11 @@ fn writers(seen: &Inspection) -> String {
     format!("{lease}, {tables}")
 }
 
-fn database(sqlite: &Sqlite, size: u64) -> Vec<String> {
+fn database(sqlite: &Sqlite, size: u64, is_encrypted: bool) -> Vec<String> {
     let mut lines = Vec::new();
     match sqlite.header.as_ref().filter(|header| header.magic) {
         Some(header) => lines.push(header_line(header, size)),
+        None if is_encrypted => lines.push(format!("{size} bytes, encrypted")),
         None => lines.push(format!("{size} bytes; the header cannot be trusted")),
     }
     lines.push(format!("first bytes: {}", sqlite.first_bytes));
@@ -47,10 +49,7 @@ fn database(sqlite: &Sqlite, size: u64) -> Vec<String> {
     lines.extend(sqlite.shm.as_ref().map(index_line));
     lines.extend(sqlite.journal.as_ref().map(journal_line));
     lines.extend(sqlite.check.as_ref().map(|check| {
-        let name = match check.depth {
-            fdguard_files::check::Depth::Quick => "quick_check",
-            fdguard_files::check::Depth::Full => "integrity_check",
-        };
+        let name = check.depth.pragma();
         let place = if check.copied {
             "on a copy"
         } else {

@@ -86,7 +86,13 @@ impl Document {
                 .as_ref()
                 .is_some_and(|healed| healed.outcome == Outcome::Unsure)
         };
-        if !self.gaps.is_empty() || self.files.iter().any(is_unsure) {
+        let is_unread = |file: &Inspected| file.inspection.is_unread();
+        if !self.gaps.is_empty()
+            || self
+                .files
+                .iter()
+                .any(|one| is_unsure(one) || is_unread(one))
+        {
             exit::COULD_NOT_LOOK
         } else if self.files.iter().any(found) {
             exit::FINDINGS
@@ -167,8 +173,8 @@ fn looks_like_one(path: &Path) -> bool {
 fn one(probe: &Probe, path: &Path, args: &InspectArgs) -> Result<Inspected, Error> {
     let options = Options {
         check: match args.check {
-            None | Some(Check::Quick) => Some(Depth::Quick),
-            Some(Check::Full) => Some(Depth::Full),
+            Some(Check::Quick) => Some(Depth::Quick),
+            None | Some(Check::Full) => Some(Depth::Full),
             Some(Check::None) => None,
         },
         however_large: args.check.is_some(),

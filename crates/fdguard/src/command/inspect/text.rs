@@ -78,7 +78,7 @@ fn one(page: &mut Page<'_>, file: &Inspected) -> anyhow::Result<()> {
 fn verdict(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     let style = match seen.verdict {
         Verdict::Damaged | Verdict::Endangered => CRITICAL,
-        Verdict::Suspicious => WARNING,
+        Verdict::Suspicious | Verdict::Encrypted => WARNING,
         Verdict::Healthy | Verdict::Clean => HEADING,
     };
     let name = sanitize(&seen.path);

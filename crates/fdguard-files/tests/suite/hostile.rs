@@ -1,0 +1,158 @@
+//! What SQLite's own check finds, what it may cost, and where it cannot be done.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fdguard_files::check::Depth;
+use fdguard_files::heal::{Outcome, Plan};
+use fdguard_files::{Inspection, Options, Verdict, inspect};
+use fdguard_probe::Probe;
+use rusqlite::Connection;
+use testkit::software;
+
+use super::{Made, look};
+
+/// A row that an index has under another value: as many entries, and not the same.
+fn with_stale_index() -> Made {
+    let made = Made::new("delete");
+    let steps = [
+        "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET type = 'table', tbl_name = 'i', sql = 'CREATE TABLE i(x)' WHERE name = 'i'",
+        "UPDATE t SET b = 'not in the index' WHERE a = 7",
+        "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET type = 'index', tbl_name = 't', sql = 'CREATE INDEX i ON t(b)' WHERE name = 'i'",
+    ];
+    for step in steps {
+        let connection = Connection::open(&made.path).unwrap();
+        connection.execute_batch(step).unwrap();
+        connection.close().unwrap();
+    }
+    made
+}
+
+#[test]
+fn an_index_that_differs_from_its_table_is_found_by_default() {
+    let made = with_stale_index();
+    let found = made.inspect();
+    assert_eq!(found.verdict, Verdict::Damaged, "{}", found.summary);
+    assert_eq!(found.findings[0].rule, "integrity");
+    let quick = Options {
+        check: Some(Depth::Quick),
+        however_large: true,
+    };
+    let found = inspect(&Probe::new().unwrap(), &made.path, quick).unwrap();
+    assert_eq!(found.verdict, Verdict::Healthy);
+    assert!(found.summary.contains("quick_check"), "{}", found.summary);
+    assert!(found.summary.contains("--check full"), "{}", found.summary);
+    let sound = Made::new("wal").inspect();
+    assert!(
+        sound.summary.contains("integrity_check says ok"),
+        "{}",
+        sound.summary
+    );
+}
+
+/// A small database with an index on something that is dear to compute: it is sound, and everything is
+/// computed to know that.
+fn with_dear_index(dear: &str, rows: u32) -> Made {
+    let made = Made::with("delete", 512, "");
+    let connection = Connection::open(&made.path).unwrap();
+    connection
+        .execute_batch(&format!(
+            "DROP TABLE t; CREATE TABLE h(a); CREATE INDEX i ON h(a);
+             WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < {rows})
+             INSERT INTO h SELECT x FROM n; VACUUM; PRAGMA writable_schema = 1;
+             UPDATE sqlite_schema SET sql = 'CREATE INDEX i ON h(a + 0 * ({dear}))' WHERE name = 'i';"
+        ))
+        .unwrap();
+    connection.close().unwrap();
+    assert!(fs::metadata(&made.path).unwrap().len() < 100_000);
+    made
+}
+
+fn peak_memory_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let words = line.unwrap().split_whitespace();
+    words.map_while(|word| word.parse().ok()).next().unwrap()
+}
+
+fn why_unchecked(found: &Inspection) -> &str {
+    let mut gaps = found.gaps.iter();
+    let gap = gaps.find(|gap| gap.what.contains("own check"));
+    gap.map_or("", |gap| &gap.why)
+}
+
+#[test]
+fn a_small_hostile_database_cannot_take_all_memory() {
+    let made = with_dear_index("length(hex(zeroblob(400000000 + a)))", 3);
+    let found = made.inspect();
+    assert!(peak_memory_kib() < 200_000, "{} KiB", peak_memory_kib());
+    assert!(why_unchecked(&found).contains("too big"), "{found:?}");
+    assert_eq!(found.verdict, Verdict::Healthy);
+    assert!(found.summary.contains("was not done"), "{}", found.summary);
+}
+
+#[test]
+fn a_small_hostile_database_cannot_take_all_time() {
+    let one = "length(hex(hex(hex(zeroblob(4000 + a)))))";
+    let made = with_dear_index(&[one; 50].join(" + "), 4000);
+    let began = Instant::now();
+    let found = made.inspect();
+    // Twice, if a writer may exist; minutes without a limit.
+    assert!(
+        began.elapsed() < Duration::from_secs(40),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(
+        why_unchecked(&found).contains("not done after"),
+        "{found:?}"
+    );
+}
+
+/// A database that the real SQLCipher made.
+fn encrypted(folder: &Path, setting: &str) -> Option<PathBuf> {
+    let program = software("sqlcipher/usr/bin/sqlcipher")?;
+    let libraries = program.parent()?.parent()?.join("lib");
+    let library = fs::read_dir(libraries).ok()?.next()?.ok()?.path();
+    let path = folder.join("secret.db");
+    let sql = format!(
+        "PRAGMA key = 'secret'; {setting} CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
+         WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 400)
+         INSERT INTO t SELECT x, 'row ' || x FROM n;"
+    );
+    let made = Command::new(program)
+        .env("LD_LIBRARY_PATH", library)
+        .arg(&path)
+        .arg(sql)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    Some(path)
+}
+
+#[test]
+fn an_encrypted_database_is_not_called_damaged() {
+    for setting in [
+        "",
+        "PRAGMA cipher_page_size = 4096;",
+        "PRAGMA cipher_use_hmac = OFF;",
+        "PRAGMA journal_mode = WAL;",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(path) = encrypted(folder.path(), setting) else {
+            return;
+        };
+        let found = look(&path);
+        assert_eq!(found.verdict, Verdict::Encrypted, "{setting} {found:?}");
+        assert!(!found.is_finding() && found.is_unread());
+        let advice = found.next.join(" ");
+        assert!(!advice.contains("heal"), "{advice}");
+        assert!(found.gaps.iter().any(|gap| gap.why == "it is encrypted"));
+        let before = fs::read(&path).unwrap();
+        let healed = fdguard_files::heal(&Probe::new().unwrap(), &path, &Plan::default()).unwrap();
+        assert_eq!(healed.outcome, Outcome::Unsure, "{healed:?}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+}
