@@ -25,7 +25,6 @@ use super::guard::{self, Door};
 use super::listen::{Link, Listening};
 use super::pace::{Answering, Pace, Paced};
 use super::problem::Problem;
-use super::routes::archive::root_of;
 use super::{held, refuse, table};
 use crate::host::Host;
 use crate::scope::{Scope, Scopes};
@@ -88,7 +87,7 @@ impl Server {
     pub async fn inherit(&self) -> Vec<Arc<Scope>> {
         let roots = &self.api.settings.roots;
         let scopes = &self.api.scopes;
-        scopes.inherit(|root| root_of(roots, root).is_ok()).await
+        scopes.inherit(|root| roots.find(root).is_ok()).await
     }
 
     /// Ends calls and scopes.
