@@ -39,6 +39,8 @@ pub struct Settings {
     pub head_within: Duration,
     /// A connection without a request is closed after so long.
     pub idle_within: Duration,
+    /// A caller that takes no byte of its answer for so long is gone.
+    pub read_within: Duration,
     /// Files below these folders may be archived; none may when there is none.
     pub roots: Roots,
     /// The lease of a client that does not say one.
@@ -60,6 +62,7 @@ impl Default for Settings {
             max_requests: 192,
             head_within: Duration::from_secs(10),
             idle_within: Duration::from_secs(120),
+            read_within: Duration::from_secs(60),
             roots: Roots::default(),
             lease: Duration::from_secs(60),
             heartbeat: Duration::from_secs(5),

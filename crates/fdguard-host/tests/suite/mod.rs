@@ -15,6 +15,7 @@ mod http_access;
 mod http_harness;
 mod http_hostile;
 mod http_mcp;
+mod http_pressure;
 mod http_roots;
 mod http_sessions;
 mod scope_close;
