@@ -3,10 +3,11 @@
 //! [`inspect`] looks at a file from outside: it is opened for reading, no lock is taken, and nothing is changed. What the bytes mean
 //! is judged by the pure parts ([`sqlite`], [`tls`], [`foreign`], [`plain`]), who holds it by [`holding`] and [`lease`].
 //! [`heal()`] works on a copy, and swaps it in when SQLite finds nothing wrong with it. [`Watch`] tells when a database goes bad.
-//! [`Archive`] moves logs without losing a line.
+//! [`Archive`] moves logs without losing a line, below a [`Dir`] where that is wanted.
 
 pub mod archive;
 pub mod check;
+pub mod dir;
 mod error;
 mod finding;
 pub mod foreign;
@@ -28,6 +29,7 @@ pub mod watch;
 mod words;
 
 pub use archive::Archive;
+pub use dir::Dir;
 pub use error::Error;
 pub use finding::Finding;
 pub use heal::{Healed, heal};

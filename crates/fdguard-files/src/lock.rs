@@ -3,6 +3,7 @@
 //! The lock belongs to the open file and not to the process: two threads exclude each other, and closing another descriptor of the
 //! file does not lose it. The lock file is removed when the lock is given back; who waited for the removed one begins again.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use fdguard_probe::linux::holders::{By, Sought};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::{Error, sys};
+use crate::{Dir, Error, sys};
 
 /// How long to wait before asking again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -23,7 +24,60 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Lock {
     file: File,
-    path: PathBuf,
+    /// Absent: the file that has the name is not ours.
+    place: Option<Place>,
+}
+
+/// Where a lock file is.
+#[derive(Debug)]
+enum Place {
+    Path(PathBuf),
+    /// In a directory that is held open: whatever has its path now.
+    In(Dir, OsString),
+}
+
+impl Place {
+    fn open(&self) -> std::io::Result<File> {
+        match self {
+            Self::In(dir, name) => dir.open_or_create(name),
+            Self::Path(path) => OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                // Somebody else may have put a link there.
+                .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default())
+                .open(path),
+        }
+    }
+
+    /// Device and inode of what is there.
+    fn id(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::In(dir, name) => dir.look(name).ok().flatten().map(|entry| entry.id),
+            Self::Path(path) => std::fs::symlink_metadata(path).ok().map(|meta| id(&meta)),
+        }
+    }
+
+    fn remove(&self) {
+        // A lock file that stays does no harm.
+        match self {
+            Self::In(dir, name) => drop(dir.remove(name)),
+            Self::Path(path) => drop(std::fs::remove_file(path)),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::In(dir, name) => dir.path().join(name),
+            Self::Path(path) => path.clone(),
+        }
+    }
+}
+
+fn id(meta: &std::fs::Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
 }
 
 impl Lock {
@@ -34,52 +88,45 @@ impl Lock {
 
     /// Takes it if nobody has it.
     pub(crate) fn attempt(path: &Path) -> Result<Option<Self>, Error> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            // Somebody else may have put a link there.
-            .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default())
-            .open(path)
-            .map_err(|error| Error::io(path, "the lock file", error))?;
+        Self::attempt_at(Place::Path(path.to_owned()))
+    }
+
+    /// The same for a lock file in a directory that is held open.
+    pub(crate) fn attempt_in(dir: &Dir, name: &OsStr) -> Result<Option<Self>, Error> {
+        Self::attempt_at(Place::In(dir.clone(), name.to_owned()))
+    }
+
+    fn attempt_at(place: Place) -> Result<Option<Self>, Error> {
+        let failed = |what, error| Error::io(&place.path(), what, error);
+        let file = place
+            .open()
+            .map_err(|error| failed("the lock file", error))?;
         match sys::lock(&file) {
             Ok(()) => {}
             Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
-            Err(error) => return Err(Error::io(path, "locking", error)),
+            Err(error) => return Err(failed("locking", error.into())),
         }
+        // Whoever had it before may have removed the file that we have locked.
+        let is_there = is_at(&place, &file);
         let lock = Self {
             file,
-            path: path.to_owned(),
+            place: is_there.then_some(place),
         };
-        // Whoever had it before may have removed the file that we have locked.
-        if lock.is_at_path() {
-            return Ok(Some(lock));
-        }
-        lock.forget()?;
-        Ok(None)
+        Ok(lock.place.is_some().then_some(lock))
     }
+}
 
-    fn is_at_path(&self) -> bool {
-        let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
-        let here = std::fs::symlink_metadata(&self.path).map(id);
-        let ours = self.file.metadata().map(id);
-        matches!((here, ours), (Ok(here), Ok(ours)) if here == ours)
-    }
-
-    /// Unlocks without a removal: the file at the path is not ours.
-    fn forget(mut self) -> Result<(), Error> {
-        let path = std::mem::take(&mut self.path);
-        sys::unlock(&self.file).map_err(|error| Error::io(&path, "unlocking", error))
-    }
+fn is_at(place: &Place, file: &File) -> bool {
+    let ours = file.metadata().map(|meta| id(&meta)).ok();
+    ours.is_some() && place.id() == ours
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() && self.is_at_path() {
-            // A lock file that stays does no harm.
-            drop(std::fs::remove_file(&self.path));
+        if let Some(place) = self.place.take()
+            && is_at(&place, &self.file)
+        {
+            place.remove();
         }
         // A child that another thread is about to start has this descriptor, too, until it becomes a program.
         let _ = sys::unlock(&self.file);

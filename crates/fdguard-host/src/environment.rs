@@ -6,6 +6,8 @@ use fdguard_process::environment::for_program;
 
 /// The variable that the host's token may be in.
 pub const TOKEN: &str = "FDGUARD_HOST_TOKEN";
+/// The number of a descriptor that the token can be read from, once.
+pub const TOKEN_FD: &str = "FDGUARD_HOST_TOKEN_FD";
 
 /// The variables that sessions begin with: not what is meant for the host alone. Who has the token could ask for everything.
 pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
@@ -18,7 +20,7 @@ pub(crate) fn is_fit(name: &str, value: &str) -> bool {
 }
 
 fn handed_on(ours: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    for_program(ours.filter(|(name, _)| name != TOKEN))
+    for_program(ours.filter(|(name, _)| name != TOKEN && name != TOKEN_FD))
 }
 
 #[cfg(test)]
@@ -27,7 +29,13 @@ mod tests {
 
     #[test]
     fn what_is_meant_for_the_host_is_not_handed_on() {
-        let names = ["PATH", "FDGUARD_HOST_TOKEN", "NOTIFY_SOCKET", "HOME"];
+        let names = [
+            "PATH",
+            "FDGUARD_HOST_TOKEN",
+            "FDGUARD_HOST_TOKEN_FD",
+            "NOTIFY_SOCKET",
+            "HOME",
+        ];
         let variables = names.map(|name| (name.into(), "x".into()));
         let left = handed_on(variables.into_iter());
         let left: Vec<_> = left.iter().map(|(name, _)| name).collect();

@@ -13,9 +13,11 @@ pub mod http;
 pub mod mcp;
 mod random;
 pub mod receipt;
+mod roots;
 pub mod scope;
 pub mod session;
 pub mod warm;
 mod watched;
 
 pub use error::Error;
+pub use roots::{OutsideRoots, Roots};

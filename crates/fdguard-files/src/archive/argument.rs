@@ -8,15 +8,15 @@ use std::rc::Rc;
 use fdguard_core::Text;
 use rustix::fs::FileType;
 
-use super::folder::Folder;
 use super::names;
 use super::receipt::{Problem, Trouble};
+use crate::dir::{self, Dir};
 
 /// A file that is to be archived.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     /// The folder that it is in.
-    pub(super) folder: Rc<Folder>,
+    pub(super) folder: Rc<Dir>,
     /// Its own name, without what an archive adds.
     pub(super) name: OsString,
     /// Whether something was there when the archive began.
@@ -37,14 +37,14 @@ pub(super) fn text(path: &Path) -> Text {
 /// Finds files, with each folder opened once.
 #[derive(Debug)]
 pub(super) struct Finder<'a> {
-    archive: &'a Folder,
+    archive: &'a Dir,
     follow: bool,
-    within: Option<PathBuf>,
-    folders: BTreeMap<PathBuf, Rc<Folder>>,
+    within: Option<Dir>,
+    folders: BTreeMap<PathBuf, Rc<Dir>>,
 }
 
 impl<'a> Finder<'a> {
-    pub(super) fn new(archive: &'a Folder, follow: bool, within: Option<PathBuf>) -> Self {
+    pub(super) fn new(archive: &'a Dir, follow: bool, within: Option<Dir>) -> Self {
         Self {
             archive,
             follow,
@@ -88,15 +88,6 @@ impl<'a> Finder<'a> {
         };
         let parent = given.parent().filter(|path| !path.as_os_str().is_empty());
         let folder = self.folder(parent.unwrap_or(Path::new(".")))?;
-        if let Some(within) = &self.within
-            && !folder.path().starts_with(within)
-        {
-            return Err(Problem::new(
-                Trouble::Outside,
-                format!("it is outside of {}", within.display()),
-                "name a file in that folder",
-            ));
-        }
         if folder.id() == self.archive.id() {
             return Err(Problem::new(
                 Trouble::InArchive,
@@ -111,15 +102,39 @@ impl<'a> Finder<'a> {
         })
     }
 
-    fn folder(&mut self, path: &Path) -> Result<Rc<Folder>, Problem> {
+    fn folder(&mut self, path: &Path) -> Result<Rc<Dir>, Problem> {
         if let Some(folder) = self.folders.get(path) {
             return Ok(Rc::clone(folder));
         }
-        let opened = Folder::open(path).map_err(|error| unreadable(&error))?;
+        let opened = match &self.within {
+            Some(within) => open_within(within, path)?,
+            None => Dir::open(path).map_err(|error| unreadable(&error))?,
+        };
         let folder = Rc::new(opened);
         self.folders.insert(path.to_owned(), Rc::clone(&folder));
         Ok(folder)
     }
+}
+
+/// A folder below another one. Its path is freed from links first, and opened without any: one that comes in between is refused.
+fn open_within(within: &Dir, path: &Path) -> Result<Dir, Problem> {
+    let outside = || {
+        Problem::new(
+            Trouble::Outside,
+            format!("it is outside of {}", within.path().display()),
+            "name a file in that folder",
+        )
+    };
+    let real = path.canonicalize().map_err(|error| unreadable(&error))?;
+    let inner = real.strip_prefix(within.path());
+    let inner = inner.map_err(|_elsewhere| outside())?;
+    within.open_below(inner).map_err(|error| {
+        if dir::is_way_out(&error) {
+            outside()
+        } else {
+            unreadable(&error)
+        }
+    })
 }
 
 /// The file could not even be looked at.

@@ -9,32 +9,32 @@ use rustix::fs::{Advice, Gid, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::digest::{self, Contents, Scanner};
-use super::folder::Folder;
 use super::names;
 use super::receipt::{Problem, Trouble};
+use crate::dir::Dir;
 use crate::lease::{self, Answer};
 
 /// As many names as are tried.
 const MOST_NAMES: u32 = 1000;
 
 /// Makes the empty copy. What an archive that was ended left there is removed: it is the beginning of the original. Another file is left alone.
-pub(super) fn begin(to: &Folder, name: &OsStr, original: &File) -> io::Result<(OsString, File)> {
+pub(super) fn begin(to: &Dir, name: &OsStr, original: &File) -> io::Result<(OsString, File)> {
     for number in 0..MOST_NAMES {
         let part = names::numbered(&names::unfinished(name), number);
-        match to.make(&part) {
+        match to.create(&part) {
             Ok(copy) => return Ok((part, copy)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
         if is_left_over(to, &part, original) {
             to.remove(&part)?;
-            return Ok((part.clone(), to.make(&part)?));
+            return Ok((part.clone(), to.create(&part)?));
         }
     }
     Err(Errno::EXIST.into())
 }
 
-fn is_left_over(to: &Folder, part: &OsStr, original: &File) -> bool {
+fn is_left_over(to: &Dir, part: &OsStr, original: &File) -> bool {
     let Ok(file) = to.read(part) else {
         return false;
     };

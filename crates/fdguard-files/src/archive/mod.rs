@@ -16,7 +16,6 @@ use jiff::Timestamp;
 mod argument;
 mod copy;
 mod digest;
-mod folder;
 mod holders;
 mod job;
 mod names;
@@ -27,10 +26,11 @@ mod transfer;
 mod waker;
 
 use argument::{Finder, Named, text};
-use folder::Folder;
 use holders::Sight;
 use job::{Common, Job};
 use waker::Waker;
+
+use crate::dir::{self, Dir};
 
 pub use digest::Tail;
 pub use receipt::{
@@ -81,10 +81,28 @@ impl Archive {
     /// Archives these files. Each has its own receipt, and what goes wrong with one leaves the others alone. Blocks for as long as it takes.
     #[must_use]
     pub fn run(&self, files: &[PathBuf]) -> Report {
+        self.run_with(files, || self.prepare())
+    }
+
+    /// The same for files below `within` alone, into a directory that is open already: whatever their paths become meanwhile, nothing
+    /// leaves the two.
+    #[must_use]
+    pub fn run_below(&self, within: &Dir, to: std::io::Result<Dir>, files: &[PathBuf]) -> Report {
+        self.run_with(files, || {
+            let to = to.map_err(|error| unusable(&error))?;
+            Ok((to, Some(within.clone())))
+        })
+    }
+
+    fn run_with(
+        &self,
+        files: &[PathBuf],
+        prepare: impl FnOnce() -> Result<(Dir, Option<Dir>), Problem>,
+    ) -> Report {
         let began = Instant::now();
         let taken_at = Timestamp::now();
         let deadline = began + self.wait.min(LONGEST);
-        let receipts = match self.prepare() {
+        let receipts = match prepare() {
             Ok((to, within)) => self.work(&to, within, files, deadline),
             Err(problem) => files
                 .iter()
@@ -107,20 +125,20 @@ impl Archive {
         }
     }
 
-    fn prepare(&self) -> Result<(Folder, Option<PathBuf>), Problem> {
-        let within = self.within.as_ref().map(|path| path.canonicalize());
+    fn prepare(&self) -> Result<(Dir, Option<Dir>), Problem> {
+        let within = self.within.as_ref().map(|path| Dir::open(path));
         let within = within.transpose().map_err(|error| Problem {
             kind: Trouble::Outside,
             ..Problem::io("the folder that files must be in", error)
         })?;
-        let to = make(&self.to).map_err(|error| unusable(&error))?;
+        let to = Dir::make(&self.to).map_err(|error| unusable(&error))?;
         Ok((to, within))
     }
 
     fn work(
         &self,
-        to: &Folder,
-        within: Option<PathBuf>,
+        to: &Dir,
+        within: Option<Dir>,
         files: &[PathBuf],
         deadline: Instant,
     ) -> Vec<Receipt> {
@@ -185,31 +203,21 @@ fn milliseconds(since: Instant) -> f64 {
     (since.elapsed().as_secs_f64() * 1e6).round() / 1000.0
 }
 
-/// Opens a folder, which is made where it is missing. What is new is brought to the disk: files in a folder that is not there are lost.
-fn make(path: &Path) -> std::io::Result<Folder> {
-    if path.is_dir() {
-        return Folder::open(path);
-    }
-    let missing = path.ancestors().take_while(|folder| !folder.is_dir());
-    let missing = missing.count();
-    std::fs::create_dir_all(path)?;
-    let made = Folder::open(path)?;
-    for folder in made.path().ancestors().skip(1).take(missing) {
-        Folder::open(folder)?.sync()?;
-    }
-    Ok(made)
-}
-
 /// The archive is no folder, or none that may be used.
 fn unusable(error: &std::io::Error) -> Problem {
     let kind = match error.kind() {
+        _ if dir::is_way_out(error) => Trouble::Outside,
         std::io::ErrorKind::PermissionDenied => Trouble::Permission,
         std::io::ErrorKind::StorageFull => Trouble::NoRoom,
         _ => Trouble::Io,
     };
+    let why = match kind {
+        Trouble::Outside => "a part of its path is a link".to_owned(),
+        _ => error.to_string(),
+    };
     Problem {
         kind,
-        message: format!("the archive cannot be used: {error}"),
+        message: format!("the archive cannot be used: {why}"),
         remedy: "name a folder that may be written, or one that can be made".to_owned(),
     }
 }

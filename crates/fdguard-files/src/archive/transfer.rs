@@ -8,12 +8,12 @@ use rustix::io::Errno;
 
 use super::copy;
 use super::digest::{self, Contents};
-use super::folder::Folder;
 use super::names;
 use super::proof::Free;
 use super::receipt::{Method, Problem, Trouble};
 use super::step::Step;
 use crate::Lock;
+use crate::dir::Dir;
 
 /// As many names as are tried for one file.
 const MOST_NAMES: u32 = 100_000;
@@ -23,7 +23,7 @@ const SAME_TIME: i64 = 2;
 /// One file on its way.
 pub(super) struct Transfer<'a> {
     /// Where it is.
-    pub(super) from: &'a Folder,
+    pub(super) from: &'a Dir,
     /// Its name there, for the time of the archive.
     pub(super) closing: &'a OsStr,
     /// Its own name.
@@ -35,7 +35,7 @@ pub(super) struct Transfer<'a> {
     /// That nobody writes.
     pub(super) free: &'a Free,
     /// The archive.
-    pub(super) to: &'a Folder,
+    pub(super) to: &'a Dir,
     /// Whether another name may be given where its own is taken.
     pub(super) may_number: bool,
     /// Whether an earlier archive has begun with it.
@@ -123,7 +123,7 @@ impl Transfer<'_> {
     }
 
     /// Gives a file the first name in the archive that is free; nothing when it is on another file system.
-    fn place(&self, folder: &Folder, from: &OsStr) -> Result<Option<OsString>, Problem> {
+    fn place(&self, folder: &Dir, from: &OsStr) -> Result<Option<OsString>, Problem> {
         for number in 0..MOST_NAMES {
             let name = names::numbered(self.name, number);
             match folder.rename(from, self.to, &name) {
@@ -137,15 +137,15 @@ impl Transfer<'_> {
         Err(collision())
     }
 
-    fn is_ours(&self, folder: &Folder, name: &OsStr) -> bool {
+    fn is_ours(&self, folder: &Dir, name: &OsStr) -> bool {
         let entry = folder.look(name).ok().flatten();
         entry.is_some_and(|entry| entry.id == self.id)
     }
 
     /// By a copy.
     fn copy(&mut self) -> Result<Moved, Problem> {
-        let path = self.to.path().join(names::lock(self.name));
-        let lock = Lock::attempt(&path).map_err(|error| archive_error(&error))?;
+        let lock = Lock::attempt_in(self.to, &names::lock(self.name));
+        let lock = lock.map_err(|error| archive_error(&error))?;
         let Some(_lock) = lock else {
             return Ok(Moved::Busy);
         };
@@ -277,7 +277,7 @@ fn collision() -> Problem {
     )
 }
 
-fn sync(folder: &Folder) -> Result<(), Problem> {
+fn sync(folder: &Dir) -> Result<(), Problem> {
     folder
         .sync()
         .map_err(|error| Problem::io("a folder cannot be brought to the disk", error))

@@ -1,13 +1,16 @@
 //! Waits until a writer closes one of the files. That it was the last one is for the lease to say.
 
 use std::cell::{Cell, OnceCell};
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+
+use crate::dir::Dir;
 
 /// Mappings, rings and locks end without an event.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -31,10 +34,14 @@ impl Waker {
     }
 
     /// Watches a file; the number is for [`Self::forget`].
-    pub(super) fn watch(&self, path: &Path) -> Option<i32> {
+    pub(super) fn watch(&self, dir: &Dir, name: &OsStr) -> Option<i32> {
+        // Through its directory, whatever has that path now. A link is not followed.
+        let path = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
+        let path = Path::new(&path).join(name);
+        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::DONT_FOLLOW;
         let make = || inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
         let inotify = self.inotify.get_or_init(make).as_ref()?;
-        inotify::add_watch(inotify, path, WatchFlags::CLOSE_WRITE).ok()
+        inotify::add_watch(inotify, path, flags).ok()
     }
 
     /// Watches it no more.

@@ -6,6 +6,7 @@
 //!
 //! Nobody else may open the file with SQLite in the same process: see [`Registry::open`].
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,17 +144,22 @@ impl Registry {
         if dry_run || report.changed.is_empty() {
             return Ok(report);
         }
-        let version = |id: &str| rows.iter().find(|row| row.id == id).map(|row| row.version);
+        // By maps: a host that was killed may have left a hundred thousand.
+        let versions: BTreeMap<&str, u64> = rows
+            .iter()
+            .map(|row| (row.id.as_str(), row.version))
+            .collect();
         let lost = report.changed.iter().filter_map(|changed| {
-            let version = version(&changed.id)?;
+            let version = *versions.get(changed.id.as_str())?;
             Some((changed.id.clone(), version, changed.reason))
         });
         let lost: Vec<_> = lost.collect();
         let done = self.run(move |store| store.lose(&lost, now))?;
         let planned = report.changed.len();
+        let done: BTreeSet<&str> = done.iter().map(|row| row.id.as_str()).collect();
         report
             .changed
-            .retain(|changed| done.iter().any(|row| row.id == changed.id));
+            .retain(|changed| done.contains(changed.id.as_str()));
         report.changed_meanwhile = planned - report.changed.len();
         Ok(report)
     }

@@ -129,10 +129,20 @@ impl Host {
         inner.tasks.spawn(Arc::clone(&inner).warm_up());
         let event = Event::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
+        if !inner.hub.is_private() {
+            let why = "no directory for it can be written to: other users may send to it";
+            inner.tell(Event::new("side_channel_open").with("why", why));
+        }
         if let Some(reconciled) = reconciled {
             inner.tell_reconciled(&reconciled);
         }
         Ok(Self { inner })
+    }
+
+    /// Whether there is room in our table of descriptors for what is not a session: from 90 % of the limit on there is none.
+    #[must_use]
+    pub(crate) fn has_room(&self) -> bool {
+        self.inner.room.allows_one_more(0).is_ok()
     }
 
     /// Whom it tells what happens.

@@ -1,6 +1,5 @@
 //! What all requests share: the host, who may ask, and how much at a time.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use super::counts::Counts;
 use super::problem::Problem;
 use super::scope_events;
 use crate::Error;
+use crate::Roots;
 use crate::call::{Caller, Calls, Failure, Options, Reason};
 use crate::host::Host;
 use crate::mcp;
@@ -39,8 +39,10 @@ pub struct Settings {
     pub head_within: Duration,
     /// A connection without a request is closed after so long.
     pub idle_within: Duration,
+    /// A caller that takes no byte of its answer for so long is gone.
+    pub read_within: Duration,
     /// Files below these folders may be archived; none may when there is none.
-    pub roots: Vec<PathBuf>,
+    pub roots: Roots,
     /// The lease of a client that does not say one.
     pub lease: Duration,
     /// Between two signs of life on an attached connection.
@@ -60,7 +62,8 @@ impl Default for Settings {
             max_requests: 192,
             head_within: Duration::from_secs(10),
             idle_within: Duration::from_secs(120),
-            roots: Vec::new(),
+            read_within: Duration::from_secs(60),
+            roots: Roots::default(),
             lease: Duration::from_secs(60),
             heartbeat: Duration::from_secs(5),
             mcp: mcp::Options::default(),
@@ -90,6 +93,7 @@ impl Api {
             registry: host.registry(),
             observer: scope_events::observer(host.events()),
             host: Some(host.clone()),
+            roots: Some(settings.roots.clone()),
         };
         let mut options = settings.mcp.clone();
         options.roots.clone_from(&settings.roots);

@@ -9,6 +9,7 @@ use http_body_util::BodyExt as _;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
+use super::json_error;
 use super::problem::Problem;
 
 /// From the end of the head to the end of the body.
@@ -138,7 +139,7 @@ fn misplaced_list(value: &Value, path: &str) -> Option<String> {
 }
 
 fn refused(error: &serde_json::Error, body: &[u8]) -> Problem {
-    let detail = format!("the body: {error}");
+    let detail = format!("the body: {}", json_error::message(error));
     // The reader calls a number where a word is due a mistake of form, too.
     if error.is_data() || serde_json::from_slice::<IgnoredAny>(body).is_ok() {
         return Problem::senseless(detail);

@@ -12,6 +12,10 @@ pub(super) struct Counts {
     pub(super) connections: Count,
     /// Connections that were refused because there were too many.
     pub(super) refused: Count,
+    /// Connections that had shown no token and gave way to newer ones.
+    pub(super) evicted: Count,
+    /// Connections whose callers did not read their answer.
+    pub(super) unread: Count,
     /// Connections that took too long for a head.
     pub(super) too_slow: Count,
     /// Commands that were interrupted because nobody waited for them any more.

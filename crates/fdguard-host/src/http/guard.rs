@@ -66,7 +66,8 @@ fn check_host(
 
 /// Whether a Host header means this server.
 fn is_ours(given: &str, address: SocketAddr, more: &[String]) -> bool {
-    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|port| port == address.port());
+    // As numbers are written: `+80` and `080` are not what a client sends that means us.
+    let is_port = |text: &str| text == address.port().to_string();
     let name = if given.ends_with(']') {
         given
     } else {
@@ -123,20 +124,26 @@ fn check_origin(
     }
 }
 
+/// Whether a request shows the token, or none is needed.
+pub(super) fn has_token(settings: &Settings, headers: &HeaderMap) -> bool {
+    check_token(settings, headers).is_ok()
+}
+
 /// Refuses who does not have the token.
 pub(super) fn check_token(settings: &Settings, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(token) = &settings.token else {
         return Ok(());
     };
-    let given = headers
-        .get(header::AUTHORIZATION)
-        .map(HeaderValue::as_bytes);
-    if token.allows(given) {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let (given, more) = (all.next().map(HeaderValue::as_bytes), all.next());
+    // Of two, a proxy before us may have looked at the other.
+    if more.is_none() && token.allows(given) {
         return Ok(());
     }
-    let detail = match given {
-        None => "the header `Authorization: Bearer TOKEN` is missing",
-        Some(_) => "the token is wrong",
+    let detail = match (given, more) {
+        (None, _) => "the header `Authorization: Bearer TOKEN` is missing",
+        (_, Some(_)) => "a request has one Authorization header",
+        (Some(_), None) => "the token is wrong",
     };
     let challenge = HeaderValue::from_static("Bearer realm=\"fdguard\"");
     let problem = Problem::new(StatusCode::UNAUTHORIZED, "no-token", detail);
@@ -195,6 +202,10 @@ mod tests {
             ":8000",
             "[::1]]:8000",
             "localhost:8000:8000",
+            "127.0.0.1:+8000",
+            "127.0.0.1:08000",
+            "127.0.0.1: 8000",
+            "127.0.0.1:",
         ] {
             assert!(!is_ours(foreign, address, &[]), "{foreign}");
         }

@@ -1,20 +1,40 @@
-//! How long a connection may take: for a head, and without a request.
+//! How long a connection may take: for a head, without a request, and without reading its answer.
 //!
 //! A caller that sends a head byte by byte holds a connection for as long as it likes, unless somebody looks at the clock. hyper has one clock
-//! for both; a connection that is kept for the next request deserves more time than a head that has begun.
+//! for both; a connection that is kept for the next request deserves more time than a head that has begun. A caller that stops to read would
+//! hold its answer, and its place among the requests, for ever.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::api::Settings;
+
 /// Where a connection is, shared by the one who reads and the one who answers.
 #[derive(Clone, Debug)]
-pub(super) struct Pace(Arc<Mutex<State>>);
+pub(super) struct Pace(Arc<Mutex<Course>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    state: State,
+    /// Its caller takes no bytes since then.
+    stalled: Option<Instant>,
+}
+
+/// What took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// The head of a request.
+    Head,
+    /// The next request.
+    Request,
+    /// The caller does not read its answer.
+    Answer,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -29,12 +49,19 @@ enum State {
 impl Pace {
     /// A new connection: the first head is awaited.
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State::Head(Instant::now()))))
+        Self(Arc::new(Mutex::new(Course {
+            state: State::Head(Instant::now()),
+            stalled: None,
+        })))
     }
 
     fn set(&self, next: impl FnOnce(State) -> State) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = next(*state);
+        let mut course = self.lock();
+        course.state = next(course.state);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Course> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The head is whole; what is given back ends the answer when it is dropped.
@@ -43,21 +70,26 @@ impl Pace {
         Answering(self.clone())
     }
 
-    /// When the connection has had its time.
-    pub(super) fn deadline(&self, head: Duration, idle: Duration) -> Option<Instant> {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Idle(since) => Some(since + idle),
-            State::Head(since) => Some(since + head),
+    /// When the connection has had its time, and for what.
+    pub(super) fn deadline(&self, settings: &Settings) -> Option<(Instant, Late)> {
+        let course = *self.lock();
+        if let Some(since) = course.stalled {
+            return Some((since + settings.read_within, Late::Answer));
+        }
+        match course.state {
+            State::Idle(since) => Some((since + settings.idle_within, Late::Request)),
+            State::Head(since) => Some((since + settings.head_within, Late::Head)),
             State::Busy => None,
         }
     }
 
-    /// Whether a head was begun and not ended.
-    pub(super) fn is_in_head(&self) -> bool {
-        matches!(
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner),
-            State::Head(_)
-        )
+    /// Bytes were offered to the caller; whether it took any.
+    fn offered(&self, has_taken: bool) {
+        let mut course = self.lock();
+        course.stalled = match (has_taken, course.stalled) {
+            (true, _) => None,
+            (false, since) => since.or_else(|| Some(Instant::now())),
+        };
     }
 
     fn heard(&self) {
@@ -106,7 +138,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.pace.offered(written.is_ready());
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -126,6 +160,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.pace.offered(written.is_ready());
+        written
     }
 }

@@ -10,6 +10,9 @@ use serde::Serialize;
 use crate::Error;
 use crate::call::Failure;
 
+/// Characters that are told of a place in a body.
+const LONGEST_PATH: usize = 200;
+
 /// The media type of a refusal.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
@@ -79,6 +82,11 @@ impl Problem {
     #[must_use]
     pub fn at(mut self, path: String) -> Self {
         // The reader of JSON calls the whole document a point.
+        let mut path = path;
+        if let Some((end, _)) = path.char_indices().nth(LONGEST_PATH) {
+            // A name of the caller's may be as long as a body.
+            path.truncate(end);
+        }
         self.0.path = Some(path).filter(|path| path != ".");
         self
     }

@@ -15,7 +15,6 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,9 +22,9 @@ use tokio_util::task::TaskTracker;
 use super::api::{Api, Settings};
 use super::guard::{self, Door};
 use super::listen::{Link, Listening};
-use super::pace::{Answering, Pace, Paced};
+use super::pace::{Answering, Late, Pace, Paced};
+use super::places::{Place, Places};
 use super::problem::Problem;
-use super::routes::archive::root_of;
 use super::{held, refuse, table};
 use crate::host::Host;
 use crate::scope::{Scope, Scopes};
@@ -34,6 +33,8 @@ use crate::scope::{Scope, Scopes};
 const HEAD: usize = 32 << 10;
 /// After a failure to take a connection: the table is full, and nothing gets better by asking again at once.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Connections that are taken when our table of descriptors is as full as it may be: enough to ask how we are.
+const FEW: usize = 8;
 
 type Router = TowerToHyperService<axum::Router>;
 
@@ -51,7 +52,7 @@ impl Server {
     pub fn start(host: Host, listening: Vec<Listening>, settings: Settings) -> Self {
         let closing = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let places = Arc::new(Semaphore::new(settings.max_connections));
+        let places = Places::new(settings.max_connections);
         let api = Api::new(host, settings, closing.clone());
         let door = Arc::new(Doorkeeper {
             router: TowerToHyperService::new(table::router(&api)),
@@ -88,7 +89,7 @@ impl Server {
     pub async fn inherit(&self) -> Vec<Arc<Scope>> {
         let roots = &self.api.settings.roots;
         let scopes = &self.api.scopes;
-        scopes.inherit(|root| root_of(roots, root).is_ok()).await
+        scopes.inherit(|root| roots.find(root).is_ok()).await
     }
 
     /// Ends calls and scopes.
@@ -105,7 +106,7 @@ impl Server {
 struct Doorkeeper {
     api: Arc<Api>,
     router: Router,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     tasks: TaskTracker,
 }
 
@@ -128,14 +129,17 @@ impl Doorkeeper {
 
     fn take(self: &Arc<Self>, link: Link, door: Door) {
         self.api.counts.connections.add();
-        let place = Arc::clone(&self.places).try_acquire_owned();
+        let has_room = self.api.host.has_room();
+        let place = self.places.take(if has_room { usize::MAX } else { FEW });
         let Ok(place) = place else {
             self.api.counts.refused.add();
             let most = self.api.settings.max_connections;
-            refuse::now(
-                link,
-                &format!("{most} connections are open, which is the cap"),
-            );
+            let why = if has_room {
+                format!("{most} connections are open, which is the cap")
+            } else {
+                "the host has nearly as many descriptors open as it may have".to_owned()
+            };
+            refuse::now(link, &why);
             return;
         };
         let keeper = Arc::clone(self);
@@ -151,14 +155,19 @@ impl Doorkeeper {
         self: Arc<Self>,
         stream: S,
         door: Door,
-        _place: OwnedSemaphorePermit,
+        place: Place,
     ) {
         let pace = Pace::new();
         let keeper = Arc::clone(&self);
         let own = pace.clone();
+        let place = Arc::new(place);
+        let known = Arc::clone(&place);
         let service = service_fn(move |request: Request<Incoming>| {
             let keeper = Arc::clone(&keeper);
             let answering = own.busy();
+            if guard::has_token(&keeper.api.settings, request.headers()) {
+                known.know();
+            }
             async move { Ok::<_, Infallible>(keeper.answer(request, door, answering).await) }
         });
         let io = TokioIo::new(Paced {
@@ -171,8 +180,17 @@ impl Doorkeeper {
             .max_header_size(HEAD)
             .max_buf_size(HEAD.max(64 << 10))
             .serve_connection(io, service);
-        let is_late = in_time(&mut connection, &pace, &self.api).await;
-        if is_late && pace.is_in_head() {
+        let late = tokio::select! {
+            late = in_time(&mut connection, &pace, &self.api) => late,
+            () = place.evicted() => {
+                self.api.counts.evicted.add();
+                return;
+            }
+        };
+        if late == Some(Late::Answer) {
+            self.api.counts.unread.add();
+        }
+        if late == Some(Late::Head) {
             self.api.counts.too_slow.add();
             let mut stream = connection.into_parts().io.into_inner().stream;
             let within = self.api.settings.head_within.as_secs_f64();
@@ -212,12 +230,12 @@ impl Doorkeeper {
     }
 }
 
-/// Drives a connection to its end, or to that of its time: true then. When the server closes, it ends after the request that is being answered.
+/// Drives a connection to its end, or to that of its time: then it says of which. When the server closes, it ends after the request that is being answered.
 async fn in_time<S, B>(
     connection: &mut http1::Connection<TokioIo<Paced<S>>, B>,
     pace: &Pace,
     api: &Api,
-) -> bool
+) -> Option<Late>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     B: hyper::service::HttpService<Incoming, ResBody = Body>,
@@ -233,16 +251,15 @@ where
         }
         // How a connection failed is its caller's knowledge.
         if Pin::new(&mut *connection).poll(context).is_ready() {
-            return std::task::Poll::Ready(false);
+            return std::task::Poll::Ready(None);
         }
-        let settings = &api.settings;
-        let Some(due) = pace.deadline(settings.head_within, settings.idle_within) else {
+        let Some((due, late)) = pace.deadline(&api.settings) else {
             return std::task::Poll::Pending;
         };
         if sleep.deadline() != due {
             sleep.as_mut().reset(due);
         }
-        sleep.as_mut().poll(context).map(|()| true)
+        sleep.as_mut().poll(context).map(|()| Some(late))
     })
     .await
 }

@@ -24,6 +24,8 @@ mod web;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::Roots;
+
 pub use stdio::{Launch, run};
 pub(crate) use web::Web;
 
@@ -34,7 +36,7 @@ pub struct Options {
     /// The `fdguard` command, which looks at processes; without it there are no tools to look.
     pub program: Option<PathBuf>,
     /// Files below these folders may be archived; none may when there is none.
-    pub roots: Vec<PathBuf>,
+    pub roots: Roots,
     /// An MCP session over HTTP that nobody used for so long is ended.
     pub idle: Duration,
     /// Bytes of output that a result keeps, half from its begin and half from its end: a model reads all of it.
@@ -45,7 +47,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             program: None,
-            roots: Vec::new(),
+            roots: Roots::default(),
             idle: Duration::from_secs(900),
             output_cap: 64 << 10,
         }

@@ -26,6 +26,8 @@ use crate::http::{Awaited, with_runtime};
 
 /// After the end of its input a client that still reads gets the answers of what comes to an end within this time.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// After that, one that has not taken them in so long does not read.
+const UNREAD: Duration = Duration::from_secs(3);
 /// Between two looks whether it still reads.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// What is told of a line that is no message.
@@ -102,11 +104,13 @@ async fn serve(
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         client.gone.cancel();
-        std::future::pending().await
+        // What its commands gave is on its way. A full pipe that nobody reads would hold us for ever.
+        tokio::time::sleep(UNREAD).await;
+        "end of input, and its client does not read".to_owned()
     };
     tokio::select! {
         why = serving => why,
-        never = leaving => never,
+        why = leaving => why,
     }
 }
 

@@ -1,7 +1,6 @@
 //! Giving things to a scope. A scope that is being closed takes nothing any more, and what it could not take is ended.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -105,22 +104,15 @@ impl Scope {
         self.is_open()?;
         let inner = format!("{name}-{}", random::id()?);
         let inner = self.root.relative(Path::new(&inner)).map_err(refused)?;
-        let whole = self.root.path().join(&inner);
-        let failed = |error| Error::io("making a folder")(error);
-        let mut builder = std::fs::DirBuilder::new();
-        builder.mode(0o700).create(&whole).map_err(failed)?;
-        let place = self.root.find(&inner).map_err(refused)?;
-        let place = place.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-        let resource = Resource::Directory {
-            path: inner,
-            id: place.id,
-        };
+        let id = self.root.make(&inner).map_err(refused)?;
+        let path = inner.clone();
+        let resource = Resource::Directory { path, id };
         if let Err(error) = self.hold(resource, Ownership::Owned, Role::Helper) {
             // It is empty, and nobody has it.
-            drop(std::fs::remove_dir(&whole));
+            drop(self.root.remove_empty(&inner));
             return Err(error);
         }
-        Ok(whole)
+        Ok(self.root.path().join(inner))
     }
 
     /// Takes a socket of ours: both directions are shut down at the end, then it is closed.

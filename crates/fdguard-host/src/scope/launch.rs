@@ -50,6 +50,8 @@ impl Scope {
         let more = launch.environment.into_iter();
         environment.extend(more.map(|(name, value)| (name.into(), value.into())));
         let command = launch.command.into_iter().map(OsString::from).collect();
+        // Another folder may have its name by now.
+        drop(self.root().dir().map_err(refused)?);
         let plan = Plan {
             folder: Some(self.root().path().to_owned()),
             stdio: [Some(null), Some(Arc::clone(&out)), Some(out)],

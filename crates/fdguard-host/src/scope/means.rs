@@ -9,6 +9,7 @@ use super::CleanUp;
 use super::Wills;
 use super::daemon::Scan;
 use crate::host::Host;
+use crate::roots::Roots;
 
 /// Something that happened without anybody having asked.
 #[derive(Clone, Debug)]
@@ -74,4 +75,6 @@ pub struct Means {
     pub wills: Option<Wills>,
     /// Hears of every end.
     pub observer: Observer,
+    /// Roots and archives of scopes are below these; absent: anywhere.
+    pub roots: Option<Roots>,
 }

@@ -10,6 +10,7 @@
 //! `did: archived` with the receipt in `details.archive`; `escalated_to_sigkill` is `details.killed` above 0; `verified_no_zombies` and
 //! `zombie_process_details` are `look.leftovers`; `errors` are the `error` of each resource.
 
+mod archive_place;
 mod clean_up;
 mod closing;
 pub mod daemon;
@@ -55,9 +56,11 @@ pub use ticket::{Accepted, Ticket};
 pub use will::{Unfinished, Wills};
 
 use crate::{Error, random};
+use archive_place::ArchivePlace;
 use closing::Subject;
 use daemon::Status;
 use end::Around;
+use hold::refused;
 use record::Record;
 use resource::Entry;
 use root::Root;
@@ -82,6 +85,7 @@ pub struct Scope {
     id: String,
     spec: ScopeSpec,
     root: Root,
+    archive: ArchivePlace,
     mark: Option<String>,
     started_at: Timestamp,
     /// The same by a clock that nobody sets.
@@ -178,13 +182,20 @@ impl Scope {
         mark: Option<String>,
         means: Arc<Means>,
     ) -> Result<Self, Error> {
-        let root = Root::new(&spec.root).map_err(|error| Error::Bad(error.to_string()))?;
+        let root = match &means.roots {
+            Some(roots) => Root::in_roots(&spec.root, roots),
+            None => Root::new(&spec.root),
+        };
+        let root = root.map_err(refused)?;
+        let archive = ArchivePlace::find(spec.archive_to.as_deref(), means.roots.as_ref());
+        let archive = archive.map_err(|error| Error::Bad(error.to_string()))?;
         let runtime = Handle::try_current().map_err(|error| Error::Bad(error.to_string()))?;
         Ok(Self {
             mark,
             id,
             spec,
             root,
+            archive,
             started_at: Timestamp::now(),
             born: Instant::now(),
             means,
@@ -299,13 +310,12 @@ impl Scope {
             name: self.spec.name.clone(),
             mark: self.mark.clone(),
         };
-        let archive = self.spec.archive_to.clone();
         let around = Around {
             how,
             why,
             means: Arc::clone(&self.means),
             root: self.root.clone(),
-            archive_to: archive.unwrap_or_else(|| self.root.path().join("archive")),
+            archive: self.archive.clone(),
         };
         let (result, means) = (self.result.clone(), Arc::clone(&self.means));
         // Not awaited: it must end whoever waits for it. On a runtime that has ended it is dropped, and everything in it with it.

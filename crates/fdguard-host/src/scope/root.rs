@@ -5,12 +5,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
+use fdguard_files::Dir;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat, unlinkat};
 use rustix::io::Errno;
+
+use crate::roots::{Below, Roots};
+
+/// How often a path is followed anew that others rename meanwhile.
+const RENAMED: usize = 16;
 
 /// Why a path was not used.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +48,8 @@ pub enum Refused {
 pub struct Root {
     path: PathBuf,
     id: (u64, u64),
+    /// It is opened from here, and nothing on its way may be a link; absent: by its path.
+    below: Option<Below>,
 }
 
 /// What has a name below the folder.
@@ -70,7 +78,28 @@ impl Root {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
         let id = (meta.dev(), meta.ino());
-        Ok(Self { path: whole, id })
+        Ok(Self {
+            path: whole,
+            id,
+            below: None,
+        })
+    }
+
+    /// The same for a folder that must be below one of these.
+    pub(super) fn in_roots(path: &Path, roots: &Roots) -> Result<Self, Refused> {
+        let io = |source| Refused::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let below = roots
+            .find(path)
+            .map_err(|error| io(io::Error::new(io::ErrorKind::PermissionDenied, error)))?;
+        let id = below.open().map_err(io)?.id();
+        Ok(Self {
+            path: below.path(),
+            id,
+            below: Some(below),
+        })
     }
 
     /// Its path.
@@ -148,9 +177,7 @@ impl Root {
     /// Opens what is at a path for reading, without waiting for whoever writes into a pipe.
     pub(super) fn open(&self, inner: &Path) -> Result<OwnedFd, Refused> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = self
-            .folder()
-            .and_then(|root| openat2(root, inner, flags, Mode::empty(), beneath()));
+        let opened = self.open_beneath(inner, flags, Mode::empty());
         opened.map_err(|errno| self.why(inner, errno))
     }
 
@@ -158,27 +185,66 @@ impl Root {
     pub(super) fn append(&self, inner: &Path) -> Result<OwnedFd, Refused> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = self.folder().and_then(|root| {
-            let file = openat2(root, inner, flags, Mode::from_raw_mode(0o600), beneath())?;
-            match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        let opened = self.open_beneath(inner, flags, Mode::from_raw_mode(0o600));
+        let opened = opened.and_then(
+            |file| match FileType::from_raw_mode(fstat(&file)?.st_mode) {
                 FileType::RegularFile => Ok(file),
                 _ => Err(Errno::INVAL),
-            }
-        });
+            },
+        );
         opened.map_err(|errno| self.why(inner, errno))
+    }
+
+    /// Makes a folder that only we may enter; gives its device and inode.
+    pub(super) fn make(&self, name: &Path) -> Result<(u64, u64), Refused> {
+        let made = self.folder().and_then(|root| {
+            rustix::fs::mkdirat(&root, name, Mode::RWXU)?;
+            let stat = statat(&root, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok((stat.st_dev, stat.st_ino))
+        });
+        made.map_err(|errno| self.why(name, errno))
+    }
+
+    /// Removes a folder that is empty.
+    pub(super) fn remove_empty(&self, name: &Path) -> Result<(), Refused> {
+        let removed = self
+            .folder()
+            .and_then(|root| unlinkat(&root, name, AtFlags::REMOVEDIR));
+        removed.map_err(|errno| self.why(name, errno))
     }
 
     fn resolve(&self, inner: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        openat2(self.folder()?, inner, flags, Mode::empty(), beneath())
+        self.open_beneath(inner, flags, Mode::empty())
+    }
+
+    /// Links that stay in the folder are followed.
+    fn open_beneath(&self, inner: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let folder = self.folder()?;
+        for _ in 0..RENAMED {
+            match openat2(&folder, inner, flags, mode, beneath()) {
+                // Something was renamed while the kernel followed a `..` of a link.
+                Err(Errno::AGAIN) => {}
+                opened => return opened,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// The folder itself, held open: for what goes on for longer than one step.
+    pub(super) fn dir(&self) -> Result<Dir, Refused> {
+        self.folder()
+            .map_err(|errno| self.why(Path::new(""), errno))
     }
 
     /// The folder itself; `STALE` when it is another one.
-    fn folder(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(&self.path, flags, Mode::empty())?;
-        let stat = fstat(folder.as_fd())?;
-        if (stat.st_dev, stat.st_ino) == self.id {
+    fn folder(&self) -> Result<Dir, Errno> {
+        let opened = match &self.below {
+            Some(below) => below.open(),
+            None => Dir::open(&self.path),
+        };
+        let folder = opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        if folder.id() == self.id {
             Ok(folder)
         } else {
             Err(Errno::STALE)

@@ -75,7 +75,10 @@ impl Actor {
         let mut was_reset = self.replace_dirty().await?;
         self.number += 1;
         let earlier = self.take_earlier();
-        let (expected, _file) = self.give_or_replace(job, &mut was_reset).await?;
+        // A text that finds no place says nothing of the program, which is left as it is.
+        let file = self.text_file(&job.command.code)?;
+        let expected = self.give_or_replace(job, file.as_ref(), &mut was_reset);
+        let expected = expected.await?;
         let Some(running) = &mut self.running else {
             return Err(self.ended());
         };
@@ -180,29 +183,38 @@ impl Actor {
     async fn give_or_replace(
         &mut self,
         job: &Job,
+        file: Option<&TextFile>,
         was_reset: &mut bool,
-    ) -> Result<(Expected, Option<TextFile>), Error> {
-        match self.give(job).await {
+    ) -> Result<Expected, Error> {
+        match self.give(job, file).await {
             Err(Error::Io { .. }) if !*was_reset && !self.shared.has_ended() => {
                 *was_reset = true;
                 self.restart(Reason::Reset, end::AT_ONCE).await?;
-                self.give(job).await
+                self.give(job, file).await
             }
             result => result,
         }
     }
 
-    async fn give(&mut self, job: &Job) -> Result<(Expected, Option<TextFile>), Error> {
+    /// The file of a text that does not go through the channel; it must live until the command's end.
+    fn text_file(&self, code: &str) -> Result<Option<TextFile>, Error> {
+        match &self.running {
+            Some(running) if !running.takes_inline(code) => {
+                TextFile::write(&self.recipe.id, self.number, code).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    async fn give(&mut self, job: &Job, file: Option<&TextFile>) -> Result<Expected, Error> {
         let Some(running) = &self.running else {
             return Err(self.ended());
         };
         let expected = self.recipe.hub.expect(&running.address)?;
         let code = &job.command.code;
-        let sent = self
-            .recipe
-            .send(running, &expected.nonce, self.number, code);
+        let sent = self.recipe.send(running, &expected.nonce, code, file);
         match tokio::time::timeout(job.command.timeout, sent).await {
-            Ok(file) => Ok((expected, file?)),
+            Ok(sent) => sent.map(|()| expected),
             Err(_late) => Err(Error::Io {
                 what: "giving the command",
                 source: std::io::ErrorKind::TimedOut.into(),

@@ -1,8 +1,9 @@
 //! The one socket of a host on which all its sessions tell the ends of their commands, and through which they get commands.
 //!
 //! A session's program holds a datagram socket that is connected to the hub's: the kernel lets nobody but the hub send to it. The hub's own address is
-//! open to everybody on the machine, so an end counts only with its nonce: 128 random bits that are new for each command, and only from the address of the session that
-//! was told them. Anything else is counted and not answered.
+//! known to nobody but the hub ([`HubAddress`]): another user could fill its queue. Programs of sessions can send what they like, so an end counts only
+//! with its nonce: 128 random bits that are new for each command, and only from the address of the session that was told them. Anything else is counted
+//! and not answered.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -19,6 +20,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use super::hub_address::HubAddress;
 use super::message::{self, End};
 use crate::{Error, random, watched};
 
@@ -32,7 +34,7 @@ pub struct Hub {
 #[derive(Debug)]
 struct Inner {
     socket: AsyncFd<OwnedFd>,
-    address: SocketAddrUnix,
+    address: HubAddress,
     waiting: Mutex<HashMap<String, Waiting>>,
     strangers: AtomicU64,
 }
@@ -61,7 +63,7 @@ pub(super) struct Expected {
 impl Hub {
     /// Opens the socket and begins to listen, on the runtime that calls.
     pub fn open() -> Result<Arc<Self>, Error> {
-        let (fd, address) = bound(SocketFlags::NONBLOCK)?;
+        let (fd, address) = HubAddress::bind()?;
         let socket = watched::owned(fd, Interest::READABLE);
         let inner = Arc::new(Inner {
             socket: socket.map_err(Error::io("watching the sessions' socket"))?,
@@ -79,10 +81,17 @@ impl Hub {
         self.inner.strangers.load(Ordering::Relaxed)
     }
 
+    /// Whether nobody but the host can find its socket; false where no directory for it could be made.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.inner.address.is_private()
+    }
+
     /// A new end of the side channel.
     pub(super) fn side(&self) -> Result<Side, Error> {
         let (fd, address) = bound(SocketFlags::empty())?;
-        connect(&fd, &self.inner.address)
+        let hub = self.inner.address.get();
+        hub.and_then(|hub| connect(&fd, &hub))
             .map_err(|errno| Error::io("connecting a session's socket")(errno.into()))?;
         Ok(Side { fd, address })
     }
@@ -167,7 +176,7 @@ async fn listen(hub: Arc<Inner>) {
 }
 
 /// A datagram socket with a name that the kernel chose.
-fn bound(flags: SocketFlags) -> Result<(OwnedFd, SocketAddrUnix), Error> {
+pub(super) fn bound(flags: SocketFlags) -> Result<(OwnedFd, SocketAddrUnix), Error> {
     let attempt = || {
         let flags = SocketFlags::CLOEXEC | flags;
         let fd = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;

@@ -24,6 +24,8 @@ const BASH_LOOP: &str = include_str!("driver/bash_loop.sh");
 /// What a Python session runs: it defines `_fdguard_drive(channel, ready)`, which takes the number of the side channel and the nonce (bytes) to tell when it is ready.
 pub const PYTHON_DRIVER: &str = include_str!("driver/python.py");
 
+/// Our interpreters do not start with fewer descriptors: bash has its channel at number 19.
+const FEWEST: u64 = 24;
 /// The number of the side channel in the program.
 const SIDE: u32 = plan::FIRST_HANDED;
 
@@ -179,6 +181,17 @@ pub(super) fn check(spec: &Spec) -> Result<(), Error> {
                 return Err(Error::Bad(format!("the template has no {part}")));
             }
         }
+    }
+    let is_ours = !matches!(spec.program, Program::Repl(_));
+    let few = spec
+        .limits
+        .descriptors
+        .filter(|most| is_ours && *most < FEWEST);
+    if let Some(few) = few {
+        let text = format!(
+            "limits.descriptors: {few} are too few for an interpreter, which needs {FEWEST}"
+        );
+        return Err(Error::Bad(text));
     }
     let variables = &mut spec.environment.iter();
     if let Some((name, _)) = variables.find(|(name, value)| !is_fit(name, value)) {

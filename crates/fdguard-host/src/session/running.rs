@@ -167,16 +167,16 @@ impl Recipe {
         }
     }
 
-    /// Gives a command to the program. The file, where there is one, must live until the command's end.
+    /// Gives a command to the program, by its text or by a file with it.
     pub(super) async fn send(
         &self,
         running: &Running,
         nonce: &str,
-        number: u64,
         code: &str,
-    ) -> Result<Option<TextFile>, Error> {
+        file: Option<&TextFile>,
+    ) -> Result<(), Error> {
         let refused = |errno: rustix::io::Errno| Error::io("giving the command")(errno.into());
-        if code.len() <= running.inline && !code.is_empty() {
+        let Some(file) = file else {
             let kind = if code.is_ascii() {
                 Kind::Plain
             } else {
@@ -184,12 +184,9 @@ impl Recipe {
             };
             let head = message::head(nonce, kind, code.len());
             let datagrams = [head.as_bytes(), code.as_bytes()];
-            self.hub
-                .send(&running.address, &datagrams)
-                .map_err(refused)?;
-            return Ok(None);
-        }
-        let file = TextFile::write(&self.id, number, code)?;
+            let sent = self.hub.send(&running.address, &datagrams);
+            return sent.map_err(refused);
+        };
         if let Program::Repl(repl) = &self.spec.program {
             let text = program::filled(repl, file.path(), nonce);
             let written = running.streams.write(text.as_bytes()).await;
@@ -201,7 +198,7 @@ impl Recipe {
                 .send(&running.address, &[head.as_bytes(), path])
                 .map_err(refused)?;
         }
-        Ok(Some(file))
+        Ok(())
     }
 
     /// Asks the group in the foreground, or all processes where there is no terminal, for the end of the command.
@@ -238,6 +235,11 @@ async fn start_cold(plan: Plan) -> Result<Tree, Error> {
 }
 
 impl Running {
+    /// Whether a text goes through the channel.
+    pub(super) fn takes_inline(&self, code: &str) -> bool {
+        code.len() <= self.inline && !code.is_empty()
+    }
+
     /// Kills all but the program itself.
     pub(super) fn kill_others(&self) {
         self.keeper.signal_all(9, true);

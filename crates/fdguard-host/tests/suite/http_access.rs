@@ -229,3 +229,35 @@ fn the_description_and_the_metrics_are_pages() {
         assert!(found, "{name}: {}", metrics.body);
     }
 }
+
+#[test]
+fn a_refusal_says_nothing_of_what_the_body_held() {
+    let served = Served::start();
+    for body in [
+        r#"{"program":"hunter2"}"#,
+        r#"{"program":"bash","limits":{"processes":"hunter2"}}"#,
+        r#"{"program":"bash","limits":"hunter2"}"#,
+        r#""hunter2""#,
+        r#"{"program":"bash","environment":["hunter2"]}"#,
+    ] {
+        let answer = served.send("POST", "/v1/sessions", body);
+        assert_eq!(answer.status, 422, "{answer:?}");
+        assert!(!answer.body.contains("hunter2"), "{answer:?}");
+    }
+}
+
+#[test]
+fn two_tokens_and_a_port_with_a_sign_are_refused() {
+    let served = Served::start();
+    let more = "authorization: Bearer wrong-wrong-wrong-wrong\r\n";
+    let answer = served.send_with("GET", "/v1/sessions", "", more);
+    assert_eq!((answer.status, answer.code().as_str()), (401, "no-token"));
+    let same = format!("authorization: Bearer {TOKEN}\r\n");
+    let answer = served.send_with("GET", "/v1/sessions", "", &same);
+    assert_eq!(answer.status, 401, "{answer:?}");
+    let port = served.address.port();
+    let request =
+        format!("GET /v1/health HTTP/1.1\r\nhost: 127.0.0.1:+{port}\r\nconnection: close\r\n\r\n");
+    let answer = served.raw(request.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+}

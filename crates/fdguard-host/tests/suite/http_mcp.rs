@@ -237,7 +237,8 @@ fn files_are_archived_below_the_roots_alone() {
     let log = root.join("a.log");
     std::fs::write(&log, "one line\n").unwrap();
     let given = root.clone();
-    let served = Served::with(|settings| settings.roots = vec![given]);
+    let served =
+        Served::with(|settings| settings.roots = fdguard_host::Roots::open(&[given]).unwrap());
     let client = Client::begin(&served);
     let to = root.join("archive");
     let moved = client.call("archive", &json!({"files": [log], "to": to}));

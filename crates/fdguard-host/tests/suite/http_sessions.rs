@@ -219,7 +219,8 @@ fn five_hundred_requests_leave_no_descriptor() {
 fn scopes_close_what_they_hold_and_say_how() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let served = Served::with(|settings| settings.roots = vec![root.clone()]);
+    let served =
+        Served::with(|settings| settings.roots = fdguard_host::Roots::open(&[&root]).unwrap());
     let log = root.join("log.jsonl");
     std::fs::write(&log, "{}\n").unwrap();
     let id = served.bash();
@@ -252,7 +253,8 @@ fn scopes_close_what_they_hold_and_say_how() {
 fn logs_below_a_root_are_archived_with_a_receipt() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let served = Served::with(|settings| settings.roots = vec![root.clone()]);
+    let served =
+        Served::with(|settings| settings.roots = fdguard_host::Roots::open(&[&root]).unwrap());
     let log = root.join("a.log");
     std::fs::write(&log, "one\ntwo\n").unwrap();
     let body = json!({"files": [log], "to": root.join("old"), "wait_ms": 0});

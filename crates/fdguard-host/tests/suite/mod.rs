@@ -15,6 +15,8 @@ mod http_access;
 mod http_harness;
 mod http_hostile;
 mod http_mcp;
+mod http_pressure;
+mod http_roots;
 mod http_sessions;
 mod scope_close;
 mod scope_daemon;

@@ -49,6 +49,7 @@ impl Ground {
             host: self.host.lock().unwrap().clone(),
             registry: None,
             wills: None,
+            roots: None,
             observer: Observer::new(move |event| events.lock().unwrap().push(event.clone())),
         }
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use fdguard_host::Error;
 use fdguard_host::receipt::Reason;
-use fdguard_host::session::{Exec, Outcome, Program};
+use fdguard_host::session::{Exec, Hub, Outcome, Program, Session, Spec};
 
-use super::session_support::{descendants, on_host_runtime, open, run, run_for, said};
+use super::session_support::{descendants, on_host_runtime, open, run, run_for, said, start};
 
 #[test]
 fn values_state_and_errors_are_as_in_a_repl() {
@@ -201,5 +201,31 @@ fn a_long_command_and_threads_work() {
             "[1]\n"
         );
         session.close(Reason::Asked).await;
+    });
+}
+
+#[test]
+fn few_descriptors_are_enough_and_too_few_are_refused_in_words() {
+    on_host_runtime(async {
+        for program in [Program::Python, Program::Bash] {
+            for most in [24, 40, 64, 65] {
+                let mut spec = Spec::new(program.clone());
+                spec.limits.descriptors = Some(most);
+                let (session, _hub) = start(spec).await;
+                let code = match program {
+                    Program::Python => "import os; print(os.sysconf('SC_OPEN_MAX'))",
+                    _ => "ulimit -n",
+                };
+                let (status, text) = said(&session, code).await;
+                assert_eq!((status, text.trim()), (0, &*most.to_string()));
+                session.close(Reason::Asked).await;
+            }
+            let mut spec = Spec::new(program);
+            spec.limits.descriptors = Some(23);
+            let hub = Hub::open().unwrap();
+            let refused = Session::start("test", spec, &hub).await.unwrap_err();
+            let text = refused.to_string();
+            assert!(text.contains("limits.descriptors: 23"), "{text}");
+        }
     });
 }

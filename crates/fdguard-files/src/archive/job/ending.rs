@@ -6,11 +6,11 @@ use rustix::io::Errno;
 
 use super::super::argument::text;
 use super::super::digest::{self, Contents};
-use super::super::folder::Folder;
 use super::super::receipt::{Method, Outcome, Problem, Receipt, Trouble};
 use super::super::transfer::Placed;
 use super::super::{holders, names};
 use super::{Job, Progress, Wait};
+use crate::dir::Dir;
 use crate::{Lock, lock};
 
 impl Job<'_> {
@@ -129,10 +129,10 @@ impl Job<'_> {
 }
 
 /// Removes the lock file that an archive which was killed has left. One that is held stays.
-fn sweep(folder: &Folder, name: &OsStr) {
+fn sweep(folder: &Dir, name: &OsStr) {
     let lock = names::lock(name);
     if folder.look(&lock).is_ok_and(|entry| entry.is_some()) {
-        drop(Lock::attempt(&folder.path().join(lock)));
+        drop(Lock::attempt_in(folder, &lock));
     }
 }
 

@@ -11,7 +11,6 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::argument::{Named, refused, text, unreadable};
-use super::folder::Folder;
 use super::holders::Sight;
 use super::proof::{Asked, Asking, Free, Question, is_locked};
 use super::receipt::{Holder, Problem, Receipt, Trouble};
@@ -20,6 +19,7 @@ use super::transfer::{Moved, Transfer};
 use super::waker::Waker;
 use super::{Archive, milliseconds, names};
 use crate::Lock;
+use crate::dir::Dir;
 use crate::lease::{self, Answer};
 
 mod ending;
@@ -31,7 +31,7 @@ const REPLACED: usize = 3;
 #[derive(Debug)]
 pub(super) struct Common<'a> {
     pub(super) archive: &'a Archive,
-    pub(super) to: &'a Folder,
+    pub(super) to: &'a Dir,
     pub(super) waker: &'a Waker,
 }
 
@@ -134,9 +134,10 @@ impl<'a> Job<'a> {
             if self.is_gone()? {
                 return self.gone();
             }
-            let path = self.named.folder.path().join(names::lock(&self.named.name));
-            let taken = Lock::attempt(&path).map_err(|error| lock_problem(&error))?;
+            let (folder, name) = (&self.named.folder, names::lock(&self.named.name));
+            let taken = Lock::attempt_in(folder, &name).map_err(|error| lock_problem(&error))?;
             let Some(lock) = taken else {
+                let path = folder.path().join(name);
                 self.was_busy = true;
                 return Ok(Progress::Waits(Wait::Busy(path)));
             };
@@ -268,8 +269,7 @@ impl<'a> Job<'a> {
     /// Begins to watch, before the kernel is asked: nobody may close in between unseen.
     fn watch_if(&mut self, is_written: bool) {
         if is_written && self.watch.is_none() {
-            let path = self.named.folder.path().join(&self.closing);
-            self.watch = self.common.waker.watch(&path);
+            self.watch = self.common.waker.watch(&self.named.folder, &self.closing);
         }
     }
 

@@ -329,3 +329,31 @@ fn a_registry_with_busy_writers_is_not_damaged_for_who_looks_from_outside() {
         assert_ne!(found.verdict, Verdict::Damaged, "{}", found.summary);
     }
 }
+
+/// How long a comparison takes that finds so many entries of another boot: gone, all of them.
+fn compare(many: usize) -> Duration {
+    let place = Place::new();
+    drop(place.open());
+    let connection = rusqlite::Connection::open(&place.path).unwrap();
+    let sql = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {many})
+         INSERT INTO entries(id, kind, state, version, process, started_at, files)
+         SELECT 's' || i, 'session', 'running', 1, 'other-boot:' || i || ':1',
+                '2026-01-01T00:00:00Z', '[]' FROM n"
+    );
+    assert_eq!(connection.execute(&sql, []).unwrap(), many);
+    drop(connection);
+    let registry = place.open();
+    let begin = Instant::now();
+    let report = registry.reconcile(Timestamp::now(), &|it| it.alive(), false);
+    assert_eq!(report.unwrap().changed.len(), many);
+    begin.elapsed()
+}
+
+#[test]
+fn what_a_killed_host_left_is_compared_in_time_that_grows_as_its_number() {
+    let few = compare(5_000);
+    let many = compare(40_000);
+    // Eight times as many; it took the square of that.
+    assert!(many < few * 24, "{few:?}, then {many:?}");
+}

@@ -1,9 +1,10 @@
 //! Archives: logs are moved below the folders that the host was given, and nowhere else.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::response::Response;
+use fdguard_files::Dir;
 use fdguard_files::archive::{Archive, Report};
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
@@ -15,6 +16,7 @@ use crate::Error;
 use crate::http::body;
 use crate::http::problem::Problem;
 use crate::http::route::{self, Asked, Route};
+use crate::roots::{Below, OutsideRoots, Roots};
 
 const SCHEMA: &str = "fdguard.archive/1";
 /// Who waits longer asks again.
@@ -68,101 +70,37 @@ async fn archive(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem>
 }
 
 /// Archives files below these roots.
-pub(crate) async fn run(roots: &[PathBuf], asked: NewArchive) -> Result<Report, Problem> {
+pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<Report, Problem> {
     within(asked.files.len(), 1, MOST_FILES, "files")?;
-    let root = root_of(roots, &asked.to)?;
+    let to = find_root(roots, &asked.to)?;
     let mut archive = Archive::new(asked.to);
-    archive.within = Some(root.clone());
     if let Some(ms) = asked.wait_ms {
         archive.wait = Duration::from_millis(within(ms, 0, LONGEST_WAIT, "wait_ms")?);
     }
     let files = asked.files;
     for file in &files {
-        below(&root, file)?;
+        below(&to.root, file)?;
     }
-    let report = tokio::task::spawn_blocking(move || archive.run(&files)).await;
+    // What was found above are names. From here on directories are opened below the root, and stay open.
+    let work = move || archive.run_below(&to.root, to.make(), &files);
+    let report = tokio::task::spawn_blocking(work).await;
     Ok(report.map_err(|_ended| Error::Closing)?)
 }
 
-/// The root that a folder is below. What of it exists is looked at as it really is: a link must not lead out.
-pub(in crate::http) fn root_of(roots: &[PathBuf], folder: &Path) -> Result<PathBuf, Problem> {
-    let forbidden = |why: String| Problem::new(StatusCode::FORBIDDEN, "outside-roots", why);
-    if roots.is_empty() {
-        let why = "no folder may be touched: the host was started without --root";
-        return Err(forbidden(why.to_owned()));
-    }
-    let real = real(folder).ok_or_else(|| {
-        let why = format!("{} is no whole path without `..`", folder.display());
-        Problem::senseless(why)
-    })?;
-    let found = roots.iter().find(|root| real.starts_with(root));
-    found.cloned().ok_or_else(|| {
-        let why = format!("{} is below none of the host's roots", folder.display());
-        forbidden(why)
+/// The root that a folder is below, as its links lead now.
+pub(in crate::http) fn find_root(roots: &Roots, folder: &Path) -> Result<Below, Problem> {
+    roots.find(folder).map_err(|error| match &error {
+        OutsideRoots::NotWhole(_) => Problem::senseless(error.to_string()),
+        _ => Problem::new(StatusCode::FORBIDDEN, "outside-roots", error.to_string()),
     })
 }
 
-/// A path with the links of what exists of it resolved; none where it is not whole.
-fn real(path: &Path) -> Option<PathBuf> {
-    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    if !path.is_absolute() || !path.components().all(is_plain) {
-        return None;
-    }
-    let mut there = path;
-    let mut missing = Vec::new();
-    loop {
-        if let Ok(real) = there.canonicalize() {
-            missing.reverse();
-            return Some(missing.into_iter().fold(real, |path, name| path.join(name)));
-        }
-        // A link that leads nowhere could lead elsewhere in a moment.
-        if there.symlink_metadata().is_ok() {
-            return None;
-        }
-        missing.push(there.file_name()?.to_owned());
-        there = there.parent()?;
-    }
-}
-
-/// The archive itself looks again, at what it opened; this gives one clear refusal for all.
-fn below(root: &Path, file: &Path) -> Result<(), Problem> {
-    let folder = file.parent().and_then(real);
-    if folder.is_some_and(|folder| folder.starts_with(root)) {
+/// The archive itself looks again, by opening it below the root; this gives one clear refusal for all.
+fn below(root: &Dir, file: &Path) -> Result<(), Problem> {
+    let folder = file.parent().and_then(|folder| root.relative(folder));
+    if folder.is_some() {
         return Ok(());
     }
-    let why = format!("{} is not below {}", file.display(), root.display());
+    let why = format!("{} is not below {}", file.display(), root.path().display());
     Err(Problem::new(StatusCode::FORBIDDEN, "outside-roots", why))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::{real, root_of};
-
-    #[test]
-    fn what_leads_out_of_the_roots_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
-        let (inside, outside) = (base.join("in"), base.join("out"));
-        std::fs::create_dir(&inside).unwrap();
-        std::fs::create_dir(&outside).unwrap();
-        symlink(&outside, inside.join("link")).unwrap();
-        symlink(base.join("nowhere"), inside.join("dangling")).unwrap();
-        let roots = [inside.clone()];
-        assert_eq!(root_of(&roots, &inside.join("a/b")).unwrap(), inside);
-        for (path, status) in [
-            (inside.join("link"), 403),
-            (inside.join("link/a"), 403),
-            (inside.join("dangling/a"), 422),
-            (inside.join("../out"), 422),
-            (base.join("inside"), 403),
-            ("relative".into(), 422),
-        ] {
-            let problem = root_of(&roots, &path).unwrap_err();
-            assert_eq!(problem.status().as_u16(), status, "{}", path.display());
-        }
-        assert_eq!(root_of(&[], &inside).unwrap_err().status().as_u16(), 403);
-        assert_eq!(real(&inside.join("link/a")), Some(outside.join("a")));
-    }
 }

@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) connections: u64,
     pub(super) refused: u64,
     pub(super) too_slow: u64,
+    pub(super) evicted: u64,
+    pub(super) unread: u64,
     pub(super) abandoned: u64,
 }
 
@@ -38,6 +40,8 @@ impl State {
             connections: api.counts.connections.get(),
             refused: api.counts.refused.get(),
             too_slow: api.counts.too_slow.get(),
+            evicted: api.counts.evicted.get(),
+            unread: api.counts.unread.get(),
             abandoned: api.counts.abandoned.get(),
         }
     }
@@ -135,7 +139,7 @@ impl State {
         ]
     }
 
-    fn counters(&self) -> [(&'static str, &'static str, u64); 6] {
+    fn counters(&self) -> [(&'static str, &'static str, u64); 8] {
         [
             (
                 "fdguard_host_reaper_runs_total",
@@ -156,6 +160,16 @@ impl State {
                 "fdguard_host_http_connections_refused_total",
                 "Connections beyond the cap.",
                 self.refused,
+            ),
+            (
+                "fdguard_host_http_connections_evicted_total",
+                "Connections without a token that gave way to newer ones.",
+                self.evicted,
+            ),
+            (
+                "fdguard_host_http_unread_answers_total",
+                "Connections that were ended because their caller did not read.",
+                self.unread,
             ),
             (
                 "fdguard_host_http_slow_heads_total",

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::archive::root_of;
+use super::archive::find_root;
 use crate::Error;
 use crate::http::guard::Door;
 use crate::http::problem::Problem;
@@ -130,9 +130,10 @@ pub(in crate::http) fn routes() -> Vec<Route> {
 
 async fn open(asked: Asked, body: NewScope) -> Result<Reply<ScopeView>, Problem> {
     let roots = &asked.api.settings.roots;
-    root_of(roots, &body.root)?;
+    // The scope looks again, by opening them; this gives one clear refusal.
+    find_root(roots, &body.root)?;
     if let Some(to) = &body.archive_to {
-        root_of(roots, to)?;
+        find_root(roots, to)?;
     }
     if let Some(client) = &body.client {
         asked.api.host.renew(client)?;

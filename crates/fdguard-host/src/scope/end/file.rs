@@ -92,10 +92,11 @@ fn archive(path: &Path, around: &Around) -> Result<End, Failure> {
         let text = format!("{}: it is no regular file", path.display());
         return Err(Failure::never(text));
     }
-    let mut archive = Archive::new(&around.archive_to);
+    let mut archive = Archive::new(around.archive.path(&around.root));
     archive.wait = around.how.archive_wait;
-    archive.within = Some(around.root.path().to_owned());
-    let report = archive.run(&[around.root.path().join(path)]);
+    let within = around.root.dir()?;
+    let to = around.archive.make(&within);
+    let report = archive.run_below(&within, to, &[around.root.path().join(path)]);
     let Some(receipt) = report.files.into_iter().next() else {
         return Err(Failure::never("the archive gave no receipt"));
     };

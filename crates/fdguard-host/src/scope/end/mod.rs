@@ -5,7 +5,6 @@ mod process;
 mod program;
 mod session;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ pub(super) use process::end_process;
 pub(super) use program::end_program;
 pub(super) use session::end_session;
 
+use super::archive_place::ArchivePlace;
 use super::clean_up::{Details, Did, Kind, Outcome, Why};
 use super::means::Means;
 use super::root::Root;
@@ -50,7 +50,7 @@ pub(super) struct Around {
     pub(super) why: Why,
     pub(super) means: Arc<Means>,
     pub(super) root: Root,
-    pub(super) archive_to: PathBuf,
+    pub(super) archive: ArchivePlace,
 }
 
 /// What an end came to, before it has a number.

@@ -18,9 +18,16 @@ def _fdguard_drive(channel, ready):
     from _signal import signal as on_signal
     from types import ModuleType
 
-    # High and not inherited: a program that closes or reuses number 3 does not cut us off.
-    side = fcntl(channel, F_DUPFD_CLOEXEC, 64)
-    os.close(channel)
+    # High and not inherited: a program that closes or reuses number 3 does not cut us off. As high as the limit of descriptors allows.
+    side = channel
+    os.set_inheritable(channel, False)
+    for least in (64, 32, 16, 8):
+        try:
+            side = fcntl(channel, F_DUPFD_CLOEXEC, least)
+        except OSError:
+            continue
+        os.close(channel)
+        break
     me = getpid()
     module = ModuleType("__main__")
     module.__builtins__ = builtins

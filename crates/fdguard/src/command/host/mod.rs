@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
+use fdguard_host::Roots;
 use fdguard_host::host::{Events, Options, Reconciled};
 use fdguard_host::http::{self, Launch, Settings};
 use fdguard_host::mcp;
@@ -72,7 +73,7 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
 }
 
 /// For one MCP client. Nothing but the protocol goes to stdout.
-fn serve_one(args: &HostArgs, roots: Vec<PathBuf>) -> anyhow::Result<u8> {
+fn serve_one(args: &HostArgs, roots: Roots) -> anyhow::Result<u8> {
     let sink = sink(args)?;
     let launch = mcp::Launch {
         host: options(args, events(&sink)),
@@ -85,7 +86,7 @@ fn serve_one(args: &HostArgs, roots: Vec<PathBuf>) -> anyhow::Result<u8> {
 }
 
 /// What MCP clients may.
-fn tools(args: &HostArgs, roots: Vec<PathBuf>) -> mcp::Options {
+fn tools(args: &HostArgs, roots: Roots) -> mcp::Options {
     let mut options = mcp::Options::default();
     // Also when the file was replaced by a newer one meanwhile.
     options.program = Some(PathBuf::from("/proc/self/exe"));
@@ -137,20 +138,12 @@ fn options(args: &HostArgs, events: Events) -> Options {
     options
 }
 
-/// The folders whose files may be archived, as they really are: links in them would lead out of them later.
-fn roots(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let real = |root: &PathBuf| {
-        let real = root.canonicalize().and_then(|real| {
-            let is_folder = real.metadata()?.is_dir();
-            let real = is_folder.then_some(real);
-            real.ok_or_else(|| std::io::ErrorKind::NotADirectory.into())
-        });
-        real.map_err(|error| {
-            let message = format!("--root {}: {error}", root.display());
-            anyhow::Error::new(Hinted::usage(message, "name a folder that is there"))
-        })
-    };
-    given.iter().map(real).collect()
+/// The folders whose files may be archived, open from here on: whatever has their names later is another folder.
+fn roots(given: &[PathBuf]) -> anyhow::Result<Roots> {
+    Roots::open(given).map_err(|(root, error)| {
+        let message = format!("--root {}: {error}", root.display());
+        Hinted::usage(message, "name a folder that is there").into()
+    })
 }
 
 type Shared = Arc<Mutex<Sink>>;

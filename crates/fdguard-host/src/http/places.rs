@@ -1,0 +1,153 @@
+//! Places for connections. Who has shown the token keeps its place; among the others, the newest comes in and the oldest goes.
+//!
+//! A place costs nothing to take: somebody without the token could hold all of them, and renew them in time. A caller who has the token
+//! needs only as long as its first request takes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+/// All places.
+#[derive(Debug)]
+pub(super) struct Places {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// Those that have shown nothing, the oldest first.
+    anonymous: BTreeMap<u64, CancellationToken>,
+    /// Those that have shown the token.
+    known: usize,
+}
+
+/// One place, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: u64,
+    places: Arc<Places>,
+    evicted: CancellationToken,
+}
+
+/// All of them belong to callers that have shown the token.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct AllTaken;
+
+impl Places {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Takes one; the oldest of those that have shown nothing give way where there is none. `most` may be lowered: fewer where
+    /// descriptors are scarce.
+    pub(super) fn take(self: &Arc<Self>, most: usize) -> Result<Place, AllTaken> {
+        let mut state = self.lock();
+        while state.known + state.anonymous.len() >= most.min(self.most) {
+            let (_, oldest) = state.anonymous.pop_first().ok_or(AllTaken)?;
+            oldest.cancel();
+        }
+        let number = state.next;
+        state.next += 1;
+        let evicted = CancellationToken::new();
+        state.anonymous.insert(number, evicted.clone());
+        Ok(Place {
+            number,
+            places: Arc::clone(self),
+            evicted,
+        })
+    }
+
+    /// How many are taken.
+    #[cfg(test)]
+    fn taken(&self) -> usize {
+        let state = self.lock();
+        state.known + state.anonymous.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Its caller has shown the token: from now on it stays.
+    pub(super) fn know(&self) {
+        let mut state = self.places.lock();
+        if state.anonymous.remove(&self.number).is_some() {
+            state.known += 1;
+        }
+    }
+
+    /// Waits until it must be given back.
+    pub(super) async fn evicted(&self) {
+        self.evicted.cancelled().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.places.lock();
+        let was_anonymous = state.anonymous.remove(&self.number).is_some();
+        if !was_anonymous && !self.evicted.is_cancelled() {
+            state.known -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AllTaken, Places};
+
+    #[test]
+    fn the_oldest_that_has_shown_nothing_gives_way() {
+        let places = Places::new(3);
+        let take = || places.take(usize::MAX).unwrap();
+        let (first, second, third) = (take(), take(), take());
+        first.know();
+        let fourth = take();
+        assert!(second.evicted.is_cancelled());
+        assert!(!first.evicted.is_cancelled() && !third.evicted.is_cancelled());
+        drop(second);
+        assert_eq!(places.taken(), 3);
+        third.know();
+        fourth.know();
+        assert_eq!(places.take(usize::MAX).unwrap_err(), AllTaken);
+        drop(first);
+        assert_eq!(places.taken(), 2);
+        let last = take();
+        drop((third, fourth, last));
+        assert_eq!(places.taken(), 0);
+    }
+
+    #[test]
+    fn one_that_was_told_to_go_is_not_known_later() {
+        let places = Places::new(1);
+        let first = places.take(usize::MAX).unwrap();
+        let second = places.take(usize::MAX).unwrap();
+        first.know();
+        drop(first);
+        assert_eq!(places.taken(), 1);
+        drop(second);
+        assert_eq!(places.taken(), 0);
+    }
+
+    #[test]
+    fn where_descriptors_are_scarce_there_are_fewer() {
+        let places = Places::new(10);
+        let _one = places.take(2).unwrap();
+        let two = places.take(2).unwrap();
+        let three = places.take(2).unwrap();
+        assert_eq!(places.taken(), 2);
+        let four = places.take(1).unwrap();
+        assert!(two.evicted.is_cancelled() && three.evicted.is_cancelled());
+        four.know();
+        assert_eq!(places.take(1).unwrap_err(), AllTaken);
+        assert_eq!(places.taken(), 1);
+    }
+}

@@ -1,0 +1,18 @@
+//! Directories for small files that live for a moment. The one for temporary files may be missing or full, which is no reason to fail.
+
+use std::path::PathBuf;
+
+/// Where else such a file can be.
+const ELSEWHERE: [&str; 4] = ["/dev/shm", "/run", "/tmp", "/var/tmp"];
+
+/// The directories, those that were configured first.
+pub(super) fn dirs() -> Vec<PathBuf> {
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let given = given.filter(|dir| dir.is_absolute());
+    let all = [std::env::temp_dir()].into_iter().chain(given);
+    let mut dirs: Vec<PathBuf> = all.chain(ELSEWHERE.map(PathBuf::from)).collect();
+    // `/tmp` is often the first one, too.
+    let mut seen = std::collections::BTreeSet::new();
+    dirs.retain(|dir| seen.insert(dir.clone()));
+    dirs
+}
