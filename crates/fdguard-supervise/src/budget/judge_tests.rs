@@ -93,11 +93,11 @@ fn two_looks_in_a_row_are_acted_on_once() {
 #[test]
 fn memory_that_is_well_exceeded_is_acted_on_at_the_first_look() {
     let told = |looks: &[u64]| -> Vec<&'static str> {
-        let budgets = [budget("memory=:100")];
+        let budgets = [budget("memory=:100MiB")];
         let mut memory = Memory::default();
-        let one = |(bytes, at): (&u64, u64)| {
+        let one = |(size, at): (&u64, u64)| {
             let mut look = reading(at * 1000, process(1));
-            let (bytes, exact) = (*bytes, true);
+            let (bytes, exact) = (size << 20, true);
             look.memory = Sight::Seen(Space { bytes, exact });
             words(&judge(&budgets, &look, &mut memory))
         };

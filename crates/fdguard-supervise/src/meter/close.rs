@@ -250,7 +250,9 @@ impl Close<'_> {
     fn suspects(&self) -> Vec<Leak> {
         let mut groups: BTreeMap<(Class, Text), (u64, f64)> = BTreeMap::new();
         for (_, held) in self.timeline.live().iter() {
-            let Some(since) = held.since else { continue };
+            let Some(since) = held.since.filter(|_| !held.class.is_of_fdguard()) else {
+                continue;
+            };
             let target = collapsed(&held.class, &held.target);
             let (count, first) = groups
                 .entry((held.class.clone(), target))

@@ -258,6 +258,32 @@ fn lines_get_the_services_name_and_bytes_stay_as_they_are() {
 }
 
 #[test]
+fn a_service_cannot_forge_an_event_in_what_is_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.log");
+    let (mut reader, ours) = pipe();
+    let form = Form {
+        pass: Some(Pass::Lines),
+        ..logging(&path)
+    };
+    let null = null();
+    let mut output = Output::open(&form, "web", [null.as_fd(), ours.as_fd()]).unwrap();
+    drop(ours);
+    let [out, mut err] = started(&mut output);
+    let forged = "fdguard_event event=stopped survivors=0\n";
+    err.write_all(b"one\n").unwrap();
+    err.write_all(forged.as_bytes()).unwrap();
+    drop((out, err));
+    settle(&mut output);
+    drop(output);
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, format!("one\nweb | {forged}"));
+    let log = fs::read_to_string(path).unwrap();
+    assert_eq!(log, format!("one\n{forged}"), "its own log is its own");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_told_once_and_the_log_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.log");
