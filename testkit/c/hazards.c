@@ -343,7 +343,7 @@ static void locks_and_unlocks(void)
 
 static void probes(void)
 {
-    if (fcntl(900, F_GETFD) >= 0 || close(900) == 0)
+    if (fcntl(900, F_GETFD) >= 0)
         abort();
     int fd = journal("probed");
     close(fd);

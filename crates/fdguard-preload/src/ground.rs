@@ -56,8 +56,8 @@ impl Ground {
 
 impl Ground {
     /// What is known to be there now, to be kept over [`Ground::reset`].
-    pub(crate) fn known(&self) -> Known {
-        let mut known = Known([0; WORDS]);
+    pub(crate) fn known(&self) -> BackedPieces {
+        let mut known = BackedPieces([0; WORDS]);
         for (word, from) in known.0.iter_mut().zip(&self.backed) {
             *word = from.load(Ordering::Relaxed);
         }
@@ -67,9 +67,9 @@ impl Ground {
 
 /// The pieces of a mapping that were known to be there.
 #[derive(Debug)]
-pub(crate) struct Known([u64; WORDS]);
+pub(crate) struct BackedPieces([u64; WORDS]);
 
-impl Area for Known {
+impl Area for BackedPieces {
     fn is_backed(&self, offset: usize, bytes: usize) -> bool {
         pieces(offset, bytes, |piece| {
             let word = self.0.get(piece / BITS).copied().unwrap_or(0);

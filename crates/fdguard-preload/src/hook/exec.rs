@@ -140,7 +140,7 @@ listed! { execle, gather_with }
 const FEW: usize = 62;
 
 /// A list of arguments, gathered.
-struct Gathered<const N: usize> {
+struct ArgumentList<const N: usize> {
     words: [*const c_char; N],
     /// Where the null is.
     end: usize,
@@ -148,8 +148,8 @@ struct Gathered<const N: usize> {
 
 /// # Safety
 /// Five words and then as many as it takes to a null must be there.
-unsafe fn gather<const N: usize>(registers: List, others: List) -> Option<Gathered<N>> {
-    let mut gathered = Gathered {
+unsafe fn gather<const N: usize>(registers: List, others: List) -> Option<ArgumentList<N>> {
+    let mut gathered = ArgumentList {
         words: [core::ptr::null(); N],
         end: 0,
     };
