@@ -16,7 +16,7 @@ use crate::tree::KeeperProcess;
 
 /// What became of processes that nobody kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct SweepCount {
     /// They were killed.
     pub killed: usize,
     /// They did not end in time.
@@ -42,7 +42,7 @@ pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
 
 /// Ends what a keeper keeps whose owner is gone, and then the keeper. Waits for it, no longer than this.
 #[must_use]
-pub fn end_kept_by(keeper: &Identity, longest: Duration) -> Ended {
+pub fn end_kept_by(keeper: &Identity, longest: Duration) -> SweepCount {
     let process = KeeperProcess {
         pid: keeper.pid(),
         started: Some(keeper.started()),
@@ -69,12 +69,12 @@ pub fn count_trees_of(owner: u32, started: u64) -> usize {
 /// Ends the trees that an owner left behind that is gone: its number, and its start in ticks since the boot. They are known by the
 /// mark in their environment. Their keepers are let go on, and end what has wiped its environment.
 #[must_use]
-pub fn end_trees_of(owner: u32, started: u64, longest: Duration) -> Ended {
+pub fn end_trees_of(owner: u32, started: u64, longest: Duration) -> SweepCount {
     end_marked(&mark::owner(owner, started), longest)
 }
 
 /// Ends every process whose mark begins like this.
-pub(crate) fn end_marked(mark: &str, longest: Duration) -> Ended {
+pub(crate) fn end_marked(mark: &str, longest: Duration) -> SweepCount {
     repeat(longest, || {
         let found = mark::find(mark);
         // A keeper is not marked, so it is found by those below it.
@@ -91,14 +91,14 @@ pub(crate) fn end_marked(mark: &str, longest: Duration) -> Ended {
 }
 
 /// Kills again and again until nobody is found, or the time is over.
-fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<Identity>) -> Ended {
+fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<Identity>) -> SweepCount {
     let deadline = Instant::now() + longest;
     let mut killed = Vec::new();
     loop {
         let found = kill();
         let Some(first) = found.first() else {
             let killed = killed.len();
-            return Ended { killed, left: 0 };
+            return SweepCount { killed, left: 0 };
         };
         let first = adopt::open(first.pid()).filter(|_| first.matches());
         let left = found.len();
@@ -109,7 +109,7 @@ fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<Identity>) -> Ended {
         }
         if Instant::now() >= deadline {
             let killed = killed.len().saturating_sub(left);
-            return Ended { killed, left };
+            return SweepCount { killed, left };
         }
         if let Some(pidfd) = first {
             adopt::await_end(&pidfd, deadline);

@@ -66,11 +66,9 @@ pub struct Tree {
     keeper_ended: bool,
     usage: Option<Usage>,
     /// When the owner looks after the keeper.
-    oversight: Oversight,
+    oversight: Box<Oversight>,
     /// The keeper reported the end of the program.
     main_reported: bool,
-    /// Who was killed past the keeper.
-    swept: Vec<Member>,
     /// Who was seen last, for the case that the keeper is killed.
     seen: Mutex<Vec<Member>>,
     /// Processes that outlived a killed keeper and could not be ended, where that is known.
@@ -85,7 +83,7 @@ impl Tree {
         leaf: Option<CString>,
         mark: Option<String>,
     ) -> Self {
-        let mut oversight = Oversight::default();
+        let mut oversight = Box::<Oversight>::default();
         oversight.started(Instant::now(), started.pidfd.is_some());
         Self {
             main: started.main,
@@ -107,7 +105,6 @@ impl Tree {
             usage: None,
             oversight,
             main_reported: false,
-            swept: Vec::new(),
             seen: Mutex::default(),
             orphans_left: None,
         }
@@ -246,10 +243,7 @@ impl Tree {
             Step::Wake => self.wake(),
             Step::Sweep => {
                 let living = sweep::kill_below(self.keeper);
-                self.oversight.swept(now, living.len());
-                let known = |member: &Member| !self.swept.contains(member);
-                let news: Vec<_> = living.into_iter().filter(known).collect();
-                self.swept.extend(news);
+                self.oversight.swept(now, living);
                 self.wake();
             }
             Step::KillKeeper => self.keeper.signal(libc::SIGKILL),
@@ -291,7 +285,7 @@ impl Tree {
                 reaped,
             } => {
                 // What the owner killed the keeper may have reaped before it heard of KILL.
-                let swept = u32::try_from(self.swept.len()).unwrap_or(u32::MAX);
+                let swept = self.oversight.killed();
                 self.empty = Some(Told::Empty {
                     exit,
                     killed: killed.max(swept),

@@ -35,10 +35,10 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// Whether it is another file than the caller meant, and not one that cannot be read.
+    /// Whether reading it would have had no bound.
     #[must_use]
     pub fn is_mistake(&self) -> bool {
-        !matches!(self, Self::Io(_))
+        matches!(self, Self::Device | Self::TooLarge(_))
     }
 
     /// Whether there is no such file.

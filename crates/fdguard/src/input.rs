@@ -33,11 +33,12 @@ pub(crate) fn read_text_if_present(path: &Path) -> anyhow::Result<Option<String>
     }
 }
 
-/// A wrong file is wrong usage; one that cannot be read is something that we could not look at.
+/// A file without an end is wrong usage; one that cannot be read is something that we could not look at.
 pub(crate) fn refused(path: &Path, error: InputError) -> anyhow::Error {
     let name = path.display();
     match error {
         InputError::Io(error) => anyhow::Error::new(error).context(name.to_string()),
-        mistake => Hinted::usage(format!("{name}: {mistake}"), HINT).into(),
+        error if error.is_mistake() => Hinted::usage(format!("{name}: {error}"), HINT).into(),
+        error => Hinted::look(format!("{name}: {error}"), HINT).into(),
     }
 }

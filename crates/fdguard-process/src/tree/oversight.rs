@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::members::Member;
+
 /// Between two looks while something is due.
 const LOOK: Duration = Duration::from_millis(100);
 /// Between two looks at a keeper whose program the owner has no descriptor of.
@@ -42,6 +44,8 @@ pub(super) struct Oversight {
     empty_since: Option<Instant>,
     keeper_killed: Option<Instant>,
     next: Option<Instant>,
+    /// Who was found below the keeper by sweeps, and killed.
+    killed: Vec<Member>,
 }
 
 impl Oversight {
@@ -113,13 +117,23 @@ impl Oversight {
         }
     }
 
-    /// So many lived below the keeper at a sweep.
-    pub(super) fn swept(&mut self, now: Instant, living: usize) {
-        if living > 0 {
+    /// These lived below the keeper at a sweep.
+    pub(super) fn swept(&mut self, now: Instant, living: Vec<Member>) {
+        if !living.is_empty() {
             self.empty_since = None;
         } else if self.empty_since.is_none() {
             self.empty_since = Some(now);
         }
+        for member in living {
+            if !self.killed.contains(&member) {
+                self.killed.push(member);
+            }
+        }
+    }
+
+    /// How many sweeps killed.
+    pub(super) fn killed(&self) -> u32 {
+        u32::try_from(self.killed.len()).unwrap_or(u32::MAX)
     }
 
     /// Whether a sweep found nothing below the keeper, and none after it found more.
@@ -138,6 +152,11 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    fn members(count: u32) -> Vec<Member> {
+        let member = |pid| Member { pid, started: 1 };
+        (1..=count).map(member).collect()
+    }
 
     fn asked(grace: Duration) -> (Oversight, Instant) {
         let (mut oversight, now) = (Oversight::default(), Instant::now());
@@ -160,10 +179,11 @@ mod tests {
     fn a_held_keeper_of_an_empty_tree_is_killed_and_not_waited_for() {
         let (mut oversight, now) = asked(Duration::ZERO);
         assert_eq!(oversight.step(now + 500 * MS, true), Step::Sweep);
-        oversight.swept(now + 500 * MS, 3);
+        oversight.swept(now + 500 * MS, members(3));
         assert_eq!(oversight.step(now + 600 * MS, true), Step::Sweep);
-        oversight.swept(now + 600 * MS, 0);
+        oversight.swept(now + 600 * MS, members(0));
         assert!(oversight.is_empty());
+        assert_eq!(oversight.killed(), 3);
         assert_eq!(oversight.step(now + 1000 * MS, true), Step::Sweep);
         assert_eq!(oversight.step(now + 1100 * MS, true), Step::KillKeeper);
         assert_eq!(oversight.step(now + 1200 * MS, true), Step::Wait);
@@ -174,7 +194,7 @@ mod tests {
     fn a_keeper_that_is_only_slow_gets_more_time() {
         let (mut oversight, now) = asked(Duration::ZERO);
         oversight.step(now + 500 * MS, false);
-        oversight.swept(now + 500 * MS, 0);
+        oversight.swept(now + 500 * MS, members(0));
         assert_eq!(oversight.step(now + 5400 * MS, false), Step::Sweep);
         assert_eq!(oversight.step(now + 5500 * MS, false), Step::KillKeeper);
     }
@@ -183,7 +203,7 @@ mod tests {
     fn what_the_kernel_cannot_end_is_given_up() {
         let (mut oversight, now) = asked(Duration::ZERO);
         oversight.step(now + 500 * MS, false);
-        oversight.swept(now + 500 * MS, 1);
+        oversight.swept(now + 500 * MS, members(1));
         assert_eq!(oversight.step(now + 5400 * MS, false), Step::Sweep);
         assert_eq!(oversight.step(now + 5500 * MS, false), Step::GiveUp);
     }
