@@ -1,5 +1,5 @@
-//! What the tools answer in `structuredContent`, as JSON schemas: the fields that a client may rely on.
-//! Every result that is not an error fits the schema of its tool; there may be more in it.
+//! What the tools answer in `structuredContent`, as JSON schemas: the fields that a client may rely
+//! on. Every result that is not an error fits the schema of its tool; there may be more in it.
 
 use std::sync::Arc;
 

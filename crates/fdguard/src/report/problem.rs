@@ -227,7 +227,7 @@ pub(super) mod tests {
             file(Some("/usr/bin/bash"), &inline).unwrap(),
             "/usr/bin/bash"
         );
-        // Nobody could look at a program that ended at once: what was asked for is all that is known.
+        // Nobody could look at a program that ended at once: the command is all that is known.
         assert_eq!(file(None, &["/opt/x"]).unwrap(), "/opt/x");
         assert_eq!(file(None, &[]), None);
     }

@@ -114,8 +114,8 @@ fn location(told: &Told, frame: &Frame) -> Option<Value> {
     (frame.file.is_some() || frame.function.is_some()).then_some(location)
 }
 
-/// A place in a file. Code scanning refuses a result without one: where the line is unknown, the file
-/// of the program is named, and the message of the location says so.
+/// A place in a file. Code scanning refuses a result without one: where the line is unknown, the
+/// file of the program is named, and the message of the location says so.
 fn with_file(told: &Told, place: Option<Value>) -> Option<Value> {
     let mut place = place.unwrap_or_else(|| json!({}));
     if place.get("physicalLocation").is_some() {
