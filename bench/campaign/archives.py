@@ -1,4 +1,4 @@
-"""Targets of archives that are swapped with a link while the host works: nothing may get out of the root."""
+"""Targets of archives that are swapped with a link meanwhile: nothing may get out of the root."""
 
 import ctypes
 import os
@@ -35,7 +35,7 @@ class Swap(threading.Thread):
 
 
 def swapped(row, base, host, step):
-    """Runs `step` with the number of each round while `archive` and a link to elsewhere change places."""
+    """Runs `step` for each round while `archive` and a link to elsewhere change places."""
     inside, outside = base / "root", base / "outside"
     link = inside / "link"
     (inside / "archive").mkdir(parents=True, exist_ok=True)

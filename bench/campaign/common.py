@@ -1,4 +1,4 @@
-"""What the campaigns share: the binary, a row for each attack, a host, and whom an attack left behind."""
+"""What the campaigns share: the binary, a row for each attack, a host, who was left behind."""
 
 import contextlib
 import http.client
@@ -100,7 +100,7 @@ def main(sections, usage):
 
 
 class Marked:
-    """A word in the environment of everything that an attack starts: who has it belongs to the attack."""
+    """A word in the environment of everything that an attack starts: who has it is its."""
 
     NAME = "FDGUARD_CAMPAIGN"
 

@@ -67,7 +67,7 @@ def host_ends():
 
 
 def host_killed():
-    """One stop of the keeper, then kill -9 of the host; the next host with the same state cleans up."""
+    """One stop of the keeper, kill -9 of the host; the next host with the same state cleans up."""
     row = Row("host, keeper stopped, kill -9, next host", "a next host that does not start")
     for _ in range(rounds(12)):
         mark = Marked()

@@ -1,4 +1,4 @@
-"""A host that is killed with -9 under load: nothing of its sessions lives on, and no line of a log is lost."""
+"""A host that is killed with -9 under load: nothing lives on, and no line of a log is lost."""
 
 import pathlib
 import shutil
@@ -46,7 +46,7 @@ def ask_for_ever(host):
 
 
 def lines():
-    """A writer that opens its log again for each line, archives again and again, a host that is killed meanwhile."""
+    """A log that is opened again for each line, archived meanwhile by a host that is killed."""
     row = Row("kill -9 of a host that archives", "a line that is in no file")
     for _ in range(rounds(5)):
         base = pathlib.Path(tempfile.mkdtemp(prefix="campaign-"))

@@ -1,4 +1,4 @@
-"""lsof's own tests, with `fdguard snap -F` in the place of lsof, as far as they ask what it answers."""
+"""lsof's own tests, with `fdguard snap -F` in the place of lsof, as far as it answers them."""
 
 import os
 import pathlib
@@ -18,7 +18,8 @@ NOT_ASKED = {
 }
 # Differences on purpose: an error that has these words is none.
 KNOWN = {"LTsock": ("by host and port", "fdguard writes addresses and looks no names up")}
-# Who asks is our parent, and some tests have children. lsof writes all fields, each ended by NUL; so does fdguard.
+# Who asks is our parent, and some tests have children. lsof writes all fields, each ended by NUL;
+# so does fdguard.
 SHIM = '#!/bin/sh\nexec "{fdguard}" snap -F0 --tree "$PPID"\n'
 
 

@@ -28,7 +28,7 @@ def database(path):
 
 
 def places(size, page):
-    """Where the tests write: the file header, then the header and the first pointers of each page."""
+    """Where the tests write: the file header, the header and first pointers of each page."""
     yield from range(16, 100, 4)
     for begin in range(0, size, page):
         start = begin + (100 if begin == 0 else 0)

@@ -1,4 +1,4 @@
-"""valgrind's own programs for `--track-fds`: the same descriptors are open at the end, by the same lines."""
+"""valgrind's own programs for `--track-fds`: the same lines left the same descriptors open."""
 
 import collections
 import json

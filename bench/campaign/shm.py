@@ -26,7 +26,8 @@ MODES = {
     "run --once --protect": ["run", "--once", "--protect", "--"],
 }
 INSIDE = 'mount -t tmpfs -o size="$1" none /dev/shm && shift && exec "$@"'
-# KiB of the file system. The record of the first process fits from about 400 on, that of a child later.
+# KiB of the file system. The record of the first process fits from about 400 on, that of a child
+# later.
 LEVELS = [*range(8, 168, 16), *range(176, 1200, 24)]
 
 

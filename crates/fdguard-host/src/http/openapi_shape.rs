@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 /// Where a definition is in the document.
 const PLACE: &str = "#/components/schemas/";
 
-/// Gives the objects among the forms of a definition names of their own. A generator names what has no
-/// name after its place, comes to the same place twice, and leaves out what it has already named.
+/// Gives the objects among the forms of a definition names of their own. A generator names what has
+/// no name after its place, comes to the same place twice, and leaves out what it has already
+/// named.
 pub(super) fn with_names(definitions: Map<String, Value>) -> Map<String, Value> {
     let mut all = Map::new();
     for (name, mut schema) in definitions {
@@ -89,8 +90,8 @@ pub(super) fn open_schemas(value: &mut Value) {
     }
 }
 
-/// Takes the empty values away that fields of a body have when they are absent. They say nothing, and
-/// a generator of types takes a field with a default value for one that is always there.
+/// Takes the empty values away that fields of a body have when they are absent. They say nothing,
+/// and a generator of types takes a field with a default value for one that is always there.
 pub(super) fn drop_empty_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -14,8 +14,9 @@ struct Batch {
 }
 
 impl Batches {
-    /// Begins one, with the ids of its requests and the answers that it has already. Gives the whole
-    /// answer where nothing is to be waited for; nothing at all answers a batch of notifications.
+    /// Begins one, with the ids of its requests and the answers that it has already. Gives the
+    /// whole answer where nothing is to be waited for; nothing at all answers a batch of
+    /// notifications.
     pub(super) fn begin(&mut self, waiting: Vec<Value>, answers: Vec<Value>) -> Option<Value> {
         if !waiting.is_empty() {
             self.0.push(Batch { waiting, answers });

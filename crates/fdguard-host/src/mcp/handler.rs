@@ -357,7 +357,7 @@ impl ServerHandler for Handler {
         Ok(answered.unwrap_or_else(say::refused).into())
     }
 
-    /// The library would answer the methods of capabilities that we do not declare with empty lists.
+    /// The library would answer methods of capabilities that are not declared with empty lists.
     async fn list_prompts(
         &self,
         _page: Option<PaginatedRequestParams>,

@@ -1,5 +1,6 @@
-//! What a client sent, before the protocol's library reads it: a message, a batch of them, or neither.
-//! The library drops or answers without an id what it cannot read; a client waits for its id. Pure.
+//! What a client sent, before the protocol's library reads it: a message, a batch of them, or
+//! neither. The library drops or answers without an id what it cannot read; a client waits for its
+//! id. Pure.
 
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
-//! Messages as lines on two streams. In place of the library's own transport: every request is answered
-//! with its id, whatever is wrong with it, and batches are taken where the version has them.
+//! Messages as lines on two streams. In place of the library's own transport: every request is
+//! answered with its id, whatever is wrong with it, and batches are taken where the version has
+//! them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -74,7 +75,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     /// Takes what a line holds: messages for the library, or an answer that is ours.
     fn take(&mut self, line: &[u8]) {
         match intake::read(line) {
-            // As the library has it: an answer to what is no JSON could be answered in turn, for ever.
+            // As the library has it: an answer to what is no JSON could be answered in turn, for
+            // ever.
             Err(refusal) if refusal.is_unreadable() => {}
             Err(refusal) => self.write(refusal.to_json()),
             Ok(Intake::One(message)) => self.take_one(message),
@@ -142,7 +144,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// Writes an answer of ours. In a task: `receive` may be dropped at any time, a line must be whole.
+    /// Writes an answer of ours. In a task: `receive` may be dropped at any time, a line must be
+    /// whole.
     fn write(&self, answer: Value) {
         let output = Arc::clone(&self.output);
         // A client that does not read any more is seen elsewhere.
@@ -196,7 +199,8 @@ struct Outbox<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Outbox<W> {
-    /// What is to be written now that this is to be sent: an answer to a batch waits for the others.
+    /// What is to be written now that this is to be sent: an answer to a batch waits for the
+    /// others.
     fn due(&self, message: Value) -> Option<Value> {
         let mut batches = self.batches();
         match batches.is_waiting_for(&message) {

@@ -1,5 +1,5 @@
-//! What the tools answer in `structuredContent`, as JSON schemas: the fields that a client may rely on.
-//! Every result that is not an error fits the schema of its tool; there may be more in it.
+//! What the tools answer in `structuredContent`, as JSON schemas: the fields that a client may rely
+//! on. Every result that is not an error fits the schema of its tool; there may be more in it.
 
 use std::sync::Arc;
 
@@ -97,7 +97,9 @@ pub(super) fn snapshot() -> Arc<JsonObject> {
 
 /// The schema of a type, with the name of its document.
 fn named<T: JsonSchema + std::any::Any>(name: &str) -> Arc<JsonObject> {
-    let mut schema = JsonObject::clone(&schema_for_type::<T>());
+    let mut schema = Value::Object(JsonObject::clone(&schema_for_type::<T>()));
+    drop_formats(&mut schema);
+    let mut schema = JsonObject::clone(&object(schema));
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     properties["schema"] = json!({"const": name});
     let required = schema.entry("required").or_insert_with(|| json!([]));
@@ -105,6 +107,20 @@ fn named<T: JsonSchema + std::any::Any>(name: &str) -> Arc<JsonObject> {
         required.insert(0, json!("schema"));
     }
     Arc::new(schema)
+}
+
+/// Validators know no formats of numbers (`uint64`), and each client would complain about them.
+fn drop_formats(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("format").is_some_and(Value::is_string) {
+                fields.remove("format");
+            }
+            fields.values_mut().for_each(drop_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_formats),
+        _ => {}
+    }
 }
 
 fn object(value: Value) -> Arc<JsonObject> {

@@ -141,7 +141,7 @@ impl Web {
         }
     }
 
-    /// Several messages at once, as version 2025-03-26 has it; the header with the version came later.
+    /// Several messages at once, as version 2025-03-26 has it. The header of versions came later.
     async fn answer_batch(&self, head: &Parts, messages: Vec<Value>) -> Response {
         let version = head.headers.get(VERSION);
         let version = version.map(|version| version.to_str().unwrap_or_default());

@@ -8,8 +8,8 @@ use super::problem::{Problem, Told};
 
 /// Writes one line for each problem; what was cleared is a notice.
 ///
-/// A line break comes first: the program that was checked shares this stream, its last line may have
-/// no end, and an annotation counts only at the beginning of a line.
+/// A line break comes first: the program that was checked shares this stream, its last line may
+/// have no end, and an annotation counts only at the beginning of a line.
 pub fn write(out: &mut dyn Write, told: &Told) -> anyhow::Result<()> {
     if !told.problems.is_empty() {
         writeln!(out)?;

@@ -63,7 +63,9 @@ impl Told {
         let path = |text: &Text| PathBuf::from(text.to_lossy().as_ref());
         let process = &diagnosis.process;
         let words: Vec<PathBuf> = process.cmdline.iter().map(path).collect();
+        // A program that ended at once was never looked at: the shell's way finds it.
         let executable = process.exe.as_ref().map(path);
+        let executable = executable.or_else(|| on_search_path(words.first()?));
         Self {
             name,
             problems,
@@ -95,6 +97,14 @@ fn program_file(
     let own = paths.find(|path| path.starts_with(base) && !goes_up(path) && is_file(path));
     own.or(executable.filter(|path| path.is_absolute()))
         .or(first)
+}
+
+/// The program of a bare name, where a shell would find it.
+fn on_search_path(name: &Path) -> Option<PathBuf> {
+    let is_bare = name.components().count() == 1 && !name.is_absolute();
+    let search = std::env::var_os("PATH").filter(|_| is_bare)?;
+    let mut places = std::env::split_paths(&search).map(|dir| dir.join(name));
+    places.find(|place| place.is_file())
 }
 
 /// A path without the folder that it is in, where it is.
@@ -227,7 +237,7 @@ pub(super) mod tests {
             file(Some("/usr/bin/bash"), &inline).unwrap(),
             "/usr/bin/bash"
         );
-        // Nobody could look at a program that ended at once: what was asked for is all that is known.
+        // Nobody could look at a program that ended at once: the command is all that is known.
         assert_eq!(file(None, &["/opt/x"]).unwrap(), "/opt/x");
         assert_eq!(file(None, &[]), None);
     }

@@ -102,7 +102,9 @@ fn location(told: &Told, frame: &Frame) -> Option<Value> {
         location["logicalLocations"] =
             json!([{"fullyQualifiedName": function, "kind": "function"}]);
     }
-    if let Some(file) = &frame.file {
+    // A relative path that leads up is of the machine that built a library, not of this repository.
+    let file = frame.file.as_ref();
+    if let Some(file) = file.filter(|file| !leads_up(&file.to_lossy())) {
         location["physicalLocation"] =
             json!({"artifactLocation": artifact(told, &file.to_lossy())});
         if let Some(line) = frame.line.filter(|line| *line > 0) {
@@ -112,8 +114,8 @@ fn location(told: &Told, frame: &Frame) -> Option<Value> {
     (frame.file.is_some() || frame.function.is_some()).then_some(location)
 }
 
-/// A place in a file. Code scanning refuses a result without one: where the line is unknown, the file
-/// of the program is named, and the message of the location says so.
+/// A place in a file. Code scanning refuses a result without one: where the line is unknown, the
+/// file of the program is named, and the message of the location says so.
 fn with_file(told: &Told, place: Option<Value>) -> Option<Value> {
     let mut place = place.unwrap_or_else(|| json!({}));
     if place.get("physicalLocation").is_some() {
@@ -127,6 +129,10 @@ fn with_file(told: &Told, place: Option<Value>) -> Option<Value> {
     place["message"] =
         json!({"text": "The line is unknown: this is the program that was checked."});
     Some(place)
+}
+
+fn leads_up(path: &str) -> bool {
+    !path.starts_with('/') && path.split('/').any(|part| part == "..")
 }
 
 /// A file as a URI: relative to the folder of the call where it is below that.
@@ -274,6 +280,16 @@ mod tests {
         assert_eq!(place["logicalLocations"][0]["fullyQualifiedName"], "load");
         let file = &place["physicalLocation"]["artifactLocation"];
         assert_eq!(file["uri"], "file:///usr/bin/bash");
+    }
+
+    #[test]
+    fn a_source_of_the_c_library_is_no_file_of_the_repository() {
+        let mut told = told(7);
+        let culprit = told.problems[0].culprit.as_mut().unwrap();
+        culprit.file = Some("csu/../sysdeps/nptl/libc_start_call_main.h".into());
+        let place = &document(&told)["runs"][0]["results"][0]["locations"][0];
+        let file = &place["physicalLocation"]["artifactLocation"];
+        assert_eq!(file["uri"], "start.sh", "{place:#}");
     }
 
     fn told_function() -> Option<fdguard_core::origin::Culprit> {

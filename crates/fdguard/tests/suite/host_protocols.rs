@@ -1,5 +1,5 @@
-//! What others judge: the conformance suite of MCP, and generators of clients from the OpenAPI document.
-//! `testkit/software` installs them.
+//! What others judge: the conformance suite of MCP, and generators of clients from the OpenAPI
+//! document. `testkit/software` installs them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
