@@ -66,6 +66,15 @@ pub struct File {
     /// For SQLite database files: whether the file begins with the SQLite magic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magic: Option<bool>,
+    /// Device number `major:minor` of the file system that it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev: Option<String>,
+    /// For `/dev/net/tun`: the network interface behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// For the slave side of a pseudo-terminal: who holds the master, as far as could be seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peer: Vec<Holder>,
 }
 
 /// One lock line of fdinfo.
@@ -88,6 +97,9 @@ pub struct Pty {
     pub index: Option<u32>,
     /// The path it was opened by.
     pub path: Text,
+    /// Who holds the other side, as far as could be seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peer: Vec<Holder>,
 }
 
 /// Which end of a pipe this is.
@@ -140,6 +152,21 @@ pub struct Inet {
     /// Inode of the network namespace that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<u64>,
+    /// The other end, where it is a socket of the same network namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<InetPeer>,
+}
+
+/// The other end of a TCP connection within one host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InetPeer {
+    /// Its socket inode.
+    pub ino: u64,
+    /// Who holds it, as far as could be seen.
+    pub holders: Vec<Holder>,
+    /// How many more hold it than are listed.
+    #[serde(default, skip_serializing_if = "crate::entry::is_zero")]
+    pub holders_more: u64,
 }
 
 /// A unix-domain socket.
@@ -265,6 +292,18 @@ pub struct Signalfd {
 pub struct Watcher {
     /// Number of watches (inotify) or marks (fanotify).
     pub watches: u64,
+    /// What inotify watches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inodes: Vec<WatchedInode>,
+}
+
+/// A file that is watched: the kernel tells no more of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedInode {
+    /// Its inode.
+    pub ino: u64,
+    /// Device number `major:minor` of its file system.
+    pub dev: String,
 }
 
 /// A process handle.

@@ -3,7 +3,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Class, Detail, Fd, FileId, Pid, Text};
+use crate::{Class, Detail, Fd, FileId, OpenFlags, Pid, Text};
 
 /// How a descriptor may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -85,6 +85,9 @@ pub struct FdEntry {
     /// How many more holders there are than are listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub shared_more: u64,
+    /// With which further flags it was opened; unknown where fdinfo could not be read.
+    #[serde(skip_serializing_if = "crate::open_flags::is_silent")]
+    pub flags: Option<OpenFlags>,
 }
 
 impl FdEntry {
@@ -124,6 +127,7 @@ struct Stored {
     shared_with: Vec<Holder>,
     #[serde(default)]
     shared_more: u64,
+    flags: Option<OpenFlags>,
 }
 
 impl<'de> Deserialize<'de> for FdEntry {
@@ -143,6 +147,7 @@ impl<'de> Deserialize<'de> for FdEntry {
             id: stored.id,
             shared_with: stored.shared_with,
             shared_more: stored.shared_more,
+            flags: stored.flags,
         })
     }
 }

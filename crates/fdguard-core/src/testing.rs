@@ -68,6 +68,7 @@ pub(crate) fn entry(fd: Fd, class: Class) -> FdEntry {
         }),
         shared_with: Vec::new(),
         shared_more: 0,
+        flags: None,
         class,
     }
 }
@@ -196,6 +197,7 @@ pub(crate) fn pty(fd: Fd, index: u32) -> FdEntry {
         detail: Detail::Pty(Box::new(Pty {
             index: Some(index),
             path: "/dev/ptmx".into(),
+            ..Pty::default()
         })),
         ..entry(fd, Class::PtyMaster)
     }

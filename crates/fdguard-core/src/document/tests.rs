@@ -7,12 +7,14 @@ use proptest::prelude::*;
 use super::{SnapshotDocument, read};
 use crate::class::NAMES;
 use crate::detail::{
-    Direction, Eventfd, Eventpoll, Fields, File, Inet, IoUring, Lock, Memfd, Pidfd, Pipe, PipeEnd,
-    Pty, Signalfd, Socket, Timerfd, Unix, UnixPeer, Watcher,
+    Direction, Eventfd, Eventpoll, Fields, File, Inet, InetPeer, IoUring, Lock, Memfd, Pidfd, Pipe,
+    PipeEnd, Pty, Signalfd, Socket, Timerfd, Unix, UnixPeer, WatchedInode, Watcher,
 };
 use crate::snapshot::{Ceiling, Cohort, Via};
 use crate::testing::{entry, holder, radar, snapshot};
-use crate::{Class, Detail, FdEntry, Gap, Holder, Mode, Snapshot, Summary, TcpState, Text};
+use crate::{
+    Class, Detail, FdEntry, Gap, Holder, Mode, OpenFlags, Snapshot, Summary, TcpState, Text,
+};
 
 fn write(snapshot: &Snapshot) -> Vec<u8> {
     let summary = Summary::of(snapshot);
@@ -49,6 +51,9 @@ fn full_file() -> Detail {
         }],
         device: Some("1:3".to_owned()),
         magic: Some(true),
+        dev: Some("8:1".to_owned()),
+        interface: Some("tun0".to_owned()),
+        peer: vec![writer()],
     }))
 }
 
@@ -62,6 +67,11 @@ fn full_sockets() -> Vec<(Class, Detail)> {
         uid: Some(1000),
         protocol: Some("UDP-Lite".to_owned()),
         netns: Some(4_026_531_840),
+        peer: Some(InetPeer {
+            ino: 98,
+            holders: vec![writer()],
+            holders_more: 1,
+        }),
     };
     let unix = Unix {
         path: Some("@abstract".into()),
@@ -123,6 +133,7 @@ fn full_channels() -> Vec<(Class, Detail)> {
     let pty = Pty {
         index: Some(4),
         path: "/dev/ptmx".into(),
+        peer: vec![writer()],
     };
     vec![
         (Class::Fifo, Detail::Pipe(Box::new(pipe))),
@@ -153,7 +164,16 @@ fn full_others() -> Vec<(Class, Detail)> {
     let fields = BTreeMap::from([("rules".to_owned(), odd_name())]);
     vec![
         (Class::Signalfd, Detail::Signalfd(signals)),
-        (Class::Inotify, Detail::Watcher(Watcher { watches: 9 })),
+        (
+            Class::Inotify,
+            Detail::Watcher(Watcher {
+                watches: 9,
+                inodes: vec![WatchedInode {
+                    ino: 4,
+                    dev: "8:1".to_owned(),
+                }],
+            }),
+        ),
         (Class::Pidfd, Detail::Pidfd(handle)),
         (Class::Memfd, Detail::Memfd(memory)),
         (Class::IoUring, Detail::IoUring(ring)),
@@ -169,6 +189,7 @@ fn numbered(details: Vec<(Class, Detail)>) -> Snapshot {
         detail,
         shared_with: vec![writer()],
         shared_more: 7,
+        flags: Some(OpenFlags::from_bits(0o4000)),
         ..entry(fd, class)
     });
     snapshot(entries.collect())

@@ -167,7 +167,11 @@ impl Redactor {
     fn detail(&mut self, detail: &Detail) -> Detail {
         let mut detail = detail.clone();
         match &mut detail {
-            Detail::File(file) => self.redact(&mut file.path),
+            Detail::File(file) => {
+                self.redact(&mut file.path);
+                let interface = file.interface.as_deref();
+                file.interface = interface.map(|name| self.word(name.as_bytes()));
+            }
             Detail::Pty(pty) => self.redact(&mut pty.path),
             Detail::Pipe(pipe) => pipe.path.iter_mut().for_each(|path| self.redact(path)),
             Detail::Inet(inet) => self.inet(inet),
@@ -268,6 +272,7 @@ impl Redactor {
             id: None,
             shared_with: Vec::new(),
             shared_more: 0,
+            flags: None,
         })
     }
 

@@ -27,6 +27,7 @@ const S_IFDIR: u16 = 0o040_000;
 const S_IFCHR: u16 = 0o020_000;
 const S_IFBLK: u16 = 0o060_000;
 const S_IFIFO: u16 = 0o010_000;
+const S_IFLNK: u16 = 0o120_000;
 
 fn entry(fd: Fd, info: &Fdinfo<'_>, class: Class, target: Text, detail: Detail) -> FdEntry {
     FdEntry {
@@ -40,6 +41,7 @@ fn entry(fd: Fd, info: &Fdinfo<'_>, class: Class, target: Text, detail: Detail) 
         id: info.mnt.zip(info.ino).map(|(mnt, ino)| FileId { mnt, ino }),
         shared_with: Vec::new(),
         shared_more: 0,
+        flags: info.open_flags(),
     }
 }
 
@@ -158,6 +160,7 @@ pub(super) fn anonymous(fd: Fd, info: &Fdinfo<'_>, class: Class) -> FdEntry {
         }),
         Class::Inotify | Class::Fanotify => Detail::Watcher(Watcher {
             watches: info.watches(),
+            inodes: info.watched(),
         }),
         Class::IoUring => Detail::IoUring(info.io_uring()),
         Class::Eventpoll => {
@@ -292,6 +295,7 @@ fn path_class(info: &Fdinfo<'_>, stat: Option<&FileStat>, deleted: bool) -> Clas
         },
         S_IFREG if deleted => Class::Deleted,
         S_IFREG => Class::Regular,
+        S_IFLNK => Class::Other("symlink".into()),
         _ => Class::Other("file".into()),
     }
 }
@@ -301,6 +305,7 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
         Class::PtyMaster => Detail::Pty(Box::new(Pty {
             index: info.tty_index(),
             path: path.clone(),
+            ..Pty::default()
         })),
         Class::Fifo => Detail::Pipe(Box::new(Pipe {
             end: pipe_end(info.mode()),
@@ -322,7 +327,8 @@ fn path_detail(info: &Fdinfo<'_>, class: &Class, path: &Text, stat: Option<&File
                 device: stat
                     .filter(|_| device)
                     .map(|stat| format!("{}:{}", stat.rdev.0, stat.rdev.1)),
-                magic: None,
+                interface: info.interface(),
+                ..File::default()
             }))
         }
     }

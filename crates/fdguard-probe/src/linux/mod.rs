@@ -13,8 +13,10 @@ use crate::Error;
 use crate::parse::mountinfo;
 
 mod borrow;
+mod bpf;
 mod ceilings;
 mod classify;
+mod devices;
 mod draft;
 mod epoll;
 mod files;

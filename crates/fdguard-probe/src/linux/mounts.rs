@@ -1,6 +1,6 @@
 //! Mounts that hold only one kind of thing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use crate::parse::mountinfo;
@@ -24,6 +24,8 @@ pub(super) struct Mounts {
     anonymous: [OnceLock<u64>; 2],
     /// Mounts of our own namespace on local file systems, where a name can be checked at no risk.
     local: HashSet<u64>,
+    /// Device numbers of the mounts of our own namespace.
+    devices: HashMap<u64, String>,
 }
 
 impl Mounts {
@@ -31,6 +33,7 @@ impl Mounts {
     pub(super) fn of(mountinfo: &[u8]) -> Self {
         Self {
             local: mountinfo::local_mounts(mountinfo).collect(),
+            devices: mountinfo::devices(mountinfo).collect(),
             ..Self::default()
         }
     }
@@ -38,6 +41,11 @@ impl Mounts {
     /// Whether names on this mount can be looked up by us without waiting for anybody.
     pub(super) fn is_local(&self, mnt: u64) -> bool {
         self.local.contains(&mnt)
+    }
+
+    /// The device number of a mount of our own namespace.
+    pub(super) fn device(&self, mnt: u64) -> Option<&String> {
+        self.devices.get(&mnt)
     }
 
     /// What everything on this mount is, once that is known.

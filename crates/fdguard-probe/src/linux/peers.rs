@@ -9,6 +9,7 @@ use rustix::fs::AtFlags;
 use rustix::path::DecInt;
 
 use super::files;
+use crate::parse::ascii::decimal;
 use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
 use crate::parse::stat::Stat;
@@ -22,11 +23,19 @@ enum Thing {
     Socket(u64),
     Pipe(u64, Option<PipeEnd>),
     Path(Vec<u8>, Option<PipeEnd>),
+    /// By the number that the kernel gives each: they all have one inode.
+    Eventfd(u64),
+    /// The sides of a pseudo-terminal by its number, among processes that see the same mounts.
+    PtyMaster(u32),
+    PtySlave(u32),
 }
 
 impl Thing {
     /// What of an entry others may hold, too.
     fn of(entry: &FdEntry) -> Option<Self> {
+        if let Detail::Eventfd(eventfd) = &entry.detail {
+            return eventfd.id.map(Self::Eventfd);
+        }
         let ino = entry.id?.ino;
         let end = match &entry.detail {
             Detail::Pipe(pipe) => pipe.end,
@@ -38,6 +47,20 @@ impl Thing {
             Class::SqliteDb | Class::Fifo if !entry.deleted => {
                 Some(Self::Path(entry.target.as_bytes().to_vec(), end))
             }
+            Class::Other(ref name) if &**name == "mqueue" && !entry.deleted => {
+                Some(Self::Path(entry.target.as_bytes().to_vec(), None))
+            }
+            _ => None,
+        }
+    }
+
+    /// The side of a pseudo-terminal that an entry is.
+    fn pty_side(entry: &FdEntry) -> Option<Self> {
+        match &entry.detail {
+            Detail::Pty(pty) => pty.index.map(Self::PtyMaster),
+            Detail::File(file) if entry.class == Class::Tty => {
+                pts_index(file.path.as_bytes()).map(Self::PtySlave)
+            }
             _ => None,
         }
     }
@@ -45,10 +68,15 @@ impl Thing {
     /// The ends that stand opposite; none for what has no ends.
     fn opposites(&self) -> Vec<Self> {
         let with = |end: PipeEnd| match self {
-            Self::Socket(ino) => Self::Socket(*ino),
             Self::Pipe(ino, _) => Self::Pipe(*ino, Some(end)),
             Self::Path(path, _) => Self::Path(path.clone(), Some(end)),
+            other => other.clone(),
         };
+        match self {
+            Self::PtyMaster(index) => return vec![Self::PtySlave(*index)],
+            Self::PtySlave(index) => return vec![Self::PtyMaster(*index)],
+            _ => {}
+        }
         let ends = match self {
             Self::Pipe(_, Some(end)) | Self::Path(_, Some(end)) => match end {
                 PipeEnd::Read => &[PipeEnd::Write, PipeEnd::Both][..],
@@ -69,6 +97,11 @@ pub(super) struct Interest {
     /// With the inode, because in another mount namespace the same path may be another file; and
     /// whether it is a pipe, which has ends.
     paths: FxHashMap<Vec<u8>, (u64, bool)>,
+    eventfds: FxHashSet<u64>,
+    /// Numbers of pseudo-terminals.
+    ptys: FxHashSet<u32>,
+    /// Our own mount namespace: only in it the numbers of pseudo-terminals mean what they mean here.
+    pub(super) mounts: Option<Vec<u8>>,
     /// Whose inotify instances to count, when the ceiling matters.
     pub(super) inotify_of: Option<u32>,
 }
@@ -82,18 +115,29 @@ impl Interest {
         }
     }
 
-    /// Adds what these descriptors make worth asking.
-    pub(super) fn add(&mut self, entries: &[FdEntry]) {
+    /// Adds what these descriptors make worth asking. `is_near` says whether their process sees the
+    /// mounts that we see.
+    pub(super) fn add(&mut self, entries: &[FdEntry], is_near: impl Fn() -> bool) {
+        let mut near = None;
         for entry in entries {
+            if let Some(Thing::PtyMaster(index) | Thing::PtySlave(index)) = Thing::pty_side(entry)
+                && *near.get_or_insert_with(&is_near)
+            {
+                self.ptys.insert(index);
+            }
+            if let Detail::Inet(inet) = &entry.detail {
+                self.sockets.extend(inet.peer.as_ref().map(|peer| peer.ino));
+            }
             match Thing::of(entry) {
                 Some(Thing::Pipe(ino, _)) => self.pipes.extend([ino]),
                 Some(Thing::Socket(ino)) => self.sockets.extend([ino]),
+                Some(Thing::Eventfd(id)) => self.eventfds.extend([id]),
                 Some(Thing::Path(path, _)) => {
                     let is_pipe = entry.class == Class::Fifo;
                     self.paths
                         .extend(entry.id.map(|id| (path, (id.ino, is_pipe))));
                 }
-                None => {}
+                Some(Thing::PtyMaster(_) | Thing::PtySlave(_)) | None => {}
             }
             if let Detail::Unix(unix) = &entry.detail {
                 self.sockets.extend(unix.peer.as_ref().map(|peer| peer.ino));
@@ -105,6 +149,8 @@ impl Interest {
         self.pipes.is_empty()
             && self.sockets.is_empty()
             && self.paths.is_empty()
+            && self.eventfds.is_empty()
+            && self.ptys.is_empty()
             && self.inotify_of.is_none()
     }
 }
@@ -122,8 +168,24 @@ pub(super) struct Holdings {
 
 impl Holdings {
     /// Adds a process that was read in full anyway.
-    pub(super) fn add_entries(&mut self, pid: Pid, entries: &[FdEntry]) {
+    pub(super) fn add_entries(
+        &mut self,
+        pid: Pid,
+        entries: &[FdEntry],
+        is_near: impl Fn() -> bool,
+    ) {
+        let mut near = None;
         for entry in entries {
+            if let Some(side) = Thing::pty_side(entry)
+                && *near.get_or_insert_with(&is_near)
+            {
+                let holder = Holder {
+                    pid,
+                    fd: entry.fd,
+                    writes: None,
+                };
+                self.held.entry(side).or_default().push(holder);
+            }
             let Some(thing) = Thing::of(entry) else {
                 continue;
             };
@@ -153,6 +215,7 @@ impl Holdings {
         let counts_inotify = interest.inotify_of.is_some()
             && rustix::fs::fstat(base).is_ok_and(|stat| Some(stat.st_uid) == interest.inotify_of);
         let mut buffer = vec![0; 4096 + 16];
+        let mut near = None;
         for fd in numbers {
             match rustix::fs::readlinkat_raw(&dir, DecInt::new(fd), &mut buffer[..]) {
                 Ok(length) => {
@@ -161,16 +224,19 @@ impl Holdings {
                         self.inotify.0 += 1;
                         self.inotify.1 += watches(base, fd);
                     }
-                    self.add_link(
-                        Holder {
-                            pid,
-                            fd,
-                            writes: None,
-                        },
-                        dir.as_fd(),
-                        &Link::parse(text),
-                        interest,
-                    );
+                    let holder = Holder {
+                        pid,
+                        fd,
+                        writes: None,
+                    };
+                    if let Some(thing) = numbered_thing(base, fd, text, interest) {
+                        let is_pty = !matches!(thing, Thing::Eventfd(_));
+                        let is_near = || files::read_link(base, c"ns/mnt").ok() == interest.mounts;
+                        if !is_pty || *near.get_or_insert_with(is_near) {
+                            self.held.entry(thing).or_default().push(holder);
+                        }
+                    }
+                    self.add_link(holder, dir.as_fd(), &Link::parse(text), interest);
                 }
                 // Who may not read one link of a process may read none.
                 Err(error) if files::is_denied(error) => {
@@ -240,8 +306,14 @@ impl Holdings {
     }
 
     /// Writes into each descriptor who else holds it, and who holds its other end.
-    pub(super) fn describe(&self, pid: Pid, entries: &mut [FdEntry]) {
+    pub(super) fn describe(&self, pid: Pid, entries: &mut [FdEntry], is_near: impl Fn() -> bool) {
+        let mut near = None;
         for entry in entries {
+            if let Some(side) = Thing::pty_side(entry)
+                && *near.get_or_insert_with(&is_near)
+            {
+                self.describe_pty(pid, entry, &side);
+            }
             let Some(thing) = Thing::of(entry) else {
                 continue;
             };
@@ -253,15 +325,40 @@ impl Holdings {
                         (peer.holders, peer.holders_more) = listed(all.iter().copied(), all.len());
                     }
                 }
+                Detail::Inet(inet) => {
+                    if let Some(peer) = &mut inet.peer {
+                        let all = self.of(&Thing::Socket(peer.ino));
+                        (peer.holders, peer.holders_more) = listed(all.iter().copied(), all.len());
+                    }
+                }
                 _ => {}
             }
-            let all = self.of(&thing);
-            let before = &all[..all.partition_point(|holder| holder.pid < pid)];
-            let after = &all[all.partition_point(|holder| holder.pid <= pid)..];
-            let others = before.iter().chain(after);
-            (entry.shared_with, entry.shared_more) =
-                listed(others.copied(), before.len() + after.len());
+            self.describe_sharing(pid, entry, &thing);
         }
+    }
+
+    /// Who holds the other side of a pseudo-terminal, and who else holds its master.
+    fn describe_pty(&self, pid: Pid, entry: &mut FdEntry, side: &Thing) {
+        let (others, _) = self.other_end(side);
+        match &mut entry.detail {
+            Detail::Pty(pty) => pty.peer = others.unwrap_or_default(),
+            Detail::File(file) => file.peer = others.unwrap_or_default(),
+            _ => {}
+        }
+        // A terminal is held by everything that runs in it: who holds the master is worth knowing.
+        if matches!(side, Thing::PtyMaster(_)) {
+            self.describe_sharing(pid, entry, side);
+        }
+    }
+
+    /// Who else holds the same.
+    fn describe_sharing(&self, pid: Pid, entry: &mut FdEntry, thing: &Thing) {
+        let all = self.of(thing);
+        let before = &all[..all.partition_point(|holder| holder.pid < pid)];
+        let after = &all[all.partition_point(|holder| holder.pid <= pid)..];
+        let others = before.iter().chain(after);
+        (entry.shared_with, entry.shared_more) =
+            listed(others.copied(), before.len() + after.len());
     }
 
     /// Who holds this socket.
@@ -307,6 +404,38 @@ fn may_hold_something(base: BorrowedFd<'_>) -> bool {
         return false;
     };
     Stat::parse(&bytes).is_none_or(|stat| !stat.is_zombie() && !stat.kernel_thread)
+}
+
+/// What is known by a number in its fdinfo or name: event counters and pseudo-terminals.
+fn numbered_thing(base: BorrowedFd<'_>, fd: Fd, text: &[u8], interest: &Interest) -> Option<Thing> {
+    let info = || files::read(base, format!("fdinfo/{fd}")).ok();
+    if text == b"anon_inode:[eventfd]" && !interest.eventfds.is_empty() {
+        let id = Fdinfo::parse(&info()?).eventfd().id?;
+        return interest
+            .eventfds
+            .contains(&id)
+            .then_some(Thing::Eventfd(id));
+    }
+    if interest.ptys.is_empty() {
+        return None;
+    }
+    if matches!(text, b"/dev/ptmx" | b"/dev/pts/ptmx") {
+        let index = Fdinfo::parse(&info()?).tty_index()?;
+        return interest
+            .ptys
+            .contains(&index)
+            .then_some(Thing::PtyMaster(index));
+    }
+    let index = pts_index(text)?;
+    interest
+        .ptys
+        .contains(&index)
+        .then_some(Thing::PtySlave(index))
+}
+
+fn pts_index(path: &[u8]) -> Option<u32> {
+    let number = decimal(path.strip_prefix(b"/dev/pts/")?)?;
+    u32::try_from(number).ok()
 }
 
 /// The permission bits of a descriptor link say how the file was opened: for reading, for writing.

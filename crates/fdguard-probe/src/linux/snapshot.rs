@@ -6,7 +6,6 @@ use std::os::fd::AsFd as _;
 use fdguard_core::snapshot::Ceilings;
 use fdguard_core::{Class, Detail, Pid, Snapshot, Text};
 
-use super::Probe;
 use super::borrow::Borrower;
 use super::draft::Draft;
 use super::gaps::peers_gap;
@@ -14,6 +13,7 @@ use super::kernel::walk::Walk;
 use super::peers::{Holdings, Interest};
 use super::socket::SocketTable;
 use super::table::Table;
+use super::{Probe, files};
 use crate::Error;
 use crate::workers::{self, Queue};
 
@@ -168,16 +168,18 @@ impl Probe {
         };
         let mut holdings = Holdings::default();
         for (draft, table) in read() {
-            holdings.add_entries(draft.pid, &table.entries);
+            let is_near = || self.shares_mounts(draft.pid);
+            holdings.add_entries(draft.pid, &table.entries, is_near);
         }
         let known: HashSet<Pid> = read().map(|(draft, _)| draft.pid).collect();
         let mut others = all;
         others.retain(|pid| !known.contains(pid) && self.holds_something(*pid));
         if !others.is_empty() {
             let mut interest = Interest::default();
-            for (_, table) in read() {
-                interest.add(&table.entries);
+            for (draft, table) in read() {
+                interest.add(&table.entries, || self.shares_mounts(draft.pid));
             }
+            interest.mounts = files::read_link(&self.proc, c"self/ns/mnt").ok();
             interest.inotify_of = inotify_user(drafts);
             if !interest.is_empty() {
                 holdings.absorb(self.walk(&others, &interest, threads));
@@ -187,6 +189,13 @@ impl Probe {
         holdings.unread += u64::from(self.hides);
         holdings.sort();
         holdings
+    }
+
+    /// Whether a process sees the mounts that we see: then `/dev/pts/3` is the same terminal.
+    fn shares_mounts(&self, pid: Pid) -> bool {
+        let mounts = |who: String| files::read_link(&self.proc, format!("{who}/ns/mnt")).ok();
+        let theirs = mounts(pid.to_string());
+        theirs.is_some() && theirs == mounts("self".to_owned())
     }
 
     /// Whether a process is worth a walk: kernel threads and zombies hold nothing.
@@ -220,8 +229,11 @@ impl Probe {
             return;
         };
         self.describe_pidfds(table);
+        self.describe_bpf(draft.pid, table);
+        self.describe_devices(draft.pid, &mut table.entries);
         if let Some(holdings) = holdings {
-            holdings.describe(draft.pid, &mut table.entries);
+            let is_near = || self.shares_mounts(draft.pid);
+            holdings.describe(draft.pid, &mut table.entries, is_near);
             self.settle_widowed(draft.pid, table);
             draft.gaps.extend(peers_gap(holdings, table));
         }

@@ -1,9 +1,11 @@
 //! What sockets are: by `sock_diag` in the target's network namespace, else by `/proc/PID/net`.
 
 use std::ffi::CStr;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fdguard_core::{FdEntry, Text};
+use fdguard_core::detail::InetPeer;
+use fdguard_core::{Detail, FdEntry, Text};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -20,6 +22,8 @@ pub(super) struct SocketTable {
     records: FxHashMap<u64, SocketRecord>,
     /// The names of network interfaces by their number, where a socket is bound to one.
     interfaces: FxHashMap<u32, String>,
+    /// TCP connections within this host: the inode by its two addresses.
+    connections: FxHashMap<(SocketAddr, SocketAddr), u64>,
     /// Whether the tables were read at all.
     pub(super) complete: bool,
 }
@@ -47,12 +51,14 @@ impl SocketTable {
         let mut missing = wanted.map_or(usize::MAX, FxHashSet::len);
         let mut buffer = vec![0; 1 << 17];
         for kind in TABLES {
-            if missing == 0 {
+            // The other end of a connection may be in the table of the other family.
+            if missing == 0 && !(kind == Table::Tcp6 && table.has_lone_end()) {
                 break;
             }
             dump(&socket, kind, &mut buffer, |(ino, record)| {
                 let is_wanted = wanted.is_none_or(|wanted| wanted.contains(&ino));
                 missing = missing.saturating_sub(usize::from(is_wanted));
+                table.connections.extend(local_connection(ino, &record));
                 // Unix sockets are all kept: the name of a connection stands at its other end.
                 if is_wanted || kind == Table::Unix {
                     table.records.insert(ino, record);
@@ -103,8 +109,12 @@ impl SocketTable {
         ] {
             if let Ok(bytes) = files::read(base, name) {
                 self.complete = true;
-                self.records
-                    .extend(net::inet(kind, &bytes).filter(|(ino, _)| wanted.contains(ino)));
+                for (ino, record) in net::inet(kind, &bytes) {
+                    self.connections.extend(local_connection(ino, &record));
+                    if wanted.contains(&ino) {
+                        self.records.insert(ino, record);
+                    }
+                }
             }
         }
     }
@@ -142,7 +152,27 @@ impl SocketTable {
         let unix_path = |ino| self.unix_path(ino);
         let interface = |index| self.interfaces.get(&index).cloned();
         socket_entry::describe(entry, record, unix_path, interface);
+        if let (Some(ino), Detail::Inet(inet)) = (self.other_end(record), &mut entry.detail) {
+            inet.peer = Some(InetPeer {
+                ino,
+                ..InetPeer::default()
+            });
+        }
         true
+    }
+
+    /// The socket at the other end of a connection within this host.
+    fn other_end(&self, record: &SocketRecord) -> Option<u64> {
+        let ((local, remote), _) = local_connection(0, record)?;
+        self.connections.get(&(remote, local)).copied()
+    }
+
+    /// Whether the other end of a connection was not seen yet.
+    fn has_lone_end(&self) -> bool {
+        let lone = |record: &SocketRecord| {
+            local_connection(0, record).is_some() && self.other_end(record).is_none()
+        };
+        self.records.values().any(lone)
     }
 
     fn unix_path(&self, ino: u64) -> Option<Text> {
@@ -151,6 +181,25 @@ impl SocketTable {
             _ => None,
         }
     }
+}
+
+/// The two addresses of a TCP connection whose ends are both on this host. One that goes out has the
+/// address of an interface at one end, and another at the other.
+fn local_connection(ino: u64, record: &SocketRecord) -> Option<((SocketAddr, SocketAddr), u64)> {
+    let SocketRecord::Inet {
+        kind: InetKind::Tcp,
+        local,
+        remote,
+        ..
+    } = record
+    else {
+        return None;
+    };
+    let plain = |address: &SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let (local, remote) = (plain(local), plain(remote));
+    let both_loopback = local.ip().is_loopback() && remote.ip().is_loopback();
+    let is_local = remote.port() != 0 && (both_loopback || local.ip() == remote.ip());
+    is_local.then_some(((local, remote), ino))
 }
 
 /// A text table and how its rows are read.

@@ -72,6 +72,7 @@ pub(super) fn entry(fd: Fd, set: &Set<'_>, setting: Setting) -> FdEntry {
         id,
         shared_with: Vec::new(),
         shared_more: 0,
+        flags: None,
     }
 }
 
@@ -151,8 +152,7 @@ fn file(class: Class, path: &[u8], set: &Set<'_>) -> Thing {
             size: set.number(b's').filter(|_| is_regular),
             links,
             locks: whole_lock(set).into_iter().collect(),
-            device: None,
-            magic: None,
+            ..File::default()
         })),
     }
 }
@@ -188,6 +188,7 @@ fn device(name: &[u8], set: &Set<'_>) -> Thing {
             detail: Detail::Pty(Box::new(Pty {
                 index: None,
                 path: Text::from(name),
+                ..Pty::default()
             })),
         },
         terminal

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice as _;
 use fdguard_core::detail::{self, Lock};
-use fdguard_core::{Fd, Mode};
+use fdguard_core::{Fd, Mode, OpenFlags};
 
 use super::ascii::{decimal, hexadecimal, octal, split_at_byte, words};
 
@@ -84,6 +84,28 @@ impl<'a> Fdinfo<'a> {
         const O_NOFOLLOW: u64 = 0o400_000;
         let both = O_PATH | O_NOFOLLOW;
         self.flags.is_some_and(|flags| flags & both == both)
+    }
+
+    /// Its other flags, under the values that most machines give them.
+    #[must_use]
+    pub fn open_flags(&self) -> Option<OpenFlags> {
+        let bits = u32::try_from(self.flags?).ok()?;
+        Some(OpenFlags::from_bits(common_bits(bits)))
+    }
+
+    /// What an inotify descriptor watches.
+    #[must_use]
+    pub fn watched(&self) -> Vec<detail::WatchedInode> {
+        let lines = self.rest.lines();
+        let lines = lines.filter_map(|line| line.strip_prefix(b"inotify wd:"));
+        lines.filter_map(parse_watched).collect()
+    }
+
+    /// The network interface behind `/dev/net/tun`.
+    #[must_use]
+    pub fn interface(&self) -> Option<String> {
+        let name = text(self.field(b"iff")?);
+        (!name.is_empty()).then_some(name)
     }
 
     /// The `key: value` lines after the head.
@@ -236,6 +258,48 @@ fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((key, value.trim_ascii(), tail))
 }
 
+/// Where a machine has its own values for some flags, they are put where the others have them.
+#[cfg(any(
+    target_arch = "arm",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+))]
+fn common_bits(bits: u32) -> u32 {
+    const SWAPPED: [(u32, u32); 4] = [
+        (0o40_000, 0o200_000),
+        (0o100_000, 0o400_000),
+        (0o200_000, 0o40_000),
+        (0o400_000, 0o100_000),
+    ];
+    let kept = bits & !0o740_000;
+    SWAPPED
+        .iter()
+        .filter(|(here, _)| bits & here != 0)
+        .fold(kept, |sum, (_, common)| sum | common)
+}
+
+#[cfg(not(any(
+    target_arch = "arm",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+)))]
+fn common_bits(bits: u32) -> u32 {
+    bits
+}
+
+/// `1 ino:9e7e sdev:800013 mask:800afce …`: the device as the kernel packs it, twenty bits of minor number.
+fn parse_watched(rest: &[u8]) -> Option<detail::WatchedInode> {
+    let value = |name: &[u8]| {
+        let found = words(rest).find_map(|word| word.strip_prefix(name));
+        hexadecimal(found?)
+    };
+    let device = value(b"sdev:")?;
+    Some(detail::WatchedInode {
+        ino: value(b"ino:")?,
+        dev: format!("{}:{}", device >> 20, device & 0xf_ffff),
+    })
+}
+
 /// `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF`
 fn parse_lock(value: &[u8]) -> Option<Lock> {
     let mut words = words(value).skip(1);
@@ -338,6 +402,27 @@ mod tests {
     }
 
     #[test]
+    fn watched_files_and_interfaces_are_told() {
+        let info = Fdinfo::parse(b"pos:\t0\nflags:\t02004000\ninotify wd:2 ino:9e7e sdev:800013 mask:800afce ignored_mask:0 fhandle-bytes:8 f_handle:7e9e\ninotify wd:1 ino:a sdev:fe00000 mask:2\n");
+        let watched: Vec<_> = info
+            .watched()
+            .into_iter()
+            .map(|one| (one.ino, one.dev))
+            .collect();
+        assert_eq!(
+            watched,
+            [(0x9e7e, "8:19".to_owned()), (10, "254:0".to_owned())]
+        );
+        assert_eq!(
+            info.open_flags().unwrap().names().collect::<Vec<_>>(),
+            ["nonblock"]
+        );
+        let tun = Fdinfo::parse(b"pos:\t0\nflags:\t02\niff:\ttun0\n");
+        assert_eq!(tun.interface().as_deref(), Some("tun0"));
+        assert_eq!(Fdinfo::parse(b"iff:\t\n").interface(), None);
+    }
+
+    #[test]
     fn epoll_registrations_carry_the_file_they_were_made_for() {
         let info = Fdinfo::parse(b"pos:\t0\nflags:\t02\ntfd:        7 events:       1f data:     7fec00000007  pos:0 ino:12 sdev:10\ntfd:       23 events: 19 data: 0\n");
         let targets: Vec<_> = info.epoll_targets().collect();
@@ -366,6 +451,7 @@ mod tests {
         fn any_bytes_are_survived(bytes: Vec<u8>) {
             let info = Fdinfo::parse(&bytes);
             drop((info.mode(), info.cloexec(), info.locks(), info.watches(), info.eventfd()));
+            drop((info.open_flags(), info.watched(), info.interface()));
             drop((info.timerfd(), info.signals(), info.pidfd(), info.tty_index(), info.io_uring()));
             let _ = (info.epoll_targets().count(), info.fields().count());
         }

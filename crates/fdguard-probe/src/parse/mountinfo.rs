@@ -37,6 +37,15 @@ pub fn local_mounts(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
+/// The device numbers `major:minor` of mounts by their ids.
+pub fn devices(bytes: &[u8]) -> impl Iterator<Item = (u64, String)> {
+    bytes.lines().filter_map(|line| {
+        let mut words = words(line);
+        let id = decimal(words.next()?)?;
+        Some((id, words.nth(1)?.to_str_lossy().into_owned()))
+    })
+}
+
 /// Whether the proc file system at this place hides the processes of other users (`hidepid`).
 #[must_use]
 pub fn hides_processes(bytes: &[u8], place: &[u8]) -> bool {

@@ -13,6 +13,7 @@ mod fake;
 mod family;
 mod kernel;
 mod limit;
+mod mkfds;
 mod netns;
 mod nobody;
 mod own;

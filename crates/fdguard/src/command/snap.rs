@@ -47,7 +47,14 @@ fn write(args: &SnapArgs, looked: &Looked) -> anyhow::Result<()> {
     match (args.json, args.fields, args.counts) {
         (true, _, true) => output::emit(file, |out| counts::write_json(out, snapshots, *many)),
         (true, _, false) => output::emit(file, |out| json::write(out, snapshots, gaps, *many)),
-        (_, true, _) => output::emit(file, |out| lsof_fields::write(out, snapshots, args.null)),
+        (_, true, _) => {
+            // Names of users that are not in it stay out.
+            let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+            let names = lsof_fields::parse_passwd(&passwd);
+            output::emit(file, |out| {
+                lsof_fields::write(out, snapshots, &names, args.null)
+            })
+        }
         (_, _, true) => output::emit(file, |out| counts::write(out, snapshots)),
         _ => {
             let width = file.map_or_else(crate::terminal::width, |_| None);

@@ -1,13 +1,32 @@
 //! The output of `lsof -F`: one letter per field, for programs that read that already.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use fdguard_core::{Class, Detail, FdEntry, Mode, Snapshot, Summary};
+
+/// Login names by user id.
+pub type LoginNames = BTreeMap<u32, String>;
+
+/// Reads the text of `/etc/passwd`; of two names of one user the first counts.
+#[must_use]
+pub fn parse_passwd(text: &str) -> LoginNames {
+    let mut names = LoginNames::new();
+    for line in text.lines() {
+        let mut fields = line.split(':');
+        let (name, uid) = (fields.next(), fields.nth(1));
+        if let (Some(name), Some(Ok(uid))) = (name, uid.map(str::parse)) {
+            names.entry(uid).or_insert_with(|| name.to_owned());
+        }
+    }
+    names
+}
 
 /// Writes every process and descriptor; fields end in a newline, or in NUL with one newline per set.
 pub fn write(
     out: &mut dyn Write,
     snapshots: &[(Snapshot, Summary)],
+    names: &LoginNames,
     null: bool,
 ) -> anyhow::Result<()> {
     for (snapshot, _) in snapshots {
@@ -23,6 +42,9 @@ pub fn write(
         set.field('c', process.comm.as_bytes())?;
         if let Some(uid) = process.uid {
             set.field('u', uid.to_string().as_bytes())?;
+            if let Some(name) = names.get(&uid) {
+                set.field('L', name.as_bytes())?;
+            }
         }
         set.end()?;
         for entry in snapshot.fds.iter().flatten() {
@@ -65,6 +87,10 @@ fn write_entry(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
     set.field('a', access(entry.mode).as_bytes())?;
     set.field('l', lock(entry).as_bytes())?;
     set.field('t', kind(entry).as_bytes())?;
+    if let Some(flags) = flags(entry) {
+        set.field('G', format!("0x{flags:x};0x0").as_bytes())?;
+    }
+    write_device(set, entry)?;
     if let Some(id) = entry.id {
         set.field('i', id.ino.to_string().as_bytes())?;
     }
@@ -96,6 +122,49 @@ fn write_entry(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
         }
     }
     set.end()
+}
+
+/// The device of a file's file system, and that of a device itself. For sockets lsof has
+/// the inode in the field `d`.
+fn write_device(set: &mut Fields<'_>, entry: &FdEntry) -> std::io::Result<()> {
+    if let Detail::File(file) = &entry.detail {
+        for (letter, device) in [('D', &file.dev), ('r', &file.device)] {
+            if let Some(number) = device.as_deref().and_then(device_number) {
+                set.field(letter, format!("0x{number:x}").as_bytes())?;
+            }
+        }
+    }
+    if let Some(id) = entry.id.filter(|_| is_socket(&entry.detail)) {
+        set.field('d', id.ino.to_string().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// `254:0` as one number, as the C library packs it.
+fn device_number(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    let (major, minor): (u64, u64) = (major.parse().ok()?, minor.parse().ok()?);
+    let low = (major & 0xfff) << 8 | minor & 0xff;
+    Some(low | (major & !0xfff) << 32 | (minor & !0xff) << 12)
+}
+
+fn is_socket(detail: &Detail) -> bool {
+    matches!(
+        detail,
+        Detail::Inet(_) | Detail::Unix(_) | Detail::Socket(_)
+    )
+}
+
+/// The flags as fdinfo has them.
+fn flags(entry: &FdEntry) -> Option<u32> {
+    let mode = match entry.mode? {
+        Mode::Read => 0,
+        Mode::Write => 1,
+        Mode::ReadWrite => 2,
+        Mode::Path => 0o10_000_000,
+    };
+    let cloexec = if entry.cloexec? { 0o2_000_000 } else { 0 };
+    Some(mode | cloexec | entry.flags?.bits())
 }
 
 fn number(value: Option<u64>) -> Option<String> {
@@ -174,4 +243,26 @@ fn name(entry: &FdEntry) -> Vec<u8> {
         name.extend_from_slice(b" (deleted)");
     }
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{device_number, parse_passwd};
+
+    #[test]
+    fn device_numbers_are_packed_as_lsof_prints_them() {
+        assert_eq!(device_number("254:0"), Some(0xfe00));
+        assert_eq!(device_number("1:3"), Some(0x103));
+        assert_eq!(device_number("0:300"), Some(0x10_002c));
+        assert_eq!(device_number("none"), None);
+    }
+
+    #[test]
+    fn the_first_name_of_a_user_counts() {
+        let names = parse_passwd("root:x:0:0::/root:/bin/sh\ntoor:x:0:0::/:/bin/sh\nbad\n");
+        assert_eq!(
+            names.into_iter().collect::<Vec<_>>(),
+            [(0, "root".to_owned())]
+        );
+    }
 }

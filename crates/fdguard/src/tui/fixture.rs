@@ -120,6 +120,7 @@ pub(crate) fn holdings() -> Holdings {
                 id: None,
                 shared_with: Vec::new(),
                 shared_more: 0,
+                flags: None,
             });
         }
     };

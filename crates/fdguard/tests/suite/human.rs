@@ -1,5 +1,6 @@
 //! Output for people: safe, plain in pipes, whole in files.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
@@ -270,5 +271,72 @@ fn the_lsof_format_has_every_number_once() {
         numbers.sort();
         assert_eq!(numbers, held, "{args:?}");
     }
+    victim.finish();
+}
+
+/// The fields of each number: letter and value.
+fn fields_by_number(text: &str) -> BTreeMap<u32, BTreeMap<String, String>> {
+    let mut found: BTreeMap<u32, BTreeMap<String, String>> = BTreeMap::new();
+    let mut number = None;
+    for line in text.lines() {
+        let Some((letter, value)) = line.split_at_checked(1) else {
+            continue;
+        };
+        if letter == "f" {
+            number = value.parse().ok();
+        } else if let Some(number) = number {
+            found
+                .entry(number)
+                .or_default()
+                .insert(letter.to_owned(), value.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn devices_flags_and_the_user_are_those_of_lsof() {
+    if !have("lsof") {
+        return skip("no lsof");
+    }
+    let victim = Victim::start("everything");
+    let pid = victim.pid().to_string();
+    let ours = snap(victim.pid(), &["-F"]).text();
+    let lsof = |letters: &str| {
+        let mut command = Command::new("lsof");
+        // With this option the device of a device is told, too.
+        command.args(["-nP", "+fG", "-F", letters, "-p", &pid]);
+        let said = command.stderr(Stdio::null()).output().unwrap();
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    };
+    let theirs = lsof("ftGDrdL");
+    let user = |text: &str| {
+        text.lines()
+            .find(|line| line.starts_with('L'))
+            .map(str::to_owned)
+    };
+    assert_eq!(user(&ours), user(&theirs));
+    let (ours, theirs) = (fields_by_number(&ours), fields_by_number(&theirs));
+    let mut compared = 0;
+    for (number, fields) in &ours {
+        let Some(other) = theirs.get(number) else {
+            continue;
+        };
+        for letter in ["D", "r", "G"] {
+            let kinds = ["REG", "DIR", "CHR", "BLK"];
+            let is_file = fields
+                .get("t")
+                .is_some_and(|kind| kinds.contains(&kind.as_str()));
+            if let (Some(mine), true) = (fields.get(letter), is_file) {
+                assert_eq!(
+                    Some(mine),
+                    other.get(letter),
+                    "{number} {letter}: {other:?}"
+                );
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 20, "only {compared} fields were compared");
     victim.finish();
 }

@@ -1,4 +1,4 @@
-//! The system call `bpf`, for the three things we ask of it.
+//! The system call `bpf`, for the things we ask of it.
 #![expect(unsafe_code, reason = "no safe wrapper makes this system call")]
 
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -8,6 +8,7 @@ use rustix::io::Errno;
 const PROG_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
 const ITER_CREATE: libc::c_int = 33;
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const TRACING: u32 = 26;
 const TRACE_ITER: u32 = 28;
 /// Some helpers are for programs whose licence allows what the kernel's does; ours does.
@@ -98,6 +99,43 @@ pub(super) fn walk(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 
 fn number(file: BorrowedFd<'_>) -> Result<u32, Errno> {
     u32::try_from(file.as_raw_fd()).or(Err(Errno::BADF))
+}
+
+/// The same for a question about an object.
+#[repr(C)]
+struct InfoByFd {
+    object: u32,
+    length: u32,
+    info: u64,
+}
+
+/// What the kernel says about a map or a program: the first bytes of its structure for it.
+pub(in crate::linux) fn object_info(object: BorrowedFd<'_>) -> Result<[u8; 128], Errno> {
+    let mut info = [0_u64; 16];
+    let attributes = InfoByFd {
+        object: u32::try_from(object.as_raw_fd()).or(Err(Errno::BADF))?,
+        length: 128,
+        info: info.as_mut_ptr() as u64,
+    };
+    // SAFETY: the kernel reads the structure, and writes as many bytes as its length says to the
+    // array, which has so many; both outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            OBJ_GET_INFO_BY_FD,
+            std::ptr::from_ref(&attributes),
+            size_of::<InfoByFd>(),
+        )
+    };
+    if result < 0 {
+        let code = std::io::Error::last_os_error().raw_os_error();
+        return Err(code.map_or(Errno::INVAL, Errno::from_raw_os_error));
+    }
+    let mut bytes = [0; 128];
+    for (slot, word) in bytes.chunks_exact_mut(8).zip(info) {
+        slot.copy_from_slice(&word.to_ne_bytes());
+    }
+    Ok(bytes)
 }
 
 /// Only for the three commands above, all of which give a new descriptor that closes at exec.

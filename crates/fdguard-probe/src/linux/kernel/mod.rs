@@ -5,7 +5,7 @@
 //! alone. Where the program may not be loaded there is no walk, and `/proc` is read as ever.
 
 mod assembler;
-mod call;
+pub(super) mod call;
 mod entry;
 mod layout;
 mod program;
