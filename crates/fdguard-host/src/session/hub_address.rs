@@ -88,7 +88,7 @@ mod tests {
         assert!(path.starts_with(b"/"), "{shown:?}");
         let flags = SocketFlags::CLOEXEC;
         let side = || socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).unwrap();
-        connect(&side(), &shown).unwrap_err();
+        connect(side(), &shown).unwrap_err();
         let own = side();
         connect(&own, &HubAddress::Private(name).get().unwrap()).unwrap();
         send(&own, b"end", SendFlags::empty()).unwrap();

@@ -102,6 +102,18 @@ pub fn take() -> Inherited {
     inherited
 }
 
+/// Takes the one descriptor whose number is in this variable: for what a program hands to itself over an exec. Later calls get nothing.
+#[must_use]
+pub fn take_numbered(variable: &str) -> Option<OwnedFd> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = std::env::var_os(variable)?.to_str()?.parse().ok();
+    let number: i32 = number.filter(|number| *number >= FIRST)?;
+    if TAKEN.swap(true, Ordering::SeqCst) {
+        return None;
+    }
+    take_one(number)
+}
+
 fn missing(number: i32, name: &str) -> Gap {
     let why = format!("LISTEN_FDS promises number {number} ({name}), and it is not open");
     let remedy = "let the parent keep it open up to the start";

@@ -87,6 +87,10 @@ pub struct AccessArgs {
     /// Let everybody in who can connect; only for local addresses and unix sockets.
     #[arg(long)]
     pub no_token: bool,
+    /// Let other processes of the same user read the host's memory and descriptors: for debuggers, and for
+    /// `fdguard snap` of the host without root. Sessions can then read the token.
+    #[arg(long)]
+    pub inspectable: bool,
     /// The permissions of unix sockets.
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = mode)]
     pub mode: u32,

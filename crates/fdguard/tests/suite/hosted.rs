@@ -55,6 +55,10 @@ impl Hosted {
         if !args.contains(&"--no-token") {
             command.arg("--token-file").arg(&token);
         }
+        if !testkit::is_root() {
+            // These tests look into the host.
+            command.arg("--inspectable");
+        }
         Self::of(command, folder, token)
     }
 

@@ -39,6 +39,8 @@ mod host_killed;
 mod host_mcp;
 mod host_mcp_official;
 mod host_protocols;
+mod host_pressure;
+mod host_secrecy;
 mod host_start;
 mod host_will;
 mod hosted;

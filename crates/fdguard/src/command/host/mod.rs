@@ -19,6 +19,7 @@ use crate::cli::HostArgs;
 use crate::exit::{self, Hinted};
 use crate::output;
 
+mod secrecy;
 mod sockets;
 mod token;
 
@@ -27,6 +28,7 @@ use sockets::Sockets;
 /// Runs the verb.
 pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
+    secrecy::leave_environment()?;
     let inherited = inherited::take();
     if args.openapi {
         let text = serde_json::to_string_pretty(&http::openapi())?;
@@ -35,6 +37,9 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     }
     if let Some(state) = args.state.as_deref().filter(|_| args.reconcile) {
         return reconcile(state, args.dry_run);
+    }
+    if is_hidden(args) {
+        secrecy::hide_memory()?;
     }
     let roots = roots(&args.sessions.root)?;
     if args.mcp {
@@ -70,6 +75,12 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     drop(bound.files);
     ended.map_err(anyhow::Error::new).context("host")?;
     Ok(exit::CLEAN)
+}
+
+/// Whether there is a token in memory that sessions must not read. For one MCP client there is none, and the tools that look at the
+/// host itself see all of it.
+fn is_hidden(args: &HostArgs) -> bool {
+    !(args.mcp || args.access.no_token || args.access.inspectable)
 }
 
 /// For one MCP client. Nothing but the protocol goes to stdout.
@@ -131,9 +142,7 @@ fn options(args: &HostArgs, events: Events) -> Options {
     options.reap_every = args.sessions.reap_every;
     options.state.clone_from(&args.state);
     options.warm_python = !args.sessions.no_warm;
-    // The file that runs, whatever has its name later; `/proc/self` would be the interpreter's, which starts it.
-    let own = format!("/proc/{}/exe", std::process::id());
-    options.keeper_program = Some(own.into());
+    options.keeper_program = Some(secrecy::keeper_program(is_hidden(args)));
     options.events = events;
     options
 }

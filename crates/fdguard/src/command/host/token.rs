@@ -2,11 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fdguard_core::bearer::Token;
+use fdguard_host::environment::TOKEN_FD;
+use fdguard_process::listen::inherited;
+use rustix::fs::OFlags;
 
 use crate::cli::HostArgs;
 use crate::exit::Hinted;
@@ -15,6 +18,8 @@ use crate::exit::Hinted;
 const VARIABLE: &str = fdguard_host::environment::TOKEN;
 /// Nobody guesses 256 bits.
 const BYTES: usize = 32;
+/// More than a token and the newline after it may have.
+const LONGEST: u64 = 4096;
 
 /// A token, and where it can be read. Never the word itself: it would stay in logs.
 #[derive(Debug)]
@@ -28,9 +33,9 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
     if args.access.no_token {
         return Ok(None);
     }
-    let given = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
-    if let Some(text) = given.filter(|_| args.access.token_file.is_none()) {
-        let token = Token::new(text.as_encoded_bytes())
+    let handed = handed();
+    if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
+        let token = Token::new(&text)
             .map_err(|why| Hinted::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
         let from = format!("${VARIABLE}");
         return Ok(Some(Found { token, from }));
@@ -63,17 +68,46 @@ fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
     Some(folder?.join("fdguard/host.token"))
 }
 
+/// The token that was in the environment, which [`super::secrecy`] brought over the exec.
+fn handed() -> Option<Vec<u8>> {
+    let fd = inherited::take_numbered(TOKEN_FD)?;
+    let mut text = Vec::new();
+    let read = fs::File::from(fd).take(LONGEST).read_to_end(&mut text);
+    read.ok().map(|_| text).filter(|text| !text.is_empty())
+}
+
 fn read_or_make(path: &Path) -> io::Result<Token> {
-    match fs::metadata(path) {
-        Ok(found) if found.mode() & 0o077 != 0 => {
-            let mode = found.mode() & 0o777;
-            let why = format!("others may open it (mode {mode:04o})");
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
-        }
-        Ok(_) => Token::new(&fs::read(path)?).map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make(path),
-        Err(error) => Err(error),
+    // One open for the checks and the reading: what has the name later does not matter. A pipe is not waited for.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return make(path),
+        opened => opened?,
+    };
+    let found = file.metadata()?;
+    check(&found, rustix::process::geteuid().as_raw())
+        .map_err(|why| io::Error::new(io::ErrorKind::PermissionDenied, why))?;
+    let mut text = Vec::new();
+    file.take(LONGEST).read_to_end(&mut text)?;
+    Token::new(&text).map_err(io::Error::other)
+}
+
+/// Refuses a file that somebody else can read or has written.
+fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
+    let mode = found.mode() & 0o777;
+    if !found.is_file() {
+        return Err("it is no regular file".to_owned());
     }
+    if found.uid() != own {
+        let owner = found.uid();
+        return Err(format!(
+            "it belongs to user {owner}, and the host runs as {own}"
+        ));
+    }
+    if mode & 0o077 != 0 {
+        return Err(format!("others may open it (mode {mode:04o})"));
+    }
+    Ok(())
 }
 
 fn make(path: &Path) -> io::Result<Token> {
@@ -108,9 +142,9 @@ fn random() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-    use super::{default_file, read_or_make};
+    use super::{check, default_file, read_or_make};
 
     #[test]
     fn a_new_token_is_for_its_owner_alone_and_is_found_again() {
@@ -127,6 +161,17 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let refused = read_or_make(&path).unwrap_err().to_string();
         assert_eq!(refused, "others may open it (mode 0640)");
+        let meta = fs::metadata(&path).unwrap();
+        let refused = check(&meta, meta.uid() + 1).unwrap_err();
+        assert!(refused.starts_with("it belongs to user"), "{refused}");
+        let refused = read_or_make(folder.path()).unwrap_err().to_string();
+        assert_eq!(refused, "it is no regular file");
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+            let refused = read_or_make(&path).unwrap_err().to_string();
+            assert_eq!(refused, "it belongs to user 65534, and the host runs as 0");
+        }
     }
 
     #[test]
