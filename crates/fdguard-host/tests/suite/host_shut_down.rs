@@ -73,9 +73,8 @@ async fn sessions_that_stop_their_keepers_are_closed_clean() {
     let stops = "while :; do kill -STOP $PPID; done";
     let commands = [
         format!("({stops}) & sleep 0.1"),
-        format!(
-            "(setsid bash -c 'trap \"\" TERM HUP; while :; do kill -STOP '$PPID'; done' &); sleep 0.1"
-        ),
+        "(setsid bash -c 'trap \"\" TERM HUP; while :; do kill -STOP '$PPID'; done' &); sleep 0.1"
+            .to_owned(),
         "kill -STOP $PPID".to_owned(),
     ];
     let mut members = Vec::new();
