@@ -30,7 +30,7 @@ impl Borrower {
 
     /// The descriptor at this number, if it still is the file with this inode.
     pub(super) fn borrow(&self, fd: Fd, ino: u64) -> Result<OwnedFd, Errno> {
-        let number = i32::try_from(fd).map_err(|_| Errno::BADF)?;
+        let number = i32::try_from(fd).or(Err(Errno::BADF))?;
         let flags = PidfdGetfdFlags::empty();
         let borrowed = rustix::process::pidfd_getfd(&self.process, number, flags)?;
         let same = rustix::fs::fstat(&borrowed).is_ok_and(|stat| stat.st_ino == ino);

@@ -16,6 +16,7 @@ use super::socket::SocketTable;
 use super::table::Table;
 use super::{Probe, files, socket_entry};
 use crate::parse::link::Link;
+use crate::parse::sockaddr::SocketName;
 use crate::workers;
 
 /// From this many descriptors on, asking for all sockets beside reading the table saves more than it costs.
@@ -202,7 +203,7 @@ fn describe_borrowed(
         return true;
     }
     let answer = borrow::ask_socket(socket);
-    let bound = answer.local.as_ref().and_then(|name| name.inet());
+    let bound = answer.local.as_ref().and_then(SocketName::inet);
     let is_bound = bound.is_some_and(|local| local.port() != 0);
     if is_bound && !place.is_foreign() && sockets.describe_late(entry) {
         entry.detail.set_netns(sockets.home.ino);

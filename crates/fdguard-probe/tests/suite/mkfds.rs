@@ -200,15 +200,16 @@ fn endpoint(value: &Value) -> (u64, u64) {
     (pid, digits.parse().unwrap())
 }
 
+/// Notes a point in which both differ.
+fn same(found: &mut Vec<String>, what: &str, theirs: &str, mine: &str) {
+    if theirs != mine {
+        found.push(format!("{what}: lsfd {theirs}, fdguard {mine}"));
+    }
+}
+
 /// Every point in which both differ.
 fn differences(row: &Value, ours: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    let mut same = |what: &str, theirs: String, mine: String| {
-        if theirs != mine {
-            found.push(format!("{what}: lsfd {theirs}, fdguard {mine}"));
-        }
-    };
-    let detail = &ours["detail"];
     let class = text(&ours["class"]);
     let expected = class_of(row);
     let shown = if expected.ends_with(':') {
@@ -216,75 +217,93 @@ fn differences(row: &Value, ours: &Value) -> Vec<String> {
     } else {
         &class
     };
-    same("class", expected, shown.to_owned());
+    same(&mut found, "class", &expected, shown);
+    compare_opening(&mut found, row, ours);
+    compare_detail(&mut found, &class, row, &ours["detail"]);
+    compare_lists(&mut found, row, ours);
+    found
+}
+
+/// Flags and close-on-exec.
+fn compare_opening(found: &mut Vec<String>, row: &Value, ours: &Value) {
     let flags = text(&row["flags"]);
-    let theirs: BTreeSet<&str> = flags.split(',').filter(|flag| !flag.is_empty()).collect();
-    let known = ["wronly", "rdwr", "path", "cloexec"];
-    let theirs: BTreeSet<String> = theirs
-        .iter()
-        .filter(|flag| !known.contains(flag))
-        .map(|flag| (*flag).to_owned())
-        .collect();
-    same(
-        "flags",
-        format!("{theirs:?}"),
-        format!("{:?}", words(&ours["flags"])),
-    );
-    same(
-        "cloexec",
-        flags.contains("cloexec").to_string(),
-        text(&ours["cloexec"]),
-    );
+    let known = ["", "wronly", "rdwr", "path", "cloexec"];
+    let theirs = flags.split(',').filter(|flag| !known.contains(flag));
+    let theirs: BTreeSet<String> = theirs.map(str::to_owned).collect();
+    let mine = words(&ours["flags"]);
+    same(found, "flags", &format!("{theirs:?}"), &format!("{mine:?}"));
+    let cloexec = flags.contains("cloexec").to_string();
+    same(found, "cloexec", &cloexec, &text(&ours["cloexec"]));
+}
+
+/// What has one value.
+fn compare_detail(found: &mut Vec<String>, class: &str, row: &Value, detail: &Value) {
     if !detail["dev"].is_null() || class == "regular" {
-        same("dev", text(&row["dev"]), text(&detail["dev"]));
+        same(found, "dev", &text(&row["dev"]), &text(&detail["dev"]));
     }
-    if ["chardev", "blockdev", "tty"].contains(&class.as_str()) {
-        same("rdev", text(&row["rdev"]), text(&detail["device"]));
+    if ["chardev", "blockdev", "tty"].contains(&class) {
+        same(found, "rdev", &text(&row["rdev"]), &text(&detail["device"]));
     }
     if class == "unix" || class == "packet" {
-        same("kind", text(&row["sock.type"]), text(&detail["kind"]));
+        same(
+            found,
+            "kind",
+            &text(&row["sock.type"]),
+            &text(&detail["kind"]),
+        );
     }
-    if class == "unix" {
+    for (column, mine) in pairs(detail) {
+        let theirs = text(&row[column]).replace('_', "-").to_lowercase();
+        // A connected socket has no name of its own: lsfd shows that of its listener.
+        let is_unnamed = column == "unix.path" && mine.is_empty();
+        if !theirs.is_empty() && !is_unnamed {
+            same(
+                found,
+                column,
+                &theirs,
+                &mine.replace('_', "-").to_lowercase(),
+            );
+        }
+    }
+}
+
+/// What has several values.
+fn compare_lists(found: &mut Vec<String>, row: &Value, ours: &Value) {
+    let detail = &ours["detail"];
+    if ours["class"] == "unix" {
         let open = text(&row["sock.shutdown"]);
         let shut = [("r", "read"), ("w", "write")];
         let shut = shut
             .into_iter()
             .filter(|(letter, _)| !open.contains(letter));
-        let shut: BTreeSet<String> = shut.map(|(_, name)| name.to_owned()).collect();
+        let theirs: BTreeSet<String> = shut.map(|(_, name)| name.to_owned()).collect();
+        let mine = words(&detail["shutdown"]);
         same(
+            found,
             "shutdown",
-            format!("{shut:?}"),
-            format!("{:?}", words(&detail["shutdown"])),
+            &format!("{theirs:?}"),
+            &format!("{mine:?}"),
         );
-    }
-    for (column, mine) in pairs(detail) {
-        let theirs = text(&row[column]).replace('_', "-").to_lowercase();
-        if !theirs.is_empty() && !(column == "unix.path" && mine.is_empty()) {
-            same(column, theirs, mine.replace('_', "-").to_lowercase());
-        }
     }
     let watched = words(&row["inotify.inodes.raw"]);
     let inodes = detail["inodes"].as_array().cloned().unwrap_or_default();
     let inodes = inodes
         .iter()
         .map(|one| format!("{}@{}", one["ino"], text(&one["dev"])));
+    let inodes: BTreeSet<String> = inodes.collect();
     same(
+        found,
         "inodes",
-        format!("{watched:?}"),
-        format!("{:?}", inodes.collect::<BTreeSet<_>>()),
+        &format!("{watched:?}"),
+        &format!("{inodes:?}"),
     );
-    let targets = words(&row["eventpoll.tfds"]);
-    same(
-        "tfds",
-        format!("{targets:?}"),
-        format!("{:?}", words(&detail["targets"])),
-    );
+    let (theirs, mine) = (words(&row["eventpoll.tfds"]), words(&detail["targets"]));
+    same(found, "tfds", &format!("{theirs:?}"), &format!("{mine:?}"));
     let named = named(ours);
     let ends = row["endpoints"].as_array().cloned().unwrap_or_default();
     for end in ends.iter().map(endpoint).filter(|end| !named.contains(end)) {
         found.push(format!("endpoint {end:?} is missing from {named:?}"));
     }
-    found
 }
 
 /// What stands in one column of `lsfd` and in one member of a detail.

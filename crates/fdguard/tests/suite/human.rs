@@ -301,7 +301,8 @@ fn devices_flags_and_the_user_are_those_of_lsof() {
     }
     let victim = Victim::start("everything");
     let pid = victim.pid().to_string();
-    let ours = snap(victim.pid(), &["-F"]).text();
+    let said = snap(victim.pid(), &["-F"]);
+    let ours = said.text();
     let lsof = |letters: &str| {
         let mut command = Command::new("lsof");
         // With this option the device of a device is told, too.
