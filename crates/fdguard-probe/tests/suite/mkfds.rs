@@ -1,7 +1,7 @@
 //! Everything that util-linux's `test_mkfds` can make, told as its `lsfd` tells it.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -80,8 +80,10 @@ struct Factory {
 
 impl Drop for Factory {
     fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        drop(self.child.kill());
+        // A line ends it properly, with the child that some factories have.
+        if let Some(mut stdin) = self.child.stdin.take() {
+            drop(stdin.write_all(b"DONE\n"));
+        }
         drop(self.child.wait());
     }
 }
