@@ -1,6 +1,6 @@
 //! The children of traced processes: their starts and waits from the rings, what became of them from `/proc`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use fdguard_core::children::finding::{ChildPile, is_same_line};
@@ -12,12 +12,15 @@ use fdguard_core::through::through;
 use fdguard_core::{ProcKey, Text};
 use fdguard_wire::{EventRecord, Kind};
 
-use crate::observe::is_alive;
+use crate::Blind;
+use crate::observe::{Became, is_alive};
 
 /// How often to look what became of children, in nanoseconds.
 const EVERY: u64 = 250_000_000;
 /// With so many children the looks are twice as far apart.
 const MANY: u64 = 512;
+/// Programs that are remembered, and processes that became one without the library.
+const MOST: usize = 1024;
 /// Ancestors that are asked for a line.
 const GENERATIONS: usize = 16;
 
@@ -29,6 +32,10 @@ pub(crate) struct ChildWatch {
     began: HashMap<u32, u64>,
     /// Processes that were forked and are not known to have become another program.
     forked: HashSet<u32>,
+    /// Whether children that run this file are seen into, by the file.
+    programs: HashMap<PathBuf, bool>,
+    /// Children that became a program without the library.
+    became: BTreeMap<u32, Became>,
     looked: u64,
     /// How long until the next look.
     pause: u64,
@@ -83,6 +90,9 @@ impl ChildWatch {
         self.pause = EVERY * (1 + many as u64 / MANY);
         for (parent, pids) in unwaited {
             let exe = exe_of(parent.pid);
+            for pid in &pids {
+                self.note_program(*pid, exe.as_deref());
+            }
             let seen: Vec<(u32, ChildState)> = pids
                 .into_iter()
                 .map(|pid| (pid, self.state_of(pid, parent.pid, exe.as_deref())))
@@ -95,6 +105,35 @@ impl ChildWatch {
             }
         }
         self.children.review(now);
+    }
+
+    /// Children that became a program without the library, as far as they ran when somebody looked.
+    pub(crate) fn became(&self) -> &BTreeMap<u32, Became> {
+        &self.became
+    }
+
+    /// Notes what a child became. A short one may be gone before the watch looks for the first time.
+    fn note_program(&mut self, pid: u32, parent: Option<&Path>) {
+        let exe = exe_of(pid);
+        let Some(exe) = exe.filter(|exe| Some(exe.as_path()) != parent) else {
+            return;
+        };
+        let is_seen = self.programs.get(&exe).copied();
+        if is_seen == Some(true) || self.became.len() >= MOST || self.became.contains_key(&pid) {
+            return;
+        }
+        let became = Became::of(pid);
+        // Of one that ended meanwhile nothing was read.
+        if exe_of(pid).as_ref() != Some(&exe) {
+            return;
+        }
+        let is_seen = became.blind == Blind::NotLoaded;
+        if !is_seen {
+            self.became.insert(pid, became);
+        }
+        if self.programs.len() < MOST {
+            self.programs.insert(exe, is_seen);
+        }
     }
 
     /// A process is gone.

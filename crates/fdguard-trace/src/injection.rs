@@ -166,6 +166,12 @@ impl Injection {
             .unwrap_or_default()
     }
 
+    /// Children that became a program without the library, as far as they ran when the listener looked.
+    pub(crate) fn became(&self) -> BTreeMap<u32, Became> {
+        let listener = self.listener.as_ref();
+        listener.map(Listener::became).unwrap_or_default()
+    }
+
     /// The line that started a process of it: that of its starter, or of the nearest ancestor that has a line of the program's
     /// own. Absent for the first one, and for one whose start nobody saw.
     pub fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {

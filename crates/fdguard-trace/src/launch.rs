@@ -130,8 +130,10 @@ impl Traced {
 
     /// What its processes became, as far as somebody looked; counts only for those without a table.
     #[must_use]
-    pub fn became(&self) -> &BTreeMap<u32, Became> {
-        &self.became
+    pub fn became(&self) -> BTreeMap<u32, Became> {
+        let mut became = self.injection.became();
+        became.extend(self.became.clone());
+        became
     }
 
     /// What its processes wrote down until now.

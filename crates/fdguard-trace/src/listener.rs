@@ -23,7 +23,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::children::ChildWatch;
 use crate::feed::{Feed, Manner};
 use crate::lifetimes::{Codes, Detail, LOST_STACK, Lifetimes, TracedProcess};
-use crate::observe::is_alive;
+use crate::observe::{Became, is_alive};
 use crate::omission;
 use crate::ring::{Drained, Ring};
 use crate::symbol::Symbols;
@@ -140,6 +140,11 @@ impl Listener {
         heard.children.look_now(now);
         let name = |stack| symbols.name(heard.stacks.spots_of(stack));
         heard.children.lines(now, name)
+    }
+
+    /// Children that became a program without the library.
+    pub(crate) fn became(&self) -> BTreeMap<u32, Became> {
+        lock(&self.heard).children.became().clone()
     }
 
     /// The line that started a process.

@@ -78,7 +78,7 @@ fn a_hostile_command_name_is_made_visible_everywhere() {
 
 /// Puts an escape sequence and a line end into every string but those that decide how it is read.
 fn poisoned(value: &mut Value, key: &str) {
-    const KEPT: [&str; 9] = [
+    const KEPT: [&str; 10] = [
         "schema",
         "taken_at",
         "start_time",
@@ -86,6 +86,7 @@ fn poisoned(value: &mut Value, key: &str) {
         "via",
         "mode",
         "end",
+        "shutdown",
         "severity",
         "bytes",
     ];
@@ -302,7 +303,7 @@ fn devices_flags_and_the_user_are_those_of_lsof() {
     let victim = Victim::start("everything");
     let pid = victim.pid().to_string();
     let said = snap(victim.pid(), &["-F"]);
-    let ours = said.text();
+    let ours = String::from_utf8_lossy(&said.stdout).into_owned();
     let lsof = |letters: &str| {
         let mut command = Command::new("lsof");
         // With this option the device of a device is told, too.

@@ -73,7 +73,7 @@ impl About {
         Self {
             pid: traced.pid(),
             blind: traced.blind(),
-            became: traced.became().clone(),
+            became: traced.became(),
             told: traced.told().clone(),
         }
     }
