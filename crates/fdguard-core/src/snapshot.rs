@@ -73,6 +73,9 @@ pub struct Process {
     /// Parent.
     #[serde(default)]
     pub ppid: Option<Pid>,
+    /// Process group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pgid: Option<Pid>,
     /// Number of threads.
     pub threads: Option<u64>,
     /// Number of children.

@@ -85,6 +85,7 @@ impl Probe {
                 .unwrap_or_default(),
             uid: status.uid,
             ppid: Some(stat.ppid),
+            pgid: stat.pgid,
             threads: Some(stat.threads),
             children: None,
             zombies: None,

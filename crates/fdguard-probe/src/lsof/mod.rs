@@ -23,7 +23,7 @@ const PROGRAM: &str = "lsof";
 
 /// The fields, ended by NUL. `f` must be asked for since lsof 4.94; `o` must not: it puts the position
 /// in the place of the size.
-const FIELDS: &str = "-FpcRuftalGDdirskPTn0";
+const FIELDS: &str = "-FpgcRuftalGDdirskPTn0";
 
 /// How many processes are asked for at once: an argument must stay below 128 KiB on Linux.
 const AT_ONCE: usize = 4096;

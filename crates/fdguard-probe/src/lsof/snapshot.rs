@@ -88,6 +88,7 @@ fn process(pid: Pid, set: &ProcessSet<'_>) -> Process {
         exe,
         uid: number(b'u'),
         ppid: number(b'R'),
+        pgid: number(b'g'),
         ..Process::default()
     }
 }

@@ -16,6 +16,8 @@ pub struct Stat<'a> {
     pub state: u8,
     /// Parent.
     pub ppid: u32,
+    /// Process group; none of a process that is all but gone.
+    pub pgid: Option<u32>,
     /// Whether this is a kernel thread.
     pub kernel_thread: bool,
     /// Whether it is on its way out: set before the kernel closes its first descriptor.
@@ -37,13 +39,15 @@ impl<'a> Stat<'a> {
         let mut fields = words(bytes.get(close + 1..)?);
         let state = *fields.next()?.first()?;
         let ppid = u32::try_from(decimal(fields.next()?)?).ok()?;
-        let flags = decimal(fields.nth(4)?)?;
+        let pgid = decimal(fields.next()?).and_then(|group| u32::try_from(group).ok());
+        let flags = decimal(fields.nth(3)?)?;
         let threads = decimal(fields.nth(10)?)?;
         let start_ticks = decimal(fields.nth(1)?)?;
         Some(Self {
             comm,
             state,
             ppid,
+            pgid,
             kernel_thread: flags & PF_KTHREAD != 0,
             exiting: flags & PF_EXITING != 0,
             threads,
@@ -79,6 +83,7 @@ mod tests {
             (stat.state, stat.ppid, stat.threads, stat.start_ticks),
             (b'S', 77, 3, 123_456)
         );
+        assert_eq!(stat.pgid, Some(2038));
         assert!(!stat.kernel_thread && !stat.is_zombie());
     }
 
@@ -88,6 +93,8 @@ mod tests {
         assert!(Stat::parse(kernel).unwrap().kernel_thread);
         let zombie = b"9 (x) Z 1 9 9 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 99 0 0";
         assert!(Stat::parse(zombie).unwrap().is_zombie());
+        let gone = b"9 (x) X 0 -1 -1 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 0 0 99 0 0";
+        assert_eq!(Stat::parse(gone).unwrap().pgid, None);
     }
 
     proptest! {

@@ -36,6 +36,9 @@ pub fn write(
         };
         let process = &snapshot.process;
         set.field('p', process.pid.to_string().as_bytes())?;
+        if let Some(pgid) = process.pgid {
+            set.field('g', pgid.to_string().as_bytes())?;
+        }
         if let Some(ppid) = process.ppid {
             set.field('R', ppid.to_string().as_bytes())?;
         }

@@ -311,13 +311,16 @@ fn devices_flags_and_the_user_are_those_of_lsof() {
         let said = command.stderr(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&said.stdout).into_owned()
     };
-    let theirs = lsof("ftGDrdL");
-    let user = |text: &str| {
-        text.lines()
-            .find(|line| line.starts_with('L'))
-            .map(str::to_owned)
-    };
-    assert_eq!(user(&ours), user(&theirs));
+    let theirs = lsof("ftGDrdLg");
+    for letter in ['L', 'g'] {
+        let first = |text: &str| {
+            text.lines()
+                .find(|line| line.starts_with(letter))
+                .map(str::to_owned)
+        };
+        assert!(first(&ours).is_some(), "{letter}: {ours}");
+        assert_eq!(first(&ours), first(&theirs), "{letter}");
+    }
     let (ours, theirs) = (fields_by_number(&ours), fields_by_number(&theirs));
     let mut compared = 0;
     for (number, fields) in &ours {

@@ -243,6 +243,7 @@ fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
         cmdline: command.iter().map(|word| text(word)).collect(),
         uid: None,
         ppid: None,
+        pgid: None,
         threads: None,
         children: None,
         zombies: None,

@@ -211,6 +211,7 @@ fn diagnosis() -> Diagnosis {
             cmdline: vec!["./srv".into(), "<script>alert(2)</script>".into()],
             uid: None,
             ppid: None,
+            pgid: None,
             threads: None,
             children: None,
             zombies: None,
