@@ -1,7 +1,7 @@
 //! A close watch over the few processes that hold most: what their descriptors are, and which of them stay.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_core::count::as_f64;
 use fdguard_core::snapshot::Limits;
@@ -9,6 +9,7 @@ use fdguard_core::timeline::{Change, Look, Sighting};
 use fdguard_core::{Class, FdEntry, Gap, Pid, Text, Tier, Timeline};
 use fdguard_probe::{Error, Probe, Tick, Watcher};
 
+use super::cost::Cost;
 use super::trend;
 
 /// Processes under close watch at most: each takes three descriptors of ours, and memory for each of its own.
@@ -203,7 +204,7 @@ impl<'p> Closely<'p> {
 
 impl Close<'_> {
     fn look(&mut self, now: Duration, candidate: &Candidate) -> Result<(), Error> {
-        let started = Instant::now();
+        let cost = Cost::begin();
         let is_due = now >= self.again;
         let mut tick = if is_due {
             self.watcher.list()?
@@ -217,7 +218,7 @@ impl Close<'_> {
             tick.opened.extend(again.opened);
             tick.closed.extend(again.closed);
             tick.changed.extend(again.changed);
-            let pause = started.elapsed() * LIST_SHARE;
+            let pause = cost.spent() * LIST_SHARE;
             self.list = now + pause;
             if is_due {
                 self.again = now + pause.max(AGAIN_EVERY);

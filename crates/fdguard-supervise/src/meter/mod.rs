@@ -6,6 +6,7 @@
 
 mod close;
 mod connections;
+mod cost;
 mod files;
 mod levels;
 mod pace;

@@ -1,6 +1,6 @@
 //! Whether the program leaks, by the judgement of the core, and when it runs into which wall.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fdguard_core::Timeline;
 use fdguard_core::culprit::{Culprit, culprits};
@@ -9,6 +9,7 @@ use fdguard_core::judge::{LEAST_LOOKS, Verdict, judge};
 use fdguard_core::snapshot::Limits;
 use fdguard_core::timeline::Look;
 
+use super::cost::Cost;
 use crate::budget::{Sight, WallAhead};
 
 /// A judgement may take this part of the time: one in two thousand,
@@ -48,7 +49,7 @@ impl Trend {
         if now < self.next || !enough(&&self.counts) {
             return;
         }
-        let started = Instant::now();
+        let cost = Cost::begin();
         let timeline = listed.filter(enough).unwrap_or(&self.counts);
         let leaking = leaking(timeline);
         let per_second = |one: &Culprit| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));
@@ -57,7 +58,7 @@ impl Trend {
             wall: nearest(&forecasts(timeline, &leaking, None)),
             at: now,
         });
-        self.next = now + (started.elapsed() * SHARE).max(AT_MOST_EVERY);
+        self.next = now + (cost.spent() * SHARE).max(AT_MOST_EVERY);
     }
 
     pub(super) fn growth(&self) -> Sight<f64> {
