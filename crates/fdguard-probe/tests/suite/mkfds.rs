@@ -53,7 +53,7 @@ const CASES: &[(&str, usize, &[&str])] = &[
     ("netns", 1, &[]),
     ("netlink", 1, &["groups=5"]),
     ("eventfd", 2, &[]),
-    ("mqueue", 2, &[]),
+    ("mqueue", 2, &["path=/fdguard-SELF"]),
     ("eventpoll", 3, &[]),
     ("timerfd", 1, &[]),
     ("signalfd", 1, &[]),
