@@ -91,6 +91,7 @@ impl Joined {
         let looked = watch.and_then(|watch| watch.diagnosis(settings));
         let mut diagnosis =
             looked.unwrap_or_else(|| unwatched(watched.began, traced.pid(), command));
+        name_the_command(&mut diagnosis.process, traced.pid(), command);
         let mut symbols = Symbols::new();
         let traces = traced.processes(&mut symbols, (watched.status.is_some(), detail));
         let material = Material {
@@ -229,6 +230,18 @@ fn unwatched(began: Timestamp, pid: u32, command: &[std::ffi::OsString]) -> Diag
     }
 }
 
+/// A process that was on its way out when it was first looked at has no command line any more.
+fn name_the_command(process: &mut Process, pid: u32, command: &[std::ffi::OsString]) {
+    if process.pid == pid && process.cmdline.is_empty() {
+        process.cmdline = words(command);
+    }
+}
+
+fn words(command: &[std::ffi::OsString]) -> Vec<Text> {
+    let words = command.iter();
+    words.map(|word| Text::from(word.as_bytes())).collect()
+}
+
 /// All that is known of a process that nobody saw.
 fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
     let text = |word: &OsStr| Text::from(word.as_bytes());
@@ -240,7 +253,7 @@ fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
         start_ticks: None,
         comm: text(name),
         exe: None,
-        cmdline: command.iter().map(|word| text(word)).collect(),
+        cmdline: words(command),
         uid: None,
         ppid: None,
         pgid: None,
@@ -431,4 +444,23 @@ pub(in crate::command) fn members(timeline: &Timeline, finding: &Finding) -> Vec
 
 fn is_same_family(family: &Class, class: &Class) -> bool {
     family == class || *family == class.family()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{name_the_command, process};
+
+    #[test]
+    fn a_command_line_that_could_not_be_read_is_the_one_that_was_started() {
+        let command = ["sh", "start.sh"].map(std::ffi::OsString::from);
+        let whole = process(7, &command);
+        let mut blank = process(7, &[]);
+        name_the_command(&mut blank, 8, &command);
+        assert!(blank.cmdline.is_empty(), "another process");
+        name_the_command(&mut blank, 7, &command);
+        assert_eq!(blank.cmdline, whole.cmdline);
+        let mut renamed = process(7, &["nginx: master".into()]);
+        name_the_command(&mut renamed, 7, &command);
+        assert_eq!(renamed.cmdline.len(), 1);
+    }
 }
