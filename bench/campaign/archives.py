@@ -34,7 +34,7 @@ class Swap(threading.Thread):
         self.join()
 
 
-def swapped(row, base, host, step):
+def swapped(row, base, step):
     """Runs `step` for each round while `archive` and a link to elsewhere change places."""
     inside, outside = base / "root", base / "outside"
     link = inside / "link"
@@ -57,18 +57,20 @@ def swapped(row, base, host, step):
         row.note(f"{len(left)} files lie outside of the root")
 
 
-def archive_route():
-    row = Row("POST /v1/archive, target swapped", "a file outside of the root")
+def attack(what, step):
+    """A host whose root is under attack; `step` is given the row, the host, the root, a log and its number."""
+    row = Row(what, "a file outside of the root")
     base = pathlib.Path(tempfile.mkdtemp(prefix="campaign-"))
-    (base / "root").mkdir()
-    host = Host("--root", str(base / "root"))
+    root = base / "root"
+    root.mkdir()
+    host = Host("--root", str(root))
 
-    def step(number):
-        log = base / "root" / f"{number}.log"
+    def attempt(number):
+        log = root / f"{number}.log"
         log.write_text("a line\n")
-        host.ask("POST", "/v1/archive", {"files": [str(log)], "to": str(base / "root/archive"), "wait_ms": 100})
+        step(row, host, root, log, number)
 
-    swapped(row, base, host, step)
+    swapped(row, base, attempt)
     host.end()
     row.survivors += len(host.mark.survivors(3))
     host.forget()
@@ -76,29 +78,22 @@ def archive_route():
     return row
 
 
-def scope_end():
-    row = Row("DELETE /v1/scopes/ID, archive swapped", "a file outside of the root")
-    base = pathlib.Path(tempfile.mkdtemp(prefix="campaign-"))
-    (base / "root").mkdir()
-    host = Host("--root", str(base / "root"))
+def archive_log(_row, host, root, log, _number):
+    host.ask("POST", "/v1/archive", {"files": [str(log)], "to": str(root / "archive"), "wait_ms": 100})
 
-    def step(number):
-        log = base / "root" / f"{number}.log"
-        log.write_text("a line\n")
-        status, scope = host.ask("POST", "/v1/scopes", {"name": f"n{number}", "root": str(base / "root")})
-        if status != 201:
-            return row.note(f"no scope: {scope}")
-        resource = {"file": {"path": str(log), "end": "archive"}}
-        host.ask("POST", f"/v1/scopes/{scope['id']}/resources", resource)
-        host.ask("DELETE", f"/v1/scopes/{scope['id']}")
 
-    swapped(row, base, host, step)
-    host.end()
-    row.survivors += len(host.mark.survivors(3))
-    host.forget()
-    shutil.rmtree(base)
-    return row
+def close_scope(row, host, root, log, number):
+    status, scope = host.ask("POST", "/v1/scopes", {"name": f"n{number}", "root": str(root)})
+    if status != 201:
+        row.note(f"no scope: {scope}")
+        return
+    resource = {"file": {"path": str(log), "end": "archive"}}
+    host.ask("POST", f"/v1/scopes/{scope['id']}/resources", resource)
+    host.ask("DELETE", f"/v1/scopes/{scope['id']}")
 
 
 def section():
-    return [archive_route(), scope_end()]
+    return [
+        attack("POST /v1/archive, target swapped", archive_log),
+        attack("DELETE /v1/scopes/ID, archive swapped", close_scope),
+    ]

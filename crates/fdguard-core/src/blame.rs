@@ -75,11 +75,7 @@ fn is_loader(frame: &Frame) -> bool {
 }
 
 fn is_spoken(frame: &Frame) -> bool {
-    let has_runtime = matches!(
-        frame.language,
-        Language::Python | Language::Node | Language::Java
-    );
-    has_runtime && is_named(frame)
+    frame.language.has_runtime() && is_named(frame)
 }
 
 /// When one line both leaks and is used correctly: the innermost own frame that is in leaking stacks and

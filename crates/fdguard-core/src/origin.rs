@@ -30,6 +30,14 @@ pub enum Language {
     Native,
 }
 
+impl Language {
+    /// Whether a runtime of its own runs it, whose machine code tells less than its lines.
+    #[must_use]
+    pub fn has_runtime(self) -> bool {
+        matches!(self, Self::Python | Self::Node | Self::Java)
+    }
+}
+
 /// One frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Frame {

@@ -32,8 +32,8 @@ pub(crate) struct ChildWatch {
     began: HashMap<u32, u64>,
     /// Processes that were forked and are not known to have become another program.
     forked: HashSet<u32>,
-    /// Whether children that run this file are seen into, by the file.
-    programs: HashMap<PathBuf, bool>,
+    /// Files whose programs load the library.
+    programs: HashSet<PathBuf>,
     /// Children that became a program without the library.
     became: BTreeMap<u32, Became>,
     looked: u64,
@@ -118,8 +118,8 @@ impl ChildWatch {
         let Some(exe) = exe.filter(|exe| Some(exe.as_path()) != parent) else {
             return;
         };
-        let is_seen = self.programs.get(&exe).copied();
-        if is_seen == Some(true) || self.became.len() >= MOST || self.became.contains_key(&pid) {
+        let is_full = self.became.len() >= MOST;
+        if self.programs.contains(&exe) || is_full || self.became.contains_key(&pid) {
             return;
         }
         let became = Became::of(pid);
@@ -127,12 +127,10 @@ impl ChildWatch {
         if exe_of(pid).as_ref() != Some(&exe) {
             return;
         }
-        let is_seen = became.blind == Blind::NotLoaded;
-        if !is_seen {
+        if became.blind != Blind::NotLoaded {
             self.became.insert(pid, became);
-        }
-        if self.programs.len() < MOST {
-            self.programs.insert(exe, is_seen);
+        } else if self.programs.len() < MOST {
+            self.programs.insert(exe);
         }
     }
 

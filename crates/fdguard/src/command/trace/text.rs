@@ -6,7 +6,7 @@ use std::io::Write;
 
 use fdguard_core::blame::own_frames;
 use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
-use fdguard_core::origin::{Frame, Language};
+use fdguard_core::origin::Frame;
 use fdguard_core::through::through;
 
 use super::joined::{Joined, Origins};
@@ -145,18 +145,12 @@ fn is_of_program(place: &Place<'_>) -> bool {
 
 /// Whether a language's runtime opened it on its own account; see `fdguard-trace`'s outlines.
 fn is_runtimes(place: &Place<'_>) -> bool {
-    let has_runtime = |frame: &Frame| {
-        matches!(
-            frame.language,
-            Language::Python | Language::Node | Language::Java
-        )
-    };
     let is_nameless = |frame: &Frame| frame.file.is_none() && frame.function.is_none();
     !place.stack.is_empty()
         && place
             .stack
             .iter()
-            .all(|frame| has_runtime(frame) && is_nameless(frame))
+            .all(|frame| frame.language.has_runtime() && is_nameless(frame))
 }
 
 /// The sites of a process.
