@@ -133,7 +133,7 @@ impl fmt::Display for Identity {
 
 /// A text that is no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an identity of a process (BOOT:PID:START:INODE)")]
+#[error("not a process identity: expected BOOT:PID:START:INODE")]
 pub struct NotAnIdentity;
 
 impl FromStr for Identity {

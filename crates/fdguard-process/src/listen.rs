@@ -66,13 +66,13 @@ pub enum BindError {
         at: At,
     },
     /// There is a file at the path, and it is no socket: it is left alone.
-    #[error("{path}: a file that is no socket is in the way", path = .path.display())]
+    #[error("cannot bind {path}: the file exists and is not a socket", path = .path.display())]
     NoSocket {
         /// Which.
         path: PathBuf,
     },
     /// The machine refused something else.
-    #[error("{at}: {step}: {source}")]
+    #[error("cannot listen on {at}: {step}: {source}")]
     Refused {
         /// What we wanted.
         at: At,
@@ -174,7 +174,7 @@ impl FromStr for Listen {
             _ => (None, text),
         };
         if name.is_some_and(|name| name.is_empty() || !is_name(name)) {
-            return Err(wrong("a name is 1 to 255 printable ASCII characters"));
+            return Err(wrong("the name must be 1 to 255 printable ASCII characters"));
         }
         let name = name.map(str::to_owned);
         if let Some(path) = rest.strip_prefix("unix:") {
@@ -183,7 +183,7 @@ impl FromStr for Listen {
             return Ok(Self { name, at, mode });
         }
         let Some(address) = rest.strip_prefix("tcp:") else {
-            return Err(wrong("write tcp:PORT, tcp:HOST:PORT or unix:PATH"));
+            return Err(wrong("use tcp:PORT, tcp:HOST:PORT or unix:PATH"));
         };
         let at = tcp_words(address).map_err(wrong)?;
         let mode = None;
@@ -197,17 +197,17 @@ fn unix_words(text: &str) -> Result<(&str, Option<u32>), &'static str> {
         Some((path, mode)) => {
             let mode = u32::from_str_radix(mode, 8).ok();
             let mode = mode.filter(|mode| *mode <= 0o777);
-            (path, Some(mode.ok_or("a mode is octal, as in mode=0660")?))
+            (path, Some(mode.ok_or("the mode must be octal, such as mode=0660")?))
         }
     };
     if path.is_empty() || path.contains('\0') {
-        return Err("a path is missing");
+        return Err("the path is missing");
     }
     Ok((path, mode))
 }
 
 fn tcp_words(text: &str) -> Result<At, &'static str> {
-    let port = |text: &str| text.parse::<u16>().ok().ok_or("a port is 0 to 65535");
+    let port = |text: &str| text.parse::<u16>().ok().ok_or("the port must be 0 to 65535");
     let Some((host, number)) = text.rsplit_once(':') else {
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port(text)?);
         return Ok(At::Tcp(address));
@@ -222,7 +222,7 @@ fn tcp_words(text: &str) -> Result<At, &'static str> {
                 Some(six) => six.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
                 None => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
             };
-            parsed.ok_or("a host is an IPv4 address, an [IPv6] address, localhost or *")?
+            parsed.ok_or("the host must be an IPv4 address, an [IPv6] address, localhost or *")?
         }
     };
     Ok(At::Tcp(SocketAddr::new(host, number)))

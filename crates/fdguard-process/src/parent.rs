@@ -72,7 +72,7 @@ impl FromStr for Kind {
         let found = Self::NAMES.iter().find(|(_, name)| *name == text);
         found.map(|it| it.0).ok_or_else(|| {
             let names: Vec<_> = Self::NAMES.iter().map(|it| it.1).collect();
-            format!("{text:?} is none of {}", names.join(", "))
+            format!("{text:?} is not one of {}", names.join(", "))
         })
     }
 }
@@ -202,7 +202,7 @@ pub fn judge(facts: &Facts) -> Parent {
         } else {
             ""
         };
-        let reason = format!("no sign of a supervisor; the parent is {name}{place}");
+        let reason = format!("no supervisor detected; the parent is {name}{place}");
         (Kind::Nobody, reason)
     });
     Parent {
@@ -214,7 +214,7 @@ pub fn judge(facts: &Facts) -> Parent {
 
 fn started_by_systemd(facts: &Facts) -> Option<String> {
     let told = facts.text("SYSTEMD_EXEC_PID")?.parse() == Ok(facts.pid);
-    told.then(|| "SYSTEMD_EXEC_PID is our own process".to_owned())
+    told.then(|| "SYSTEMD_EXEC_PID is the pid of fdguard".to_owned())
 }
 
 fn fdguard(facts: &Facts) -> Option<String> {
@@ -238,7 +238,7 @@ fn systemd(facts: &Facts) -> Option<String> {
     let (device, inode) = stream.split_once(':')?;
     let stream = (device.parse().ok()?, inode.parse().ok()?);
     let confirmed = facts.stderr == Some(stream);
-    confirmed.then(|| "INVOCATION_ID is set and JOURNAL_STREAM is our standard error".to_owned())
+    confirmed.then(|| "INVOCATION_ID is set and JOURNAL_STREAM matches standard error".to_owned())
 }
 
 fn launchd(facts: &Facts) -> Option<String> {
@@ -276,14 +276,14 @@ fn open_rc(facts: &Facts) -> Option<String> {
 
 fn container(facts: &Facts) -> Option<String> {
     if facts.pid == 1 {
-        return Some("we are process 1".to_owned());
+        return Some("fdguard is process 1".to_owned());
     }
     for name in ["container", "KUBERNETES_SERVICE_HOST"] {
         if facts.has(name) {
             return Some(format!("{name} is set"));
         }
     }
-    facts.container_file.map(|path| format!("{path} is there"))
+    facts.container_file.map(|path| format!("{path} exists"))
 }
 
 #[cfg(test)]

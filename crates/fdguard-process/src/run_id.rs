@@ -21,7 +21,7 @@ pub struct RunId {
 
 /// The text is no [`RunId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no run id: PID.START:NAME")]
+#[error("not a run id: expected PID.START:NAME")]
 pub struct NoRunId;
 
 impl RunId {

@@ -216,10 +216,10 @@ impl Bounded {
     /// How it ended and its last words, to be put behind its name.
     pub(crate) fn account(&self, ended: Ended) -> String {
         let how = match ended {
-            Ended::Code(code) => format!("ended with status {code}"),
-            Ended::Signal(signal) => format!("ended by signal {signal}"),
-            Ended::TimeUp => format!("did not end within {}", unit::shown(self.within)),
-            Ended::Lost => "was lost: somebody killed its keeper".to_owned(),
+            Ended::Code(code) => format!("exited with status {code}"),
+            Ended::Signal(signal) => format!("was killed by signal {signal}"),
+            Ended::TimeUp => format!("did not finish within {}", unit::shown(self.within)),
+            Ended::Lost => "was lost: its keeper process was killed".to_owned(),
         };
         match self.last_words() {
             Some(words) => format!("{how}: {words}"),

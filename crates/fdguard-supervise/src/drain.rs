@@ -221,7 +221,7 @@ mod tests {
         let failed = run("exec:echo the pool is stuck >&2; exit 4", LONG);
         assert_eq!(
             failed,
-            Drained::HookFailed("it ended with status 4: the pool is stuck".into())
+            Drained::HookFailed("it exited with status 4: the pool is stuck".into())
         );
         assert_eq!(
             run("exec:sleep 600", Duration::from_millis(100)),
@@ -275,12 +275,12 @@ mod tests {
         let (url, served) = server("HTTP/1.1 503 Busy\r\n\r\n");
         assert_eq!(
             run(&url, LONG),
-            Drained::HookFailed("it answered 503".into())
+            Drained::HookFailed("it returned HTTP status 503".into())
         );
         served.join().unwrap();
         let (url, served) = server("SSH-2.0-OpenSSH\r\n");
         assert!(
-            matches!(run(&url, LONG), Drained::HookFailed(why) if why.contains("no HTTP answer"))
+            matches!(run(&url, LONG), Drained::HookFailed(why) if why.contains("not return an HTTP response"))
         );
         served.join().unwrap();
     }

@@ -75,7 +75,7 @@ fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
         .is_some_and(|parent| mode(parent).is_ok_and(|mode| mode & SHARED == SHARED));
     let found = fs::symlink_metadata(folder)?;
     if is_shared && !(found.is_dir() && found.uid() == geteuid().as_raw()) {
-        return Err(std::io::Error::other("it is somebody else's"));
+        return Err(std::io::Error::other("the directory belongs to another user"));
     }
     Ok(())
 }
@@ -252,7 +252,7 @@ mod tests {
         std::os::unix::fs::symlink(&target, shared.join("evidence")).unwrap();
         let settings = Settings::new(shared.join("evidence"));
         let said = run(&settings, 1, LONG).unwrap_err();
-        assert!(said.ends_with("it is somebody else's"), "{said}");
+        assert!(said.ends_with("the directory belongs to another user"), "{said}");
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     }
 
@@ -343,13 +343,13 @@ mod tests {
         let (outcome, folder, _held) =
             written("echo half > $6; echo no such process >&2; exit 3", LONG);
         let said = outcome.unwrap_err();
-        assert_eq!(said, "fdguard doctor ended with status 3: no such process");
+        assert_eq!(said, "fdguard doctor exited with status 3: no such process");
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         let (outcome, folder, _held) =
             written("echo half > $6; sleep 600", Duration::from_millis(600));
         assert_eq!(
             outcome.unwrap_err(),
-            "fdguard doctor did not end within 600ms"
+            "fdguard doctor did not finish within 600ms"
         );
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         let (outcome, _, _held) = written("exit 0", LONG);

@@ -32,7 +32,7 @@ impl FromStr for Restart {
             "always" => Ok(Self::Always),
             "on-failure" => Ok(Self::OnFailure),
             "never" => Ok(Self::Never),
-            _ => Err(format!("{text:?} is none of always, on-failure, never")),
+            _ => Err(format!("{text:?} is not one of always, on-failure, never")),
         }
     }
 }
@@ -59,7 +59,7 @@ impl FromStr for Spacing {
         let (base, most) = text.split_once("..").unwrap_or((text, text));
         let (base, most) = (unit::duration(base)?, unit::duration(most)?);
         if most < base {
-            return Err(format!("{text:?} ends before it begins: 100ms..30s"));
+            return Err(format!("{text:?} is not an ascending range: use MIN..MAX, such as 100ms..30s"));
         }
         Ok(Self { base, most })
     }
@@ -78,7 +78,7 @@ impl FromStr for CrashLoop {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no count and time: 5/60s, or off");
+        let wrong = || format!("{text:?} is not COUNT/DURATION: use 5/60s, or off");
         let (restarts, within) = text.split_once('/').ok_or_else(wrong)?;
         let restarts = restarts.parse().ok().ok_or_else(wrong)?;
         let within = unit::duration(within)?;
@@ -98,9 +98,9 @@ pub struct Policy {
     pub stop_on: Vec<u8>,
     /// How far starts are apart.
     pub spacing: Spacing,
-    /// A shorter run is a quick end.
+    /// Runs shorter than this count as crashes.
     pub min_uptime: Duration,
-    /// A run of this length forgets the ends before it.
+    /// Reset the back-off after the service has run this long.
     pub reset_after: Duration,
     /// When it is given up; never when absent.
     pub crash_loop: Option<CrashLoop>,

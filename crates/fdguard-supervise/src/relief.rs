@@ -19,7 +19,7 @@ pub use news::{Action, Again, Breach, Drained, Event, Instance, Proof, Told};
 pub use rules::{Rules, WhenAgain};
 
 /// Why there is no evidence of a breach that could not wait for it.
-const URGENT: &str = "the budget is well exceeded: nothing was waited for";
+const URGENT: &str = "skipped because the budget is far exceeded";
 
 /// The relief of one service.
 #[derive(Debug)]
@@ -290,7 +290,7 @@ impl Relief {
                 self.evidence(now, run, Err(URGENT.to_owned()), true)
             }
             (Step::Evidence, _) if late => {
-                let why = "it was not written in time".to_owned();
+                let why = "not written in time".to_owned();
                 self.evidence(now, run, Err(why), true)
             }
             (Step::Draining, Event::Drained(how)) => self.drained(now, run, how),
@@ -306,7 +306,7 @@ impl Relief {
             }
             (Step::Starting, Event::StartFailed(why)) => self.unproven(now, run, why),
             (Step::Starting, _) if late => {
-                self.unproven(now, run, "it was not started in time".to_owned())
+                self.unproven(now, run, "the new process did not start in time".to_owned())
             }
             (Step::Proving, Event::Answered(instance)) if is_newer(instance, run.before) => {
                 self.proven(now, run, instance)
@@ -314,11 +314,11 @@ impl Relief {
             (Step::Proving, Event::Ended) => self.unproven(
                 now,
                 run,
-                "the new process ended before it answered".to_owned(),
+                "the new process ended before it was ready".to_owned(),
             ),
             (Step::Proving, _) if late => {
                 let why = format!(
-                    "no newer process answered within {} s",
+                    "no new process was ready within {} s",
                     self.rules.prove.as_secs()
                 );
                 self.unproven(now, run, why)

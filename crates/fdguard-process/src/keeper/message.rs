@@ -69,20 +69,20 @@ impl Step {
     /// What was tried, for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Self::Unknown => "starting the program",
-            Self::Keeper => "starting its keeper",
-            Self::Signals => "waiting for signals",
-            Self::Subreaper => "adopting its descendants",
-            Self::Pipe => "a pipe for errors",
-            Self::Fork => "making its process",
-            Self::Group => "its session or group",
-            Self::Descriptors => "handing it its descriptors",
-            Self::CloseRange => "closing all other descriptors",
-            Self::Limit => "its limits",
-            Self::Folder => "going to its folder",
-            Self::Exec => "running the program",
-            Self::Pidfd => "a descriptor of its process",
-            Self::Terminal => "its terminal",
+            Self::Unknown => "cannot start the program",
+            Self::Keeper => "cannot start its keeper process",
+            Self::Signals => "cannot wait for signals",
+            Self::Subreaper => "cannot adopt its descendants",
+            Self::Pipe => "cannot create the error pipe",
+            Self::Fork => "cannot create its process",
+            Self::Group => "cannot set its session or process group",
+            Self::Descriptors => "cannot pass its descriptors",
+            Self::CloseRange => "cannot close the other descriptors",
+            Self::Limit => "cannot set its limits",
+            Self::Folder => "cannot change to its directory",
+            Self::Exec => "cannot run the program",
+            Self::Pidfd => "cannot open its pidfd",
+            Self::Terminal => "cannot set up its terminal",
         }
     }
 }

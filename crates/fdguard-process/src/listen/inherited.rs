@@ -44,11 +44,11 @@ pub fn promise(
 ) -> Result<Option<Promise>, Gap> {
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u64>().ok());
     let wrong = |name: &str, text: &OsStr| {
-        let why = format!("{name}={} makes no sense", text.to_string_lossy());
+        let why = format!("invalid value {name}={}", text.to_string_lossy());
         Gap::new(
-            "sockets of the parent",
+            "sockets from the parent",
             why,
-            "let the parent set it, or unset it",
+            "fix it in the parent, or unset it",
         )
     };
     let (Some(pid), Some(count)) = (read("LISTEN_PID"), read("LISTEN_FDS")) else {
@@ -115,9 +115,9 @@ pub fn take_numbered(variable: &str) -> Option<OwnedFd> {
 }
 
 fn missing(number: i32, name: &str) -> Gap {
-    let why = format!("LISTEN_FDS promises number {number} ({name}), and it is not open");
-    let remedy = "let the parent keep it open up to the start";
-    Gap::new("a socket of the parent", why, remedy)
+    let why = format!("LISTEN_FDS includes descriptor {number} ({name}), which is not open");
+    let remedy = "keep it open in the parent until fdguard starts";
+    Gap::new("a socket from the parent", why, remedy)
 }
 
 fn take_one(number: i32) -> Option<OwnedFd> {

@@ -79,12 +79,12 @@ fn replace(socket: &OwnedFd, path: &FilePath, address: &SocketAddrUnix) -> Resul
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
     let parent = parent.unwrap_or(FilePath::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(parent, flags, Mode::empty()).map_err(step("its folder"))?;
+    let folder = rustix::fs::open(parent, flags, Mode::empty()).map_err(step("open its directory"))?;
     match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         // Somebody replaces it at this moment.
         Err(Errno::AGAIN) => return Err(Failure::Held),
-        Err(error) => return Err(Failure::Refused("lock of its folder", error)),
+        Err(error) => return Err(Failure::Refused("lock its directory", error)),
     }
     let meta = path.symlink_metadata();
     if meta.is_ok_and(|meta| !meta.file_type().is_socket()) {

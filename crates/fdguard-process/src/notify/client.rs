@@ -49,12 +49,12 @@ impl Client {
         let gap = |why: String, remedy: &str| Gap::new("notifications to the parent", why, remedy);
         let parsed = address_of(address).map_err(|why| {
             let why = format!("NOTIFY_SOCKET={shown}: {why}");
-            gap(why, "give a path or an @abstract name of a unix socket")
+            gap(why, "set it to a path or an @abstract name of a unix socket")
         })?;
         let kind = SocketType::DGRAM;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)
-            .map_err(|error| gap(format!("no socket: {error}"), "free some descriptors"))?;
+            .map_err(|error| gap(format!("cannot create a socket: {error}"), "free some file descriptors"))?;
         Ok(Self {
             socket,
             address: parsed,
@@ -142,8 +142,8 @@ impl Client {
         let first = !std::mem::replace(&mut self.warned, true);
         first.then(|| {
             let what = "notifications to the parent";
-            let why = format!("NOTIFY_SOCKET={} does not take them: {error}", self.shown);
-            let remedy = "unset NOTIFY_SOCKET if nobody listens there; the service runs on without";
+            let why = format!("cannot send to NOTIFY_SOCKET={}: {error}", self.shown);
+            let remedy = "unset NOTIFY_SOCKET if nothing listens on it; the service keeps running";
             Gap::new(what, why, remedy)
         })
     }
@@ -153,12 +153,12 @@ impl Client {
 fn address_of(address: &OsStr) -> Result<SocketAddrUnix, String> {
     let bytes = address.as_bytes();
     if bytes.starts_with(b"vsock") {
-        return Err("the parent is outside of this virtual machine (vsock)".to_owned());
+        return Err("vsock is not supported (the parent is outside this virtual machine)".to_owned());
     }
     let parsed = match bytes {
         [b'@', name @ ..] if !name.is_empty() => SocketAddrUnix::new_abstract_name(name),
         [b'/', ..] => SocketAddrUnix::new(bytes),
-        _ => return Err("neither a path nor an @abstract name".to_owned()),
+        _ => return Err("not a path or an @abstract name".to_owned()),
     };
     parsed.map_err(|error| error.to_string())
 }
@@ -222,8 +222,8 @@ pub fn watchdog_interval(
     };
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u64>().ok());
     let wrong = |name: &str, text: &OsStr| {
-        let why = format!("{name}={} is no number above 0", text.to_string_lossy());
-        let remedy = "let the parent set it, or unset it";
+        let why = format!("{name}={} is not a positive number", text.to_string_lossy());
+        let remedy = "fix it in the parent, or unset it";
         Gap::new("the parent's watchdog", why, remedy)
     };
     if let Some(pid) = read("WATCHDOG_PID") {

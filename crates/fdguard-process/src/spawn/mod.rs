@@ -125,7 +125,7 @@ impl Prepared {
 }
 
 fn string(text: &OsStr) -> Result<CString, Unfit> {
-    CString::new(text.as_bytes()).map_err(|_zero| Unfit("a zero byte inside a word"))
+    CString::new(text.as_bytes()).map_err(|_zero| Unfit("an argument or path contains a NUL byte"))
 }
 
 fn strings(texts: &[OsString]) -> Result<Vec<CString>, Unfit> {
@@ -133,7 +133,7 @@ fn strings(texts: &[OsString]) -> Result<Vec<CString>, Unfit> {
 }
 
 fn strings_of(texts: Vec<Vec<u8>>) -> Result<Vec<CString>, Unfit> {
-    let string = |text| CString::new(text).map_err(|_zero| Unfit("a zero byte inside a word"));
+    let string = |text| CString::new(text).map_err(|_zero| Unfit("an argument or path contains a NUL byte"));
     texts.into_iter().map(string).collect()
 }
 

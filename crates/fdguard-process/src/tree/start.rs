@@ -37,7 +37,7 @@ pub(super) fn begin(
     keep_pidfd: bool,
 ) -> Result<Tree, StartError> {
     let unfit = |why: Unfit| StartError::Refused {
-        step: "the plan",
+        step: "cannot start the program",
         source: io::Error::new(io::ErrorKind::InvalidInput, why.0),
     };
     let mark = mark::next();
@@ -230,7 +230,7 @@ fn failure(plan: &Plan, prepared: &Prepared, step: Step, errno: Errno) -> StartE
         }
         Errno::NOENT => StartError::NotRunnable {
             program,
-            source: io::Error::new(io::ErrorKind::NotFound, "its interpreter was not found"),
+            source: io::Error::new(io::ErrorKind::NotFound, "interpreter not found"),
         },
         other => StartError::NotRunnable {
             program,

@@ -19,7 +19,7 @@ pub enum StartError {
         program: String,
     },
     /// It is there and cannot be run.
-    #[error("{program}: cannot be run: {source}")]
+    #[error("cannot run {program}: {source}")]
     NotRunnable {
         /// Which.
         program: String,

@@ -52,7 +52,7 @@ const LARGEST: f64 = 1e17;
 
 /// `512MiB`, `1GiB`, `64M`, `1.5G`, `500MB`; a number needs its unit.
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size: 512MiB, 1GiB, 64M, 500MB");
+    let wrong = || format!("{text:?} is not a size: use 512MiB, 1GiB, 64M or 500MB");
     let (value, name, behind) = number_and_unit(text.trim()).ok_or_else(wrong)?;
     let unit = UNITS_OF_SIZE.iter().find(|(unit, _)| *unit == name);
     let bytes = (value * unit.ok_or_else(wrong)?.1).round();
@@ -69,7 +69,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 
 /// `30/min`, `2/s`, `100/h`; a number alone is a minute's.
 pub(super) fn per_minute(text: &str) -> Result<f64, String> {
-    let wrong = || format!("{text:?} is no rate: 30/min, 2/s, 100/h");
+    let wrong = || format!("{text:?} is not a rate: use 30/min, 2/s or 100/h");
     let (number, minutes) = match text.trim().split_once('/') {
         None => (text.trim(), 1.0),
         Some((number, "s")) => (number, 1.0 / 60.0),
@@ -173,11 +173,11 @@ mod tests {
             "999999999G",
             "1e3K",
         ] {
-            assert!(size(text).unwrap_err().contains("is no size"), "{text}");
+            assert!(size(text).unwrap_err().contains("is not a size"), "{text}");
         }
         for text in ["", "5/y", "x/s", "-1/s", "5s/s", "1/s/s"] {
             assert!(
-                per_minute(text).unwrap_err().contains("is no rate"),
+                per_minute(text).unwrap_err().contains("is not a rate"),
                 "{text}"
             );
         }

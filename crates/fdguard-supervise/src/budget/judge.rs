@@ -297,11 +297,11 @@ fn of_count(budget: &Budget, process: &OfProcess) -> OfOne {
     if needs_limit && soft.is_none() {
         return Err(Gap::new(
             format!(
-                "the share of its soft limit that process {} uses",
+                "soft limit usage of process {}",
                 process.pid
             ),
-            "it has no limit, or the limit could not be read",
-            "give the budget as a number: fds=3000:4000",
+            "the process has no soft limit, or it could not be read",
+            "set the budget as a number: fds=3000:4000",
         ));
     }
     Ok(Some(beside(budget, process, as_f64(count), soft)))

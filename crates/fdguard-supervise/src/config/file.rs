@@ -38,7 +38,7 @@ impl File {
                 continue;
             }
             let DeValue::Table(services) = value.get_ref() else {
-                return Err(wrong(text, value, "services are tables: [service.NAME]"));
+                return Err(wrong(text, value, "services must be tables: [service.NAME]"));
             };
             for (name, table) in services {
                 file.services.push(service(text, name, table)?);
@@ -48,7 +48,7 @@ impl File {
             let place = Place { line: 1, column: 1 };
             return Err(Mistake::new(
                 Source::File(place),
-                "there is no [service.NAME]",
+                "no service defined: add a [service.NAME] table",
             ));
         }
         file.services
@@ -64,11 +64,11 @@ fn service(
 ) -> Result<(String, Place, Values), Mistake> {
     let place = Place::of(text, &name.span());
     if !is_name(name.get_ref()) {
-        let message = "a service's name has letters, digits and . _ - @ only";
+        let message = "a service name may contain only letters, digits and . _ - @";
         return Err(Mistake::new(Source::File(place), message));
     }
     let DeValue::Table(entries) = table.get_ref() else {
-        return Err(wrong(text, table, "a service is a table: [service.NAME]"));
+        return Err(wrong(text, table, "a service must be a table: [service.NAME]"));
     };
     let mut values = Values::default();
     for (key, value) in entries {
@@ -84,7 +84,7 @@ fn service(
     if values.of("command").is_none() {
         return Err(Mistake::new(
             Source::File(place),
-            "this service has no command",
+            "service has no command",
         ));
     }
     Ok((name.get_ref().to_string(), place, values))
@@ -156,12 +156,12 @@ fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String,
         DeValue::Boolean(false) => Ok("off".to_owned()),
         _ => {
             let shape = match key.takes {
-                Takes::One => "one value",
-                Takes::Many => "a list of texts",
-                Takes::Pairs => "a table of texts",
+                Takes::One => "a single value",
+                Takes::Many => "a list of strings",
+                Takes::Pairs => "a table of strings",
                 Takes::Check | Takes::Checks => "a check",
             };
-            Err(wrong(text, value, &format!("{} takes {shape}", key.name)))
+            Err(wrong(text, value, &format!("{} must be {shape}", key.name)))
         }
     }
 }
@@ -214,18 +214,18 @@ raise_limit = false
         assert!(said("foramt = 1\n").starts_with("line 1, column 1: unknown key `foramt`"));
         assert_eq!(
             said(&format!("{one}restart = [1]\n")),
-            "line 3, column 11: restart takes one value"
+            "line 3, column 11: restart must be a single value"
         );
         assert_eq!(
             said("[service.a]\n"),
-            "line 1, column 10: this service has no command"
+            "line 1, column 10: service has no command"
         );
         assert_eq!(
             said("[service.\"a b\"]\ncommand = [\"true\"]\n"),
-            "line 1, column 10: a service's name has letters, digits and . _ - @ only"
+            "line 1, column 10: a service name may contain only letters, digits and . _ - @"
         );
-        assert!(said("").ends_with("there is no [service.NAME]"));
-        assert!(said("service = 3\n").starts_with("line 1, column 11: services are tables"));
+        assert!(said("").ends_with("no service defined: add a [service.NAME] table"));
+        assert!(said("service = 3\n").starts_with("line 1, column 11: services must be tables"));
         assert!(said("[service.a\n").starts_with("line 1, column "));
         assert!(said(&format!("{one}{one}")).starts_with("line 3, column "));
     }

@@ -116,7 +116,7 @@ pub(super) fn find(table: &'static [Key], name: &str) -> Result<&'static Key, St
         }
         _ => {
             let known: Vec<&str> = table.iter().map(|key| key.name).collect();
-            format!("unknown key `{name}`: there are {}", known.join(", "))
+            format!("unknown key `{name}`: known keys are {}", known.join(", "))
         }
     })
 }
@@ -146,7 +146,7 @@ mod tests {
         let said = find(SERVICE, "restrat").unwrap_err();
         assert_eq!(said, "unknown key `restrat`: did you mean `restart`?");
         let said = find(SERVICE, "colour_of_the_sky").unwrap_err();
-        assert!(said.contains("there are command, after"), "{said}");
+        assert!(said.contains("known keys are command, after"), "{said}");
     }
 
     #[test]

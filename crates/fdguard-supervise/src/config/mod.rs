@@ -91,7 +91,7 @@ impl Settings {
         values.set("command", words.map(Into::into).collect(), Source::Flag);
         let name = match &said.name {
             Some(name) if !file::is_name(name) => {
-                let message = "a service's name has letters, digits and . _ - @ only";
+                let message = "a service name may contain only letters, digits and . _ - @";
                 return Err(reader::mistake("name", Source::Flag, message));
             }
             Some(name) => name.clone(),
@@ -195,7 +195,7 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
         Err(_) => text.replacen("localhost:", "127.0.0.1:", 1),
     };
     text.parse()
-        .map_err(|_error| format!("{text:?} is no address: 127.0.0.1:9464"))
+        .map_err(|_error| format!("{text:?} is not an address: use PORT or HOST:PORT, such as 127.0.0.1:9464"))
 }
 
 /// The program's name, as far as it can be one of a service.

@@ -19,7 +19,7 @@ pub(super) fn order(items: &[Item<'_>]) -> Result<Vec<usize>, Mistake> {
     for item in items {
         for name in item.after {
             if number(name).is_none() {
-                let message = format!("after: there is no service `{name}`");
+                let message = format!("after: unknown service `{name}`");
                 return Err(Mistake::new(item.source, message));
             }
         }
@@ -57,7 +57,7 @@ fn cycle(items: &[Item<'_>], sorted: &[usize]) -> Mistake {
     path.push(first);
     let names: Vec<&str> = path.iter().map(|at| items[*at].name).collect();
     let message = format!(
-        "after: a circle, none can be first: {}",
+        "after: dependency cycle: {}",
         names.join(" after ")
     );
     Mistake::new(items[first].source, message)
@@ -103,7 +103,7 @@ mod tests {
             [("x", &["a"]), ("a", &["b"]), ("b", &["c"]), ("c", &["a"])];
         assert_eq!(
             ordered(&list).unwrap_err(),
-            "line 1, column 1: after: a circle, none can be first: a after b after c after a"
+            "line 1, column 1: after: dependency cycle: a after b after c after a"
         );
         assert!(
             ordered(&[("a", &["a"])])

@@ -45,7 +45,7 @@ impl Reader<'_> {
         parse: impl Fn(&str) -> Result<T, E>,
     ) -> Result<T, Mistake> {
         let last = self.all(name, parse)?.pop();
-        last.ok_or_else(|| mistake(name, self.texts(name).1, "needs a value"))
+        last.ok_or_else(|| mistake(name, self.texts(name).1, "requires a value"))
     }
 
     /// The one text.

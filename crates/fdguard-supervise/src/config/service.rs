@@ -90,7 +90,7 @@ impl FromStr for Background {
             "adopt" => Ok(Self::Adopt),
             "end" => Ok(Self::End),
             "fail" => Ok(Self::Fail),
-            _ => Err(format!("{text:?} is none of adopt, end, fail")),
+            _ => Err(format!("{text:?} is not one of adopt, end, fail")),
         }
     }
 }
@@ -130,7 +130,7 @@ impl Service {
         let command = if is_said { said.command.clone() } else { words };
         if command.iter().all(|word| word.is_empty()) {
             let source = reader.texts("command").1;
-            return Err(mistake("command", source, "names no program"));
+            return Err(mistake("command", source, "no program given"));
         }
         let mut policy = restarts(reader)?;
         if said.once {
@@ -173,7 +173,7 @@ fn restarts(reader: Reader<'_>) -> Result<policy::Policy, Mistake> {
         restart: reader.one("restart")?,
         stop_on: reader.all("stop_on", |text| {
             text.parse()
-                .map_err(|_error| format!("{text:?} is no exit code: 0 to 255"))
+                .map_err(|_error| format!("{text:?} is not an exit code: use 0 to 255"))
         })?,
         spacing: reader.one("backoff")?,
         min_uptime: reader.by("min_uptime", unit::duration)?,
@@ -203,17 +203,17 @@ fn relief(reader: Reader<'_>) -> Result<Rules, Mistake> {
 fn pair(text: &str) -> Result<(OsString, OsString), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-        _ => Err(format!("{text:?} is no KEY=VALUE")),
+        _ => Err(format!("{text:?} is not KEY=VALUE")),
     }
 }
 
 fn signal(text: &str) -> Result<i32, String> {
-    signals::by_name(text).ok_or_else(|| format!("{text:?} is no signal: TERM, INT, QUIT, …"))
+    signals::by_name(text).ok_or_else(|| format!("{text:?} is not a signal: use TERM, INT, QUIT, …"))
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
     match unit::duration(text)? {
-        Duration::ZERO => Err("must be more than nothing".to_owned()),
+        Duration::ZERO => Err("must be greater than 0".to_owned()),
         length => Ok(length),
     }
 }
@@ -231,7 +231,7 @@ fn lasting(reader: Reader<'_>) -> Result<Vec<Spec>, Mistake> {
     let all = checks(reader, "health")?;
     if let Some(once) = all.iter().find(|check| check.is_once()) {
         let message = format!(
-            "{} happens once: it tells when a service is ready",
+            "{} reports readiness once: use it for ready, not for health",
             once.kind
         );
         return Err(mistake("health", reader.texts("health").1, message));
@@ -245,6 +245,6 @@ fn access(text: &str) -> Result<Access, String> {
         "main" => Ok(Access::Main),
         "exec" => Ok(Access::Exec),
         "all" => Ok(Access::All),
-        _ => Err(format!("{text:?} is none of none, main, exec, all")),
+        _ => Err(format!("{text:?} is not one of none, main, exec, all")),
     }
 }

@@ -110,8 +110,8 @@ fn judged(line: &str) -> Answer {
     match code.filter(|_| is_http) {
         Some(202) => Answer::Accepted,
         Some(200..=299) => Answer::Done,
-        Some(code) => Answer::Failed(format!("it answered {code}")),
-        None => Answer::Failed("it gave no HTTP answer".to_owned()),
+        Some(code) => Answer::Failed(format!("it returned HTTP status {code}")),
+        None => Answer::Failed("it did not return an HTTP response".to_owned()),
     }
 }
 

@@ -28,7 +28,7 @@ impl FromStr for Form {
         match text {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            _ => Err(format!("{text:?} is none of text, json")),
+            _ => Err(format!("{text:?} is not one of text, json")),
         }
     }
 }

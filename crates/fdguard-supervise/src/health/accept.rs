@@ -43,15 +43,15 @@ impl Progress {
         for (port, queue) in &now {
             let before = self.last.get(port);
             if !queue.listens {
-                answer = Err(format!("nothing listens at port {port} any more"));
+                answer = Err(format!("nothing listens on port {port} any more"));
             } else if before.is_some_and(|before| is_stuck(before, queue)) {
                 let plural = if queue.length == 1 {
-                    "connection waits"
+                    "connection is waiting"
                 } else {
-                    "connections wait"
+                    "connections are waiting"
                 };
                 answer = Err(format!(
-                    "accepts nothing: {} {plural} at port {port}",
+                    "accepts no connections: {} {plural} on port {port}",
                     queue.length
                 ));
             }
@@ -135,7 +135,7 @@ mod tests {
         let look = || BTreeMap::from([(8080, queue(&[1, 2]))]);
         assert_eq!(progress.seen(look()), Ok(()));
         let why = progress.seen(look()).unwrap_err();
-        assert_eq!(why, "accepts nothing: 2 connections wait at port 8080");
+        assert_eq!(why, "accepts no connections: 2 connections are waiting on port 8080");
         let gone = Queue::default();
         let why = progress.seen(BTreeMap::from([(8080, gone)])).unwrap_err();
         assert!(why.contains("nothing listens"), "{why}");

@@ -262,7 +262,7 @@ impl Probe {
                 Err(why) => return Step::Blind(why.to_string()),
             },
             Self::Accept(_) if feeds.listeners.is_empty() => {
-                return Step::Blind("no listening socket of the service is known".to_owned());
+                return Step::Blind("the service has no known listening socket".to_owned());
             }
             Self::Accept(progress) => {
                 let seen = queue::look(feeds.listeners);

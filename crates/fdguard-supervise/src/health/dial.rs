@@ -154,7 +154,7 @@ pub(super) fn wording(why: Errno) -> String {
     match why {
         Errno::CONNREFUSED => "connection refused".to_owned(),
         Errno::CONNRESET => "connection reset".to_owned(),
-        Errno::MFILE => "fdguard itself has no descriptor left for a probe".to_owned(),
+        Errno::MFILE => "fdguard has no file descriptor left for a probe".to_owned(),
         why => {
             let text = std::io::Error::from(why).to_string();
             let text = text.split(" (os error").next().unwrap_or_default();

@@ -195,7 +195,7 @@ mod tests {
         let why = judge().unwrap_err();
         assert_eq!(
             why,
-            format!("accepts nothing: 2 connections wait at port {port}")
+            format!("accepts no connections: 2 connections are waiting on port {port}")
         );
         let _more = dial();
         assert!(judge().is_err(), "one more came, none was taken");

@@ -118,14 +118,14 @@ impl<'p> Closely<'p> {
         let pid = candidate.pid;
         if candidate.count > MOST_LISTED {
             let what = format!(
-                "the classes of the {} descriptors of process {pid}",
+                "classes of the {} descriptors of process {pid}",
                 candidate.count
             );
             let why = format!(
-                "more than {MOST_LISTED} are counted and not listed while the service is supervised"
+                "above {MOST_LISTED} descriptors, fdguard run only counts them"
             );
             self.hidden
-                .push((pid, Gap::new(what, why, "fdguard snap PID lists them")));
+                .push((pid, Gap::new(what, why, "run fdguard snap PID to list them")));
             return None;
         }
         match Watcher::new(self.probe, pid) {
@@ -157,9 +157,9 @@ impl<'p> Closely<'p> {
         ) {
             return;
         }
-        let what = format!("the classes of the descriptors of process {pid}");
+        let what = format!("descriptor classes of process {pid}");
         let remedy =
-            "fdguard snap PID says more; a full table of the host or of ours passes by itself";
+            "run fdguard snap PID for details; a full descriptor table is usually temporary";
         self.hidden
             .push((pid, Gap::new(what, error.to_string(), remedy)));
     }

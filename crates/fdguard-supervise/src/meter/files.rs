@@ -39,19 +39,19 @@ impl Refusal {
     /// The same for people.
     pub(super) fn gap(self, what: String) -> Gap {
         let (why, remedy) = match self {
-            Self::Gone => ("the process has ended".to_owned(), "nothing"),
+            Self::Gone => ("the process has ended".to_owned(), "none needed"),
             Self::Denied => (
                 "permission denied: the process belongs to another user or is protected".to_owned(),
-                "run fdguard as the user of the service or as root",
+                "run fdguard as the service's user or as root",
             ),
             Self::Full => (
-                "we have no descriptor left to look with: our table or the host's is full"
+                "no file descriptor left: fdguard's table or the host's is full"
                     .to_owned(),
-                "raise fs.file-max, or our own limit (ulimit -n)",
+                "raise fs.file-max or fdguard's own limit (ulimit -n)",
             ),
             Self::Other(error) => (
                 std::io::Error::from(error).to_string(),
-                "see fdguard snap PID for what can be read of it",
+                "run fdguard snap PID to see what can be read",
             ),
         };
         Gap::new(what, why, remedy)

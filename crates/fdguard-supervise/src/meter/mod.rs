@@ -170,7 +170,7 @@ impl<'p> Meter<'p> {
         if count == Ok(0) && self.files.state(pid).map_or(true, |state| state.zombie) {
             return None;
         }
-        let what = || format!("the number of descriptors of process {pid}");
+        let what = || format!("descriptor count of process {pid}");
         let count = count.map_or_else(|refusal| Sight::Hidden(refusal.gap(what())), Sight::Seen);
         let moved = count != member.count;
         member.count = count;
@@ -215,7 +215,7 @@ impl<'p> Meter<'p> {
         let hidden = |refusal: Refusal| match refusal {
             Refusal::Gone => Highest::NotAsked,
             other => {
-                Highest::Hidden(other.gap(format!("the highest number of process {}", member.pid)))
+                Highest::Hidden(other.gap(format!("highest descriptor of process {}", member.pid)))
             }
         };
         member.highest = match self.files.slots(member.pid) {

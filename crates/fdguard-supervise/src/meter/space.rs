@@ -42,7 +42,7 @@ impl Memory {
                 Ok(bytes) => resident = resident.saturating_add(bytes),
                 Err(Refusal::Gone) => {}
                 Err(refusal) => {
-                    return Sight::Hidden(refusal.gap(format!("the memory of process {pid}")));
+                    return Sight::Hidden(refusal.gap(format!("memory of process {pid}")));
                 }
             }
         }

@@ -109,7 +109,7 @@ pub(super) fn is_for(request: &Request<'_>, address: SocketAddr) -> bool {
 
 /// The answer to a request that means another server.
 pub(super) fn misdirected() -> Vec<u8> {
-    let text = "Host is not this server: ask for localhost or 127.0.0.1\n";
+    let text = "wrong Host header: use localhost or 127.0.0.1\n";
     respond("421 Misdirected Request", PLAIN, text, true)
 }
 
@@ -130,7 +130,7 @@ pub(super) fn answer(request: &Request<'_>, state: &State, token: Option<&Token>
     let with_body = match request.method {
         b"GET" => true,
         b"HEAD" => false,
-        _ => return respond("405 Method Not Allowed", PLAIN, "only GET and HEAD\n", true),
+        _ => return respond("405 Method Not Allowed", PLAIN, "method not allowed: use GET or HEAD\n", true),
     };
     let path = request.path.split(|byte| *byte == b'?').next();
     match path.unwrap_or_default() {
@@ -154,7 +154,7 @@ pub(super) fn answer(request: &Request<'_>, state: &State, token: Option<&Token>
         _ => respond(
             "404 Not Found",
             PLAIN,
-            "there are /metrics and /health\n",
+            "not found: use /metrics or /health\n",
             with_body,
         ),
     }
@@ -166,10 +166,10 @@ pub(super) fn refuse(head: &Head<'_>) -> Vec<u8> {
         Head::Long => respond(
             "431 Request Header Fields Too Large",
             PLAIN,
-            "the head of the request is longer than 8 KiB\n",
+            "the request header exceeds 8 KiB\n",
             true,
         ),
-        _ => respond("400 Bad Request", PLAIN, "this is no HTTP request\n", true),
+        _ => respond("400 Bad Request", PLAIN, "not an HTTP request\n", true),
     }
 }
 

@@ -28,7 +28,7 @@ impl FromStr for Source {
             Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => {
                 Ok(Self::Environment(name.to_owned()))
             }
-            _ => Err("a token comes from file:PATH or env:NAME".to_owned()),
+            _ => Err("use file:PATH or env:NAME".to_owned()),
         }
     }
 }

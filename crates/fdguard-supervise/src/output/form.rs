@@ -59,10 +59,10 @@ impl Form {
     /// Whether one can work with it.
     pub fn check(&self) -> Result<(), String> {
         if self.log_size < SMALLEST {
-            return Err("a log is rotated at 4KiB at the earliest".to_owned());
+            return Err("size must be at least 4KiB".to_owned());
         }
         if self.log_keep > MOST {
-            return Err(format!("at most {MOST} finished logs are kept"));
+            return Err(format!("keep must be at most {MOST}"));
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl FromStr for Form {
                 Some(("keep", value)) => {
                     let number = value.parse();
                     form.log_keep =
-                        number.map_err(|_why| format!("{value:?} is no number of logs"))?;
+                        number.map_err(|_why| format!("{value:?} is not a number of logs"))?;
                 }
                 Some(("pass", value)) => form.pass = Some(value.parse()?),
                 _ => break,
@@ -90,7 +90,7 @@ impl FromStr for Form {
             rest = before.trim_end();
         }
         if rest.is_empty() {
-            return Err("a log needs the name of a file, or off".to_owned());
+            return Err("file name missing: use FILE or off".to_owned());
         }
         form.log = (rest != "off").then(|| rest.into());
         form.check()?;
@@ -123,7 +123,7 @@ impl FromStr for Pass {
             "prefix" => Ok(Self::Prefix),
             "off" => Ok(Self::Off),
             _ => Err(format!(
-                "{text:?} is no way for output: inherit, lines, prefix, off"
+                "{text:?} is not one of inherit, lines, prefix, off"
             )),
         }
     }

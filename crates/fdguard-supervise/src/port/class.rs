@@ -58,22 +58,22 @@ pub fn classify(who: &Identified, ours: &Ours<'_>, is_running: impl Fn(&RunId) -
         .as_deref()
         .and_then(|it| std::str::from_utf8(it).ok());
     let Some(run) = run.and_then(|text| text.parse::<RunId>().ok()) else {
-        return stranger("no run of fdguard started it");
+        return stranger("it was not started by fdguard");
     };
     if run.service != ours.service {
-        return stranger(&format!("it belongs to the service {}", run.service));
+        return stranger(&format!("it belongs to service {}", run.service));
     }
     // In another namespace the supervisor's number means somebody else: its absence there proves nothing.
     if who.same_pid_namespace != Some(true) {
-        return stranger("it lives in another pid namespace");
+        return stranger("it is in another PID namespace");
     }
     if is_running(&run) {
         return stranger(&format!(
-            "it belongs to another run, which goes on (pid {})",
+            "it belongs to another run that is still active (pid {})",
             run.pid
         ));
     }
-    let because = format!("the run that started it is over (pid {})", run.pid);
+    let because = format!("the run that started it (pid {}) has ended", run.pid);
     Class::OursBefore { because }
 }
 

@@ -20,7 +20,7 @@ pub enum Policy {
 
 /// The text is no [`Policy`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is none of refuse, wait, wait:30s, end-if-ours")]
+#[error("{0:?} is not one of refuse, wait, wait:30s, end-if-ours")]
 pub struct Unclear(String);
 
 /// How long `wait` alone waits.

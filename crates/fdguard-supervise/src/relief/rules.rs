@@ -107,7 +107,7 @@ impl FromStr for WhenAgain {
         match text {
             "keep" => Ok(Self::Keep),
             "stop" => Ok(Self::Stop),
-            _ => Err(format!("{text:?} is neither keep nor stop")),
+            _ => Err(format!("{text:?} is not one of keep, stop")),
         }
     }
 }

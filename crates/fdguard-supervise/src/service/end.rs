@@ -80,9 +80,9 @@ impl Service<'_> {
         let left = Survivors(left.map(u64::from));
         self.survivors.add(left);
         let text = match left.0 {
-            Some(0) => "its keeper was killed or held; all of its processes were ended",
-            Some(_) => "its keeper was killed or held; some of its processes could not be ended",
-            None => "its keeper was killed; what was known of it was ended",
+            Some(0) => "its keeper process was killed or stopped; all of its processes were ended",
+            Some(_) => "its keeper process was killed or stopped; some of its processes could not be ended",
+            None => "its keeper process was killed; all known processes were ended",
         };
         let event = Event::of("keeper_lost", self.name()).with("survivors", left.0);
         cx.sink.tell(&event.with("text", text));
@@ -122,9 +122,9 @@ impl Service<'_> {
             return;
         }
         run.settle = None;
-        let explanation = "the program exited 0 and left a process that listens: it starts its server in the background, and a \
-                           supervisor that takes this for the end would start another one against a taken port; give the server \
-                           itself as the command, or its foreground option";
+        let explanation = "the program exited with status 0 and left a listening process behind: it starts its server in the background. \
+                           A supervisor that restarted it now would start a second server on a port in use. \
+                           Use the server itself as the command, or its foreground option";
         let action = match self.settings.background {
             Background::Adopt => "adopted",
             Background::End => "ended",
@@ -266,10 +266,10 @@ impl Service<'_> {
         };
         let event = told(event, Some(exit));
         let text = match halt {
-            Halt::CrashLoop { .. } => "it ended too soon too often and stays down",
-            Halt::Never => "it failed and is not to be restarted",
-            Halt::StopOn => "it ended with a status of --stop-on",
-            Halt::NotRunnable => "a program that cannot be run is not tried again",
+            Halt::CrashLoop { .. } => "it crashed too often and stays down",
+            Halt::Never => "it failed and restarts are disabled",
+            Halt::StopOn => "it exited with a status listed in --stop-on",
+            Halt::NotRunnable => "the program cannot be run and is not retried",
         };
         let event = event.with("last_output", self.last_words());
         cx.sink.tell(&event.with("text", text));

@@ -144,7 +144,7 @@ impl<'p> Service<'p> {
             && *number < free
         {
             return Err(format!(
-                "ready: number {number} is a socket's; fd:{free} is free"
+                "ready: descriptor {number} is used by a socket: use fd:{free}"
             ));
         }
         let check = |spec| Check::new(spec, scene);

@@ -60,7 +60,7 @@ impl Service<'_> {
             }
         }
         if message.watchdog == Some(Watchdog::Trigger) {
-            self.bark("it sent WATCHDOG=trigger", cx);
+            self.bark("received WATCHDOG=trigger", cx);
         }
     }
 
@@ -92,14 +92,14 @@ impl Service<'_> {
         }
         let Some(run) = &self.run else { return };
         if run.watchdog.is_some_and(|(_, until)| until <= cx.now) {
-            return self.bark("it sent no WATCHDOG=1 in time", cx);
+            return self.bark("no WATCHDOG=1 received in time", cx);
         }
         let is_late = run.ready_until.is_some_and(|until| until <= cx.now);
         if is_late && self.state == State::Starting {
             let up = cx.now.saturating_duration_since(run.started);
             let event = Event::of("not_ready", self.name()).with("after_ms", millis(up));
             cx.sink
-                .tell(&event.with("text", "it was not ready in time"));
+                .tell(&event.with("text", "not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
         }
     }

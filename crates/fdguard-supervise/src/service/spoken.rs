@@ -25,7 +25,7 @@ impl Service<'_> {
             Ok([out, err]) => [None, Some(Arc::new(out)), Some(Arc::new(err))],
             Err(error) => {
                 let event = Event::of("log_failed", self.name());
-                let text = format!("its output goes where ours goes: {error}");
+                let text = format!("cannot capture output, passing it through: {error}");
                 cx.sink.tell(&event.with("text", text));
                 [None, None, None]
             }
@@ -70,7 +70,7 @@ impl Service<'_> {
             Happened::LogFailing { path, why } => {
                 failed.with("file", path.display().to_string()).with(
                     "text",
-                    format!("{why}; lines wait in memory as long as there is room"),
+                    format!("{why}; buffering lines in memory while there is room"),
                 )
             }
             Happened::LogBack { path, dropped } => Event::of("log_back", self.name())
@@ -78,10 +78,10 @@ impl Service<'_> {
                 .with("dropped", dropped.lines),
             Happened::NotRotated { path, why } => failed
                 .with("file", path.display().to_string())
-                .with("text", format!("cannot be rotated and grows: {why}")),
+                .with("text", format!("cannot rotate the log, it keeps growing: {why}")),
             Happened::NobodyReads { stream, why } => failed
                 .with("stream", *stream)
-                .with("text", format!("nobody reads it any more: {why}")),
+                .with("text", format!("nothing reads this stream any more: {why}")),
         };
         cx.sink.tell(&event);
     }

@@ -64,7 +64,7 @@ impl Service<'_> {
 
     fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<Pipe>, StartError> {
         let refused = |source| StartError::Refused {
-            step: "readiness pipe",
+            step: "cannot create the readiness pipe",
             source,
         };
         match &mut self.ready {
@@ -122,7 +122,7 @@ impl Service<'_> {
                 Ok(server) => self.notify = Some(server),
                 Err(error) => {
                     let event = Event::of("notify_failed", self.name());
-                    let text = format!("no socket for its notifications: {error}");
+                    let text = format!("cannot create the notification socket: {error}");
                     cx.sink.tell(&event.with("text", text));
                 }
             }
@@ -171,14 +171,14 @@ impl Service<'_> {
 /// Puts the pipe at the number that the program expects it at: what has a name stands first, so numbers before it are filled.
 fn hand_pipe(handed: &mut Vec<Handed>, pipe: Pipe) -> Result<(), StartError> {
     let refused = |source: std::io::Error| StartError::Refused {
-        step: "readiness pipe",
+        step: "cannot create the readiness pipe",
         source,
     };
     let next = u32::try_from(handed.len()).unwrap_or(u32::MAX);
     let next = FIRST_HANDED.saturating_add(next);
     if pipe.number < next {
         let why = format!(
-            "number {} is taken by a socket: {next} is free",
+            "descriptor {} is used by a socket: use fd:{next}",
             pipe.number
         );
         return Err(refused(std::io::Error::other(why)));

@@ -67,7 +67,7 @@ impl Desk<'_> {
                 }
                 Step::Refused(conflict) => {
                     self.tell(&service.name, &conflict);
-                    let hint = "--on-conflict wait, or end-if-ours for what an earlier run left; a stranger is never ended";
+                    let hint = "use --on-conflict wait, or end-if-ours for processes of an earlier run; unrelated processes are never ended";
                     return Err(Refusal {
                         hint: hint.to_owned(),
                         ..refused(&conflict.to_string(), 2)
@@ -130,7 +130,7 @@ impl Desk<'_> {
         let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
         match heard {
             Some(heard) if ends.contains(&heard.signal) => {
-                Err(refused("stopped while it waited for a socket", 0))
+                Err(refused("stopped while waiting for a socket", 0))
             }
             _ => Ok(()),
         }

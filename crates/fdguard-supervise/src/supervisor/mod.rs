@@ -139,17 +139,17 @@ impl<'p> Supervisor<'p> {
     fn new(launch: Launch<'p>) -> Result<Self, Refusal> {
         let now = Instant::now();
         let signals = Signals::take(signals::forwardable())
-            .map_err(|error| Refusal::machine("signals", &error))?;
+            .map_err(|error| Refusal::machine("cannot set up signal handling", &error))?;
         // A program may kill its keeper. All of our children are keepers, so whoever else becomes our child is an orphan of such a
         // program. Where the kernel refuses it, orphans are found by their mark.
         let _refused = adopt_orphans_of_trees();
         let sink = Sink::new(launch.settings.form, launch.stderr);
         let reserve = Reserve::new(Reserve::FOR_A_START + 4)
-            .map_err(|error| Refusal::machine("a reserve of descriptors", &error))?;
-        let null = crate::drain::null().map_err(|error| Refusal::machine("/dev/null", &error))?;
+            .map_err(|error| Refusal::machine("cannot reserve descriptors", &error))?;
+        let null = crate::drain::null().map_err(|error| Refusal::machine("cannot open /dev/null", &error))?;
         let pages = pages::open(&launch.settings).map_err(|message| Refusal {
             message,
-            hint: "another port, or port 0 for any that is free".to_owned(),
+            hint: "use another port, or port 0 for any free port".to_owned(),
             code: 2,
         })?;
         let environment = fdguard_process::environment::for_program(std::env::vars_os());
@@ -256,7 +256,7 @@ impl<'p> Supervisor<'p> {
         let name = settings.name.clone();
         Service::new(settings, handed, &scene, self.probe, &self.flight).map_err(|why| Refusal {
             message: format!("{name}: {why}"),
-            hint: "fdguard run --help has the forms of checks; a host may be a number".to_owned(),
+            hint: "see fdguard run --help for the forms of checks; an IP address needs no lookup".to_owned(),
             code: 2,
         })
     }

@@ -19,7 +19,7 @@ pub(super) fn open(settings: &config::Settings) -> Result<Option<Server>, String
     let server = Server::bind(address, token);
     server
         .map(Some)
-        .map_err(|error| format!("--metrics {address}: {error}"))
+        .map_err(|error| format!("cannot serve --metrics on {address}: {error}"))
 }
 
 impl Supervisor<'_> {

@@ -42,7 +42,7 @@ impl<'p> Supervisor<'p> {
     fn keep_the_old(&mut self, text: &str) {
         let event = Event::new("reload").with("ok", false).with("text", text);
         self.sink
-            .tell(&event.with("kept", "the values from before"));
+            .tell(&event.with("kept", "previous values"));
     }
 
     fn renew_all(&mut self) {

@@ -109,8 +109,8 @@ impl Sockets {
 
 fn missing(name: &str) -> Refusal {
     Refusal {
-        message: format!("listen: our parent handed over no socket called {name:?}"),
-        hint: "fd:NAME is a name of LISTEN_FDNAMES; tcp:PORT and unix:PATH are bound here"
+        message: format!("listen: the parent passed no socket named {name:?}"),
+        hint: "use fd:NAME with a name from LISTEN_FDNAMES, or bind tcp:PORT or unix:PATH"
             .to_owned(),
         code: 2,
     }

@@ -13,10 +13,10 @@ use crate::exit::{self, Hinted};
 /// Does not come back when it works.
 pub(super) fn run(settings: &Settings) -> anyhow::Result<u8> {
     let [service] = &settings.services[..] else {
-        return Err(Hinted::usage("--exec takes one program", "").into());
+        return Err(Hinted::usage("--exec requires exactly one program", "").into());
     };
     let [program, words @ ..] = &service.command[..] else {
-        return Err(Hinted::usage("--exec takes a program", "").into());
+        return Err(Hinted::usage("--exec requires a program", "").into());
     };
     raise(service.raise_limit);
     let mut command = Command::new(program);
@@ -30,7 +30,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<u8> {
     let shown = program.to_string_lossy();
     let (message, code) = match error.kind() {
         ErrorKind::NotFound => (format!("{shown}: command not found"), 127),
-        _ => (format!("{shown}: cannot be run: {error}"), 126),
+        _ => (format!("cannot run {shown}: {error}"), 126),
     };
     let hint = String::new();
     Err(Hinted {
@@ -51,7 +51,7 @@ fn raise(asked: limit::Raise) {
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         exit::warn(&anyhow::anyhow!(
-            "the soft limit of descriptors stays as it is: {error}"
+            "cannot raise the soft descriptor limit: {error}"
         ));
     }
 }

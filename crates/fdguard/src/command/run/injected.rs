@@ -177,8 +177,8 @@ impl Injector for Injected {
             // It is told once, and again when it had worked in between.
             Err(why) if self.blind.insert(service.to_owned()) => {
                 let (name, what) = match self.protection {
-                    Some(_) => ("unprotected", "it runs without protection"),
-                    None => ("untraced", "the lines of what it opens are not known"),
+                    Some(_) => ("unprotected", "running without protection"),
+                    None => ("untraced", "cannot trace the lines that open descriptors"),
                 };
                 events.push(Event::of(name, service).with("text", format!("{what}: {why}")));
             }

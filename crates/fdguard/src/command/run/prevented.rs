@@ -151,7 +151,7 @@ impl Teller {
             for gap in gaps.iter().filter(|gap| gap.what.contains("hazards")) {
                 drop(writeln!(
                     out,
-                    "fdguard: not told: {}: {}",
+                    "fdguard: not reported: {}: {}",
                     gap.what, gap.why
                 ));
             }

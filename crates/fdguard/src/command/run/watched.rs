@@ -152,7 +152,7 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> Event {
 
 /// A child without the library.
 pub(super) fn unprotected_event(service: &str, pid: u32, became: &Became) -> Event {
-    let text = format!("it runs without protection: {}", became.blind.why());
+    let text = format!("running without protection: {}", became.blind.why());
     Event::of("unprotected", service)
         .with("pid", pid)
         .with("program", became.comm.as_str())

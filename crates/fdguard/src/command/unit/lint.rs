@@ -28,8 +28,8 @@ pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
     let text = contents(file)?;
     let target = args.target.or_else(|| read::guess(&shown, &text));
     let target = target.ok_or_else(|| {
-        let why = format!("{shown}: for which supervisor it is cannot be seen");
-        Hinted::look(why, "fdguard unit systemd --lint FILE says it")
+        let why = format!("{shown}: cannot determine the supervisor");
+        Hinted::look(why, "name it: fdguard unit systemd --lint FILE")
     })?;
     let unit = read::read(target, &text).map_err(|error| {
         let line = error
@@ -37,7 +37,7 @@ pub(super) fn run(args: &UnitArgs, file: &Path) -> anyhow::Result<u8> {
             .map(|line| format!(":{line}"))
             .unwrap_or_default();
         let why = format!("{shown}{line}: {}", error.why);
-        Hinted::look(why, format!("it was read as a file of {}", target.name()))
+        Hinted::look(why, format!("check that this is a {} file", target.name()))
     })?;
     let findings = lint(target, &unit);
     write(args, file, target, &findings)?;
@@ -66,8 +66,8 @@ fn contents(file: &Path) -> anyhow::Result<String> {
         return Ok("bplist".to_owned());
     }
     String::from_utf8(bytes).map_err(|_bytes| {
-        let why = format!("{}: it is no text", file.display());
-        Hinted::look(why, "name the file of the unit itself").into()
+        let why = format!("{}: not a text file", file.display());
+        Hinted::look(why, "pass the unit file itself").into()
     })
 }
 
@@ -112,7 +112,7 @@ fn lines(
         let rules = crate::unit::lint::rules(target).len();
         writeln!(
             out,
-            "{}: none of the {rules} traps of {} that are known",
+            "{}: no problems found ({rules} {} rules checked)",
             file.display(),
             target.name()
         )?;

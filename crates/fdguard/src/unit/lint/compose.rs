@@ -8,27 +8,27 @@ use crate::unit::supervisord::split;
 use crate::unit::words::span;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("compose-no-init", "init: true", no_init),
+    rule("compose-no-init", "set init: true", no_init),
     rule(
         "compose-no-file-limit",
-        "ulimits: with nofile: soft and hard",
+        "set ulimits: nofile: with soft and hard",
         no_limit,
     )
     .with(Severity::Info),
     rule(
         "compose-restart-blind",
-        "a healthcheck:, and restart: on-failure",
+        "add a healthcheck:, and set restart: on-failure",
         blind,
     ),
     rule(
         "compose-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+        "use the program's foreground option, and `exec` in shell scripts",
         daemonises,
     )
     .with(Severity::Critical),
     rule(
         "compose-stop-too-soon",
-        "stop_grace_period: at least 15 s above the grace of `fdguard run --stop-grace`",
+        "set stop_grace_period: at least 15 s above `fdguard run --stop-grace`",
         too_soon,
     ),
 ];
@@ -74,14 +74,14 @@ fn no_init(unit: &Unit<'_>) -> Vec<Hit> {
     let has = unit.service.get("init").is_some_and(|node| !node.is_no());
     unit.missing(
         !has,
-        "nobody reaps orphans in the container: zombies pile up until there are no more processes",
+        "nothing reaps orphans in the container: zombies accumulate until no process can be started",
     )
 }
 
 fn no_limit(unit: &Unit<'_>) -> Vec<Hit> {
     let limits = unit.service.get("ulimits");
     let has = limits.is_some_and(|node| node.get("nofile").is_some());
-    unit.missing(!has, "the limit of descriptors is whatever the daemon of this host has: 1024 here, a million there")
+    unit.missing(!has, "the descriptor limit is that of the host's Docker daemon: 1024 on one host, a million on another")
 }
 
 fn blind(unit: &Unit<'_>) -> Vec<Hit> {
@@ -89,7 +89,7 @@ fn blind(unit: &Unit<'_>) -> Vec<Hit> {
     let is_checked = check.is_some_and(|node| !node.get("disable").is_some_and(Node::is_yes));
     unit.when("restart", |node| {
         let restart = node.text().filter(|it| matches!(*it, "always" | "unless-stopped"))?;
-        let why = format!("restart: {restart} sees only processes that end; one that is full of descriptors answers nobody and lives on");
+        let why = format!("restart: {restart} acts only when the process exits; one that ran out of descriptors stops answering but keeps running");
         (!is_checked).then_some(why)
     })
 }
@@ -104,7 +104,7 @@ fn too_soon(unit: &Unit<'_>) -> Vec<Hit> {
     let line = node.map_or(unit.service.line, |node| node.line);
     let why = || {
         format!(
-            "the container is killed after {seconds} s, before fdguard's own grace of {} s is over",
+            "the container is killed after {seconds} s, before fdguard's grace period of {} s ends",
             grace.as_secs_f64()
         )
     };

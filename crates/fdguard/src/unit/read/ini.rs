@@ -39,7 +39,7 @@ pub(super) fn read(text: &str, style: Style) -> Result<Node, Unreadable> {
                 Style::Systemd => name.strip_suffix(']'),
                 Style::Supervisord => name.split_once(']').map(|it| it.0),
             };
-            let name = name.ok_or_else(|| Unreadable::at(number, "a section without its ]"))?;
+            let name = name.ok_or_else(|| Unreadable::at(number, "section header without ]"))?;
             open(&mut sections, name, number);
             continue;
         }
@@ -56,9 +56,9 @@ pub(super) fn read(text: &str, style: Style) -> Result<Node, Unreadable> {
             }
         }
         let (key, value) = split(&whole, style)
-            .ok_or_else(|| Unreadable::at(number, "neither a section nor KEY=VALUE"))?;
+            .ok_or_else(|| Unreadable::at(number, "not a section header or KEY=VALUE"))?;
         let Some(pairs) = sections.last_mut().and_then(pairs) else {
-            return Err(Unreadable::at(number, "a key before the first section"));
+            return Err(Unreadable::at(number, "key before the first section"));
         };
         let (line, value) = (number, Value::Text(value.to_owned()));
         pairs.push((key.to_owned(), Node { line, value }));
@@ -66,7 +66,7 @@ pub(super) fn read(text: &str, style: Style) -> Result<Node, Unreadable> {
     if sections.is_empty() {
         return Err(Unreadable {
             line: None,
-            why: "no section in it".to_owned(),
+            why: "no section found".to_owned(),
         });
     }
     Ok(Node {

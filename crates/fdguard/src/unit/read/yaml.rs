@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Result<Node, Unreadable> {
             (Event::StreamEnd | Event::DocumentEnd, _) => {
                 return Err(Unreadable {
                     line: None,
-                    why: "nothing in it".to_owned(),
+                    why: "empty file".to_owned(),
                 });
             }
             (event, line) => return reader.node(event, line, 0),
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         let wrong = |error: ScanError| Unreadable::at(error.marker().line(), error.info());
         let end = || Unreadable {
             line: None,
-            why: "it ends too soon".to_owned(),
+            why: "unexpected end of file".to_owned(),
         };
         let (event, span): (Event<'a>, Span) =
             self.events.next().ok_or_else(end)?.map_err(wrong)?;
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Unreadable> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 || depth > DEEPEST {
-            return Err(Unreadable::at(line, "too much, or nested too deep"));
+            return Err(Unreadable::at(line, "too large or nested too deeply"));
         }
         let (anchor, value) = match event {
             Event::Scalar(text, _, anchor, _) => (anchor, Value::Text(text.into_owned())),
@@ -59,11 +59,11 @@ impl<'a> Reader<'a> {
             Event::MappingStart(anchor, _) => (anchor, Value::Map(self.map(depth)?)),
             Event::Alias(id) => {
                 let known = self.anchors.get(&id).cloned();
-                let known = known.ok_or_else(|| Unreadable::at(line, "an alias of nothing"))?;
+                let known = known.ok_or_else(|| Unreadable::at(line, "alias without an anchor"))?;
                 self.left = self.left.saturating_sub(size(&known));
                 return Ok(Node { line, ..known });
             }
-            _ => return Err(Unreadable::at(line, "a value is missing")),
+            _ => return Err(Unreadable::at(line, "value missing")),
         };
         let node = Node { line, value };
         if anchor > 0 {
