@@ -1,4 +1,4 @@
-//! A cgroup of version 2 for one tree, where we may make one below our own.
+//! A cgroup (version 2) for one tree, where fdguard may create one below its own.
 //!
 //! The keeper makes it and removes it, and stays outside. The program is born into it (`CLONE_INTO_CGROUP`, Linux 5.7), so there is no moment
 //! in which a descendant could be elsewhere; `cgroup.kill` (5.14) ends all of it in one step.

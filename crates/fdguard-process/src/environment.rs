@@ -1,6 +1,6 @@
-//! What of our own environment the program gets.
+//! Builds the program's environment from fdguard's.
 //!
-//! Our own is never changed: other threads may read it. The program's is built from a copy.
+//! fdguard's own environment is never changed, because other threads may read it. The program's is built from a copy.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Our own soft limit of descriptors: raised for room to work, which is no cure for a leak.
+//! fdguard's own soft limit of descriptors: raised for room to work.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Who supervises us.
+//! Detects the supervisor above fdguard.
 //!
 //! [`judge`] is pure; [`Facts::read`] gathers what it needs. The order matters: the first sign that fits wins, and signs that are inherited by
 //! everything below a supervisor (`INVOCATION_ID` in the terminal of a desktop) need another beside them.
@@ -67,7 +67,7 @@ impl fmt::Display for Kind {
 impl FromStr for Kind {
     type Err = String;
 
-    /// For a user who knows better.
+    /// Parses the name of a supervisor, to override the detection.
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::NAMES.iter().find(|(_, name)| *name == text);
         found.map(|it| it.0).ok_or_else(|| {
@@ -77,12 +77,12 @@ impl FromStr for Kind {
     }
 }
 
-/// Who supervises us, and how we know.
+/// The detected supervisor and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
     /// Who.
     pub kind: Kind,
-    /// How we know: one sentence.
+    /// The evidence, in one sentence.
     pub reason: String,
     /// The run that we are inside of, whoever else is between.
     pub within: Option<RunId>,
@@ -189,7 +189,7 @@ const TESTS: [(Kind, Test); 12] = [
     (Kind::Container, container),
 ];
 
-/// Who supervises us.
+/// Detects the supervisor above fdguard.
 #[must_use]
 pub fn judge(facts: &Facts) -> Parent {
     let mut fits = TESTS

@@ -1,4 +1,4 @@
-//! How a program is to be started.
+//! The plan of a start.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The owner's own descriptors: few, closed by an exec, at high numbers, and some held back for the moment when its table is full.
+//! The owner's own descriptors: few, close-on-exec, at high numbers, with a reserve for a full table.
 
 use std::io;
 use std::os::fd::OwnedFd;

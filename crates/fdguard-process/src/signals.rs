@@ -1,4 +1,4 @@
-//! Signals as something that can be read: nothing ever runs in a handler.
+//! Signals as a readable descriptor: nothing runs in a handler.
 //!
 //! The signals are blocked in this thread, so a program with more than one takes them before it starts the others. What is started by a
 //! [`Plan`](crate::plan::Plan) begins with nothing blocked, whatever is blocked here.

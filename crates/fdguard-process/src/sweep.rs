@@ -1,4 +1,4 @@
-//! The end of a tree from outside, past a keeper that does nothing: it is stopped, or traced.
+//! Ends a tree from outside if its keeper is stopped or traced.
 //!
 //! Such a keeper is still the parent of every orphan below it, so what is below it is exactly the tree. Each process is signalled
 //! only after its way up to the keeper was read twice, with its pidfd open.

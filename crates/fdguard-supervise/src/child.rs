@@ -1,4 +1,4 @@
-//! A helper program that may take only so long, and leaves nothing behind: what writes evidence, drains a service or probes it.
+//! A helper program with a deadline that leaves nothing behind: it writes evidence, drains or probes a service.
 //!
 //! It is a tree with a keeper of its own, so that nothing it starts escapes, whatever signals are blocked or ignored here. The turn
 //! never waits. A helper that is dropped before it is gone is killed, and that drop may wait a little: see [`Tree`].
@@ -22,9 +22,9 @@ use crate::unit;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// Of what it says, the end is kept.
+/// How much of its output is kept, from the end.
 const KEPT: usize = 4096;
-/// Of its last line, the beginning is told.
+/// How much of its last line is reported, from the start.
 const LONGEST_WORDS: usize = 200;
 /// One that never stops talking is read again at the next turn. A full pipe is read in half of these.
 const READS: usize = 32;
@@ -65,7 +65,7 @@ pub(crate) enum Ended {
     Signal(i32),
     /// It was ended: the time was up.
     TimeUp,
-    /// Somebody killed its keeper.
+    /// Its keeper was killed.
     Lost,
 }
 
@@ -213,7 +213,7 @@ impl Bounded {
         self.is_gone
     }
 
-    /// How it ended and its last words, to be put behind its name.
+    /// How it ended and its last line of output.
     pub(crate) fn account(&self, ended: Ended) -> String {
         let how = match ended {
             Ended::Code(code) => format!("exited with status {code}"),
@@ -227,7 +227,7 @@ impl Bounded {
         }
     }
 
-    /// The last line that it said, made safe to print.
+    /// Its last line of output, sanitized.
     fn last_words(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.said);
         let mut lines = text.lines().rev().map(str::trim);
@@ -244,7 +244,7 @@ impl Bounded {
         }
     }
 
-    /// Reads what was said, so that it cannot stand still at a full pipe.
+    /// Reads its output, so that it cannot block on a full pipe.
     fn listen(&mut self) {
         let Some(output) = &self.output else { return };
         let mut buffer = [0; 4096];

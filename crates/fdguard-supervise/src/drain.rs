@@ -1,4 +1,4 @@
-//! Lets a service finish what it has begun before it is ended.
+//! Drain: lets a service finish its work before it is ended.
 //!
 //! With `--listen` the listener is ours: when the program stops to accept, new connections wait in its backlog and the successor takes
 //! them, so that nobody is refused. What the program itself is to do is said by a [`Spec`]: a signal, a request or a command tells it.

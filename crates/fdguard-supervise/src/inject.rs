@@ -1,4 +1,4 @@
-//! What may be put into a service from outside: a tracer, a protector.
+//! The interface for injecting a tracer or protection into a service.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

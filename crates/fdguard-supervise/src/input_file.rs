@@ -1,6 +1,6 @@
-//! Files that somebody names on a command line or in a configuration: read whole, but never without a bound.
+//! Reads files named on a command line or in a configuration, with a size limit.
 //!
-//! A device has no end, and a wrong name may be a disk image: both are refused before they take the memory of the machine.
+//! A device has no end, and a wrong name may be a disk image: both are refused before they exhaust memory.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
@@ -23,7 +23,7 @@ pub enum InputError {
     /// It is a folder.
     #[error("is a directory, not a file")]
     Directory,
-    /// It may have no end.
+    /// It is a device.
     #[error("is a device, not a file")]
     Device,
     /// It is larger than what is expected there.
@@ -80,7 +80,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, InputError> {
 
 /// All that an open file still has.
 pub fn read_from(file: File, most: u64) -> Result<Vec<u8>, InputError> {
-    // A size says at once what reading would find out at the bound.
+    // A known size is refused before reading.
     if file.metadata().is_ok_and(|found| found.len() > most) {
         return Err(InputError::TooLarge(most));
     }

@@ -1,4 +1,4 @@
-//! `--raise-limit`: a soft limit with room to work, which is no cure for a leak.
+//! `--raise-limit`: raises the soft limit. It does not fix a leak.
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,7 +62,7 @@ impl FromStr for Raise {
     }
 }
 
-/// What comes of it.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The limits that the program would have otherwise.

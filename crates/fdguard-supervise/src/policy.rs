@@ -1,4 +1,4 @@
-//! When a service that ended is started again. Pure: moments and chance are arguments.
+//! The restart policy. Pure: times and random values are arguments.
 //!
 //! The first restart comes at once. Then starts are spaced: at least 100 ms from start to start, doubling with every run that was over within
 //! `min_uptime`, and with every fourth that was over within `reset_after`; a longer run forgets all of that. So a service that is killed now and

@@ -1,4 +1,4 @@
-//! What people read about a breach: what leaked, from which line, what was done, and what to do now.
+//! The report of a breach: what leaked, from which line, what was done, and what to do now.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Gives memory back after the start: most of the program was needed to read the command line and never again.
+//! Releases memory after the start: most of the program is needed only to read the command line.
 //!
 //! What the kernel maps from the executable and the libraries counts as ours while it is mapped in, although it is in its page cache
 //! anyway. Told that we do not need it, the kernel takes it out of our tables, and maps in what runs again, 64 KiB at a time.

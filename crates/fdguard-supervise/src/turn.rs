@@ -1,4 +1,4 @@
-//! How a part takes part in the loop.
+//! How a component takes part in the event loop.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};

@@ -55,7 +55,7 @@ impl Step {
         Self::ALL.get(index).copied().unwrap_or(Self::Unknown)
     }
 
-    /// What a program that waits for its keeper calls it.
+    /// Parses the name used by a program that waits for its keeper.
     pub(crate) fn from_word(word: &str) -> Self {
         match word {
             "group" => Self::Group,
@@ -66,7 +66,7 @@ impl Step {
         }
     }
 
-    /// What was tried, for people.
+    /// The step that failed, for error messages.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Unknown => "cannot start the program",
@@ -87,7 +87,7 @@ impl Step {
     }
 }
 
-/// What a keeper says.
+/// Messages from a keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FromKeeper {
     /// The program runs since `at` (ticks since the boot); its pidfd comes along where the owner wants it.
@@ -112,7 +112,7 @@ pub(crate) enum FromKeeper {
     },
 }
 
-/// What an owner says.
+/// Messages from an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToKeeper {
     Stop(Stop),

@@ -1,4 +1,4 @@
-//! The sockets that our own parent handed to us: `LISTEN_FDS` and its kin.
+//! Sockets inherited from fdguard's parent: `LISTEN_FDS` and related variables.
 #![expect(unsafe_code, reason = "numbers that the parent left open become ours")]
 
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! What we tell our own parent through `NOTIFY_SOCKET`.
+//! Notifications to fdguard's parent through `NOTIFY_SOCKET`.
 //!
 //! A parent that does not listen must never stop or delay the service: every datagram is sent without waiting, the first loss is told once, and
 //! only what the parent must know (ready, reloading, stopping) is tried again for a while.

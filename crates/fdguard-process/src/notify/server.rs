@@ -1,4 +1,4 @@
-//! The notification socket that we offer to the program.
+//! The notification socket that fdguard offers to the program.
 //!
 //! It is a path in a folder of our own, and not an abstract name: a folder keeps other users out, and an abstract name is anybody's in the same
 //! network namespace and nobody's in another. Who speaks is known from the kernel's credentials, never from the message. See decision 027.

@@ -1,4 +1,4 @@
-//! The descriptors that the program gave us to keep over its restarts.
+//! Descriptors that the program stores with fdguard across restarts.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;

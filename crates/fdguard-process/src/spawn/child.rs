@@ -1,4 +1,4 @@
-//! The child between its birth and its exec. Nothing here allocates, locks or panics.
+//! The child between fork and exec. Nothing here allocates, locks or panics.
 
 #![expect(unsafe_code, reason = "an exec takes lists of pointers")]
 

@@ -1,4 +1,4 @@
-//! A start, prepared: everything that would need memory is made before the fork, so that the child only makes system calls.
+//! Prepares a start: all memory is allocated before the fork, so that the child only makes system calls.
 
 pub(crate) mod child;
 mod environment;

@@ -1,4 +1,4 @@
-//! Where a program is looked for, as `execvp` does it.
+//! Searches for a program as `execvp` does.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,4 @@
-//! What an owner says and hears about a tree.
+//! Types that an owner uses to control and observe a tree.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Levels as people write them.
+//! Parses and prints budget levels.
 
 use std::fmt;
 use std::time::Duration;

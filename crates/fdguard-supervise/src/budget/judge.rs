@@ -1,4 +1,4 @@
-//! Readings against budgets: what is said, once, and when it is time to act.
+//! Compares readings with budgets: when to warn, once, and when to act.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const LOOKS: u32 = 2;
 /// over at least this long: a burst of connections is no reason to restart.
 const HOLDS: Duration = Duration::from_secs(1);
 
-/// What is to be said about one budget.
+/// The verdict on one budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Which.
@@ -40,7 +40,7 @@ pub enum Kind {
     Act(Passed),
     /// It fell back.
     Cleared(Passed),
-    /// It cannot be measured. Told once.
+    /// It cannot be measured. Reported once.
     Unmeasured(Gap),
 }
 

@@ -1,4 +1,4 @@
-//! What a service may use before somebody is told, and before it is restarted.
+//! Budgets: what a service may use before fdguard warns, and before it restarts the service.
 //!
 //! A [`Budget`] is one measure with a level to warn at and a level to act at. [`Reading`] is what a look saw, [`judge`] compares the
 //! two and remembers in a [`Memory`] what was said already. Nothing here looks at the system or asks for the time.
@@ -35,7 +35,7 @@ pub enum What {
     Growth,
     /// The time to the nearest wall at that rate. Less is worse.
     Wall,
-    /// Processes that ended and that nobody waits for.
+    /// Processes that have exited and were not reaped.
     Zombies,
     /// Memory of all processes together.
     Memory,
@@ -48,7 +48,7 @@ pub enum What {
 pub struct Budget {
     /// What is measured.
     pub what: What,
-    /// From here on it is told.
+    /// The level to warn at.
     pub warn: Option<Amount>,
     /// From here on the service is restarted.
     pub act: Option<Amount>,

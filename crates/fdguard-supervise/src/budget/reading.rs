@@ -1,4 +1,4 @@
-//! What one look at a service saw.
+//! The measurements of one look at a service.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub struct Reading {
     pub processes: Vec<OfProcess>,
     /// Processes beside the program itself.
     pub children: u64,
-    /// Processes that ended and that nobody waits for.
+    /// Processes that have exited and were not reaped.
     pub zombies: Sight<u64>,
     /// Memory of all together.
     pub memory: Sight<Space>,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::spec::BadBudget;
 use super::{Budget, Given, What};
 
-/// What a table of budgets says.
+/// A parsed table of budgets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Budgets(pub Vec<Given>);
 

@@ -1,4 +1,4 @@
-//! The TOML file into values with their places. Keys and shapes are checked here, what the texts mean is not.
+//! Parses the TOML file into values with their positions. It checks keys and shapes, not the meaning of values.
 
 use serde::Deserialize as _;
 use toml::Spanned;
@@ -8,7 +8,7 @@ use super::key::{self, Key, Takes};
 use super::value::{Mistake, Place, Source, Values};
 use crate::health::Spec;
 
-/// What the file says.
+/// The parsed file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     /// At its top.

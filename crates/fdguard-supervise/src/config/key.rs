@@ -1,11 +1,11 @@
-//! Every key of a service and of the whole run: one table for the file, the flags and the explanation.
+//! All keys of a service and of the run: one table for the file, the flags and `--explain`.
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     /// In the file; the flag is the same with dashes.
     pub(super) name: &'static str,
-    /// What it is when nobody says anything.
+    /// The default.
     pub(super) default: &'static [&'static str],
     /// How many values it takes.
     pub(super) takes: Takes,

@@ -1,6 +1,6 @@
-//! What is to be run, and how: defaults, one TOML file, the environment, flags; later ones win. Every value knows who said it.
+//! Configuration: defaults, environment, one TOML file and flags; later ones win. Every value keeps its source.
 //!
-//! `key` is the table of keys, `file` reads TOML, `service` gives the texts their meaning. Nothing here opens a file.
+//! `key` is the table of keys, `file` parses TOML, `service` interprets the values. Nothing here opens a file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub use value::{Mistake, Place, Source, Value, Values};
 
 use reader::Reader;
 
-/// What was said outside of the file.
+/// Values from the command line and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The program and its words; empty with a file.
@@ -51,7 +51,7 @@ pub struct Settings {
     pub form: Form,
     /// Where metrics are served.
     pub metrics: Option<std::net::SocketAddr>,
-    /// Who may see more there than counts.
+    /// The token for callers that may see more than counts.
     pub metrics_token: Option<metrics::Source>,
     /// Where evidence is written.
     pub evidence: Option<PathBuf>,
@@ -68,7 +68,7 @@ pub fn flags() -> impl Iterator<Item = &'static str> {
 }
 
 impl Settings {
-    /// Puts together what was said. `file` is its name and its text.
+    /// Merges all sources. `file` is its name and its text.
     pub fn of(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, Mistake> {
         let named = |mut mistake: Mistake| {
             if mistake.place.is_some() {

@@ -1,4 +1,4 @@
-//! Who is started after whom.
+//! The start order of services.
 
 use super::value::{Mistake, Source};
 
@@ -9,7 +9,7 @@ pub(super) struct Item<'s> {
     pub(super) name: &'s str,
     /// Those it waits for.
     pub(super) after: &'s [String],
-    /// Where that is said.
+    /// Where it is set.
     pub(super) source: Source,
 }
 

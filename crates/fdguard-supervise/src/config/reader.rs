@@ -1,4 +1,4 @@
-//! What the texts under the keys mean, one by one.
+//! Parses the text of each key.
 
 use std::fmt;
 use std::str::FromStr;

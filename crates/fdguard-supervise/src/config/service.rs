@@ -37,7 +37,7 @@ pub struct Service {
     pub after: Vec<String>,
     /// Where it is started.
     pub folder: Option<PathBuf>,
-    /// Variables besides ours.
+    /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// When it is started again.
     pub policy: policy::Policy,
@@ -57,7 +57,7 @@ pub struct Service {
     pub health: Vec<Spec>,
     /// How long it may be silent.
     pub watchdog: Option<Duration>,
-    /// Whose notifications count.
+    /// Which processes may send notifications.
     pub access: Access,
     /// What it may use.
     pub budgets: Vec<Budget>,
@@ -65,7 +65,7 @@ pub struct Service {
     pub relief: Rules,
     /// The soft limit of descriptors that it has at least, as far as the hard limit goes.
     pub raise_limit: Raise,
-    /// What tells it to finish what it has begun.
+    /// How to drain it.
     pub drain: drain::Spec,
     /// Where its output goes.
     pub output: Form,

@@ -1,4 +1,4 @@
-//! A value with the place that it came from.
+//! A value and its source.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::unit;
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody said anything.
+    /// The default applies.
     Default,
     /// The file.
     File(Place),
@@ -48,7 +48,7 @@ pub struct Value {
     pub texts: Vec<String>,
     /// The same, where checks were written as tables.
     pub checks: Vec<Spec>,
-    /// By whom.
+    /// Its source.
     pub source: Source,
 }
 
@@ -97,7 +97,7 @@ impl Values {
         self
     }
 
-    /// Whether the same is said, wherever it stands.
+    /// Whether the values are equal, wherever they come from.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         let texts = |values: &Self| -> Vec<(&'static str, Vec<String>)> {

@@ -1,4 +1,4 @@
-//! One POST request that nobody waits for.
+//! One nonblocking POST request.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! How a drain is written: `HUP`, `http://127.0.0.1:8080/drain`, `exec:./drain.sh`, `none`.
+//! The syntax of a drain: `HUP`, `http://127.0.0.1:8080/drain`, `exec:./drain.sh`, `none`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Whether a service takes the connections that wait at its listening sockets.
+//! Whether a service accepts the connections that wait on its listening sockets.
 //!
 //! A server whose accept loop died still listens: the kernel completes connections, and they wait. No probe through the front
 //! door is needed to see that. A queue that is never empty proves nothing, a busy server has one. So the waiting connections are

@@ -22,7 +22,7 @@ use crate::unit;
 /// What others know of the service and a check needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Feeds<'a> {
-    /// It said `READY=1` since it was started.
+    /// The service has sent `READY=1` since its start.
     pub notified: bool,
     /// Its listening sockets.
     pub listeners: &'a [Listener],

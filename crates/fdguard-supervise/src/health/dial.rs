@@ -1,4 +1,4 @@
-//! A connection in the making: nonblocking, one address after the other.
+//! A nonblocking connect that tries one address after the other.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -1,4 +1,4 @@
-//! One GET over one connection, in steps. There is no proxy, no redirection and no second request.
+//! One GET over one connection, as a state machine: no proxy, no redirect, no second request.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -1,4 +1,4 @@
-//! Whether a service is ready, and whether it still works.
+//! Readiness and liveness checks.
 //!
 //! A [`Spec`] is a check as it is written, a [`Check`] is the same at work: it probes when it is time, gives each probe a deadline,
 //! counts answers in a row ([`series`]) and tells changes. What a change means is the loop's: a failing liveness check restarts, a

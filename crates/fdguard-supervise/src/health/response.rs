@@ -1,4 +1,4 @@
-//! Answers of HTTP servers, as far as a probe needs them. Pure.
+//! Parses the part of an HTTP response that a probe needs. Pure.
 
 /// The longest head that is read.
 pub(super) const HEAD: usize = 16 << 10;
@@ -22,7 +22,7 @@ pub(super) enum Progress {
     More,
     /// All that is needed is there.
     Done(Response),
-    /// This is no answer, for this reason.
+    /// Not a valid response, for this reason.
     Bad(String),
 }
 

@@ -1,4 +1,4 @@
-//! When to probe, and what a row of answers means. Pure: moments are arguments.
+//! When to probe, and when a series of results changes the state. Pure: times are arguments.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ pub enum Change {
     Healthy,
     /// It does not hold.
     Failing {
-        /// What the last probe said.
+        /// The reason of the last probe.
         reason: String,
         /// How many failed in a row.
         failures: u32,
@@ -110,7 +110,7 @@ impl Series {
         now + self.timing.timeout
     }
 
-    /// What the probe said. From start to start is one period; a probe that took longer is followed at once.
+    /// Records a probe's result. Probes start one period apart; after a longer probe the next starts at once.
     pub fn heard(&mut self, now: Instant, answer: Result<(), String>) -> Option<Change> {
         let pause = match answer {
             Ok(()) => self.timing.period,

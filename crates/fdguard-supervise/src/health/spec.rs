@@ -1,4 +1,4 @@
-//! How a check is written: `tcp:8080` as a flag, or a table with Kubernetes' names in the configuration.
+//! The syntax of a check: `tcp:8080` as a flag, or a table with Kubernetes' names in the configuration.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -31,7 +31,7 @@ pub enum Kind {
     Http(Page),
     /// A command of the shell ends with 0.
     Exec(String),
-    /// The service said `READY=1`.
+    /// The service sent `READY=1`.
     Notify,
     /// The service wrote a newline to this descriptor, as s6 has it.
     Newline(u32),

@@ -1,4 +1,4 @@
-//! Where a probe goes: hosts and ports, and the addresses that they stand for.
+//! The target of a probe: host, port, and resolved addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};

@@ -1,4 +1,4 @@
-//! A close watch over the few processes that hold most: what their descriptors are, and which of them stay.
+//! Lists the descriptors of the few processes that hold most: their classes, and which of them stay open.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The few files of a process that a look reads, each with as few calls as can be.
+//! The files of a process that a look reads, with as few system calls as possible.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -36,7 +36,7 @@ impl From<Errno> for Refusal {
 }
 
 impl Refusal {
-    /// The same for people.
+    /// The same as a gap.
     pub(super) fn gap(self, what: String) -> Gap {
         let (why, remedy) = match self {
             Self::Gone => ("the process has ended".to_owned(), "none needed"),

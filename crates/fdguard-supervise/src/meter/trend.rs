@@ -1,4 +1,4 @@
-//! Whether the program leaks, by the judgement of the core, and when it runs into which wall.
+//! Whether the program leaks, as judged by core, and when it reaches which limit.
 
 use std::time::Duration;
 

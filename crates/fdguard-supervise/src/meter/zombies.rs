@@ -1,4 +1,4 @@
-//! Processes that ended and that nobody waits for.
+//! Processes that have exited and were not reaped.
 
 use fdguard_core::{Gap, Pid};
 

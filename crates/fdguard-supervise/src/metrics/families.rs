@@ -1,4 +1,4 @@
-//! The metrics, under the names that others have given them. Labels are names and classes, never paths.
+//! The metric families, with established names. Labels are names and classes, never paths.
 
 use std::collections::BTreeMap;
 

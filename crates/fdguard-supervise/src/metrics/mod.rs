@@ -1,4 +1,4 @@
-//! What others can see of a supervisor: `/metrics` for Prometheus and `/health` for load balancers.
+//! The supervisor's pages: `/metrics` for Prometheus and `/health` for load balancers.
 //!
 //! The loop fills a [`State`], [`families`] and [`health`] make text of it, purely, and [`Server`] hands it out. Nobody can hold the
 //! loop up: connections are few, heads are short, everything has a deadline, and all of it is nonblocking.

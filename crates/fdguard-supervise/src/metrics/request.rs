@@ -1,4 +1,4 @@
-//! What callers of the metrics page ask, and what they are answered. Pure.
+//! Requests to the metrics server and their responses. Pure.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -107,7 +107,7 @@ pub(super) fn is_for(request: &Request<'_>, address: SocketAddr) -> bool {
     ip.is_some_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// The answer to a request that means another server.
+/// The response to a request for another server.
 pub(super) fn misdirected() -> Vec<u8> {
     let text = "wrong Host header: use localhost or 127.0.0.1\n";
     respond("421 Misdirected Request", PLAIN, text, true)
@@ -160,7 +160,7 @@ pub(super) fn answer(request: &Request<'_>, state: &State, token: Option<&Token>
     }
 }
 
-/// The answer to what is no request.
+/// The response to an invalid request.
 pub(super) fn refuse(head: &Head<'_>) -> Vec<u8> {
     match head {
         Head::Long => respond(

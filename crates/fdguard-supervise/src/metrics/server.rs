@@ -1,4 +1,4 @@
-//! The page's server: a few connections at a time, one request each, a deadline for all of it.
+//! The HTTP server: a few connections at a time, one request each, one deadline for the whole exchange.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The server among callers of every kind.
+//! Tests of the server with well-behaved and hostile callers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,6 +1,6 @@
-//! What can be told about the supervisor and its services. The loop fills it; text and JSON are made from it alone.
+//! The reported state of the supervisor and its services. The loop fills it; text and JSON are derived from it alone.
 //!
-//! Unknown is `None` and is left out of the text: a gauge that is absent says "not seen", one that is 0 says "none".
+//! Unknown is `None` and omitted from the text: an absent gauge means "not measured", 0 means "none".
 
 use std::collections::BTreeMap;
 use std::time::Duration;

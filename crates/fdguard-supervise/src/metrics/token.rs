@@ -1,4 +1,4 @@
-//! Where the word comes from that lets a caller see names.
+//! The source of the token that lets a caller see names.
 
 use std::env;
 use std::path::PathBuf;

@@ -105,9 +105,9 @@ pub enum Pass {
     /// The service has our own output, and we have nothing to do with it. When it must go through us, the same as `Lines`.
     #[default]
     Inherit,
-    /// Line by line to ours.
+    /// Line by line to fdguard's output.
     Lines,
-    /// Line by line to ours, each after the service's name.
+    /// Line by line to fdguard's output, prefixed with the service's name.
     Prefix,
     /// Nowhere.
     Off,

@@ -1,4 +1,4 @@
-//! The last lines of a service, for the report of its end.
+//! The last output lines of a service, for the crash report.
 
 use std::collections::VecDeque;
 

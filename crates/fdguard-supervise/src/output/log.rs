@@ -1,4 +1,4 @@
-//! A log file that is rotated at the borders of lines.
+//! A log file that is rotated between lines.
 //!
 //! Lines are queued and written as far as the disk takes them. A disk that is full is no reason to stop a service: up to 1 MiB is
 //! kept in memory, what comes after that is counted and dropped, and the count is written into the log when there is room again.

@@ -38,7 +38,7 @@ use crate::turn::{Ready, Wants};
 /// What is read from one pipe in one turn: a service that writes without pause does not keep the loop to itself.
 const BITE: usize = 64 << 10;
 
-/// What the loop should tell.
+/// What the loop should log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {
@@ -212,7 +212,7 @@ impl Output {
             .is_none_or(Outlet::has_room)
     }
 
-    /// Goes on, without waiting. `heard` gets each line, without its newline.
+    /// Continues without blocking. `heard` gets each line, without its newline.
     pub fn turn(
         &mut self,
         now: Instant,

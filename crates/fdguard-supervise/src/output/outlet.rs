@@ -1,4 +1,4 @@
-//! The way to our own output, without ever waiting for whoever reads it.
+//! Writes to fdguard's own output without blocking on its reader.
 //!
 //! `O_NONBLOCK` belongs to the open file and not to a descriptor: set on our standard output, it would be set for the shell and for
 //! every other program that shares it. So a pipe or a terminal is opened once more through `/proc/self/fd`, which makes an open file of

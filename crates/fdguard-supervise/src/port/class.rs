@@ -1,10 +1,10 @@
-//! Whose a process is that holds what we want.
+//! Classifies a process that holds the address.
 
 use fdguard_core::{Pid, ProcKey};
 use fdguard_probe::linux::socket_holders::Identified;
 use fdguard_process::run_id::RunId;
 
-/// Whose it is.
+/// How a process is related to this run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Of this run: in the tree that we started, or we ourselves.
@@ -16,7 +16,7 @@ pub enum Class {
     },
     /// Somebody else's, or we cannot tell: it is never touched.
     Stranger {
-        /// Why it is not ours.
+        /// Why it is unrelated.
         because: String,
     },
 }

@@ -53,11 +53,11 @@ struct Ending {
 /// How far it is.
 #[derive(Debug)]
 pub enum Step {
-    /// Nobody holds it: bind again.
+    /// The address is free: bind again.
     Free,
-    /// Not yet. The conflict when there is something new to tell.
+    /// Not yet. The conflict, if it changed.
     Pending(Option<Conflict>),
-    /// It will not be free: say so and go.
+    /// It stays in use: report it and exit.
     Refused(Conflict),
 }
 

@@ -1,4 +1,4 @@
-//! From an address to the processes that hold it.
+//! Finds the processes that hold an address.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
@@ -39,11 +39,11 @@ pub struct Holder {
     pub start_ticks: Option<u64>,
     /// What it runs, on one line.
     pub command: String,
-    /// Whose it is: the user's name, or number.
+    /// The user's name, or number.
     pub user: Option<String>,
     /// Since when it runs.
     pub since: Option<Timestamp>,
-    /// Whether it is ours.
+    /// How it is related to this run.
     pub class: Class,
 }
 
@@ -74,7 +74,7 @@ impl Conflict {
     }
 }
 
-/// Who holds this address; nothing when nobody does.
+/// Finds the holders of this address; `None` if it is free.
 pub fn look(probe: &Probe, at: &At, ours: &Ours<'_>) -> Result<Option<Conflict>, Error> {
     let rows = probe.sockets()?;
     let rows: Vec<_> = rows

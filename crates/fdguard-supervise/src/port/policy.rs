@@ -1,4 +1,4 @@
-//! What is done about an address that is held.
+//! The policy for an address in use.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Policy {
-    /// Say who holds it, and go.
+    /// Name the holder and exit.
     #[default]
     Refuse,
     /// Wait that long for it to be free, then refuse.

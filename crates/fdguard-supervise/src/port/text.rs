@@ -1,4 +1,4 @@
-//! How a conflict is told.
+//! The text of a conflict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -89,7 +89,7 @@ impl fmt::Display for Unseen {
 }
 
 impl fmt::Display for Conflict {
-    /// One line: what is held, by whom.
+    /// One line: the address and its holders.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.listens {
             "is held by"

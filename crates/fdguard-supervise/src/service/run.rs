@@ -1,4 +1,4 @@
-//! One run of a service: from the start of its program until nothing of it is left.
+//! One run of a service: from the start of its program until no process of it is left.
 
 use std::time::{Duration, Instant};
 

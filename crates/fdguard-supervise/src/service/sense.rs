@@ -1,4 +1,4 @@
-//! What the program says, and whether it works.
+//! Notifications from the program, and its health checks.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::turn::Ready;
 const LISTENERS: Duration = Duration::from_secs(5);
 
 impl Service<'_> {
-    /// Hears its notifications.
+    /// Reads the program's notifications.
     pub(super) fn hear_program(&mut self, cx: &mut Context<'_>, ready: &Ready) {
         for change in self.store.turn() {
             self.tell_store(&change, cx);
@@ -77,7 +77,7 @@ impl Service<'_> {
             .tell(&event.with("change", what).with("name", name.as_str()));
     }
 
-    /// Asks the checks, and the clock.
+    /// Runs the checks and checks the deadlines.
     pub(super) fn check(&mut self, cx: &mut Context<'_>, ready: &Ready) {
         let is_going = |run: &Run| run.ending.is_some() || run.settle.is_some();
         if self.run.as_ref().is_none_or(is_going) {
@@ -130,7 +130,7 @@ impl Service<'_> {
         failing
     }
 
-    /// It does what it is for from now on.
+    /// The service is ready from now on.
     pub(super) fn is_ready(&mut self, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         run.ready = true;
@@ -163,7 +163,7 @@ impl Service<'_> {
         self.end_run(Ending::Sick("watchdog"));
     }
 
-    /// Where it listens, for those checks that want to know.
+    /// Finds its listening sockets, for checks that need them.
     fn find_listeners(&mut self, now: Instant) {
         let wanted = self
             .settings

@@ -1,4 +1,4 @@
-//! What the program writes: passed on, kept, and remembered for the report of a crash loop.
+//! Output of the program: passed on, logged, and kept for the crash report.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Service<'_> {
             .ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
-    /// Reads what it wrote.
+    /// Reads its output.
     pub(super) fn hear_output(&mut self, cx: &mut Context<'_>, ready: &Ready) {
         let Some(output) = &mut self.output else {
             return;
@@ -95,7 +95,7 @@ impl Service<'_> {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// Whether everything that it wrote is where it belongs.
+    /// Whether all of its output has been written.
     pub(crate) fn is_written(&self) -> bool {
         self.output.as_ref().is_none_or(Output::is_idle)
     }

@@ -1,4 +1,4 @@
-//! What a service uses, and what is done when it is too much.
+//! Budgets of a service: measure, judge, and run the remedy.
 //!
 //! The meter looks, the judgement compares with the budgets, and the relief says which step is next; here the steps are done.
 

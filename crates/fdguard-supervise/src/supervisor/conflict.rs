@@ -1,4 +1,4 @@
-//! A socket that we are to bind and that somebody has.
+//! Address conflicts: a socket to bind that another process holds.
 
 use std::time::Instant;
 
@@ -14,17 +14,17 @@ use crate::health;
 use crate::port::{Class, Clearing, Conflict, Holder, Ours, Policy, Step, look};
 use crate::turn::Wants;
 
-/// What is needed to find out who holds a socket, and to wait for it.
+/// What is needed to find the holder of a socket and to wait for it.
 #[derive(Debug)]
 pub(super) struct Desk<'d> {
     pub(super) probe: &'d Probe,
     pub(super) sink: &'d mut Sink,
-    /// A signal ends the waiting; absent where nobody may wait.
+    /// A signal ends the wait; absent where waiting is not allowed.
     pub(super) signals: Option<&'d Signals>,
 }
 
 impl Desk<'_> {
-    /// Binds it, or does what the service's policy says.
+    /// Binds the socket, or applies the service's policy.
     pub(super) fn bind(
         &mut self,
         service: &config::Service,
@@ -53,7 +53,7 @@ impl Desk<'_> {
             let step = clearing.turn(Instant::now(), self.probe, &ours);
             match step.map_err(|error| refused(&format!("{}: {error}", listen.at), 2))? {
                 Step::Free => match listen.bind() {
-                    // Somebody was faster.
+                    // Another process was faster.
                     Err(BindError::Held { .. }) => {
                         let now = Instant::now();
                         clearing = Clearing::new(listen.at.clone(), policy, grace, now);

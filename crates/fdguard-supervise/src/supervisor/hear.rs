@@ -57,7 +57,7 @@ impl Supervisor<'_> {
         self.above.stopping(&mut self.sink);
     }
 
-    /// A second Ctrl-C: nobody wants to wait.
+    /// A second Ctrl-C: kill at once.
     fn hurry(&mut self) {
         self.sink.tell(
             &Event::new("stopping")

@@ -1,4 +1,4 @@
-//! What is put into programs has turns of its own.
+//! The injector's part in the loop.
 
 use std::time::Instant;
 

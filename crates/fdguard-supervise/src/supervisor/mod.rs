@@ -1,6 +1,6 @@
 //! The loop: one thread that waits for all of its services, its signals and its parent at once.
 //!
-//! [`Launch`] is what it is given, [`run`] goes on until everything is down and gives the exit status.
+//! [`Launch`] is its input. [`run`] loops until every service is down and returns the exit status.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -50,7 +50,7 @@ pub struct Launch<'p> {
     pub settings: Settings,
     /// What was said outside of the file, for a reload.
     pub said: Overrides,
-    /// Who supervises us.
+    /// Detects the supervisor above fdguard.
     pub parent: Parent,
     /// What our parent handed to us.
     pub inherited: Inherited,
@@ -190,7 +190,7 @@ impl<'p> Supervisor<'p> {
         Ok(supervisor)
     }
 
-    /// Says who is above us, when there is somebody.
+    /// Logs the supervisor above fdguard, if there is one.
     fn introduce(&mut self, parent: &Parent) {
         if self.settings.once {
             return;
@@ -367,7 +367,7 @@ impl<'p> Supervisor<'p> {
         self.services.iter().all(Service::is_written) || since.elapsed() >= LAST_LINES
     }
 
-    /// Tells how it all ended, and gives the exit status.
+    /// Logs the final event and returns the exit status.
     fn finish(mut self) -> u8 {
         let mut outcomes = self.services.iter().filter_map(|one| one.outcome);
         let failed = outcomes.find(|code| *code != 0);

@@ -1,4 +1,4 @@
-//! What we ourselves use.
+//! What fdguard itself uses.
 
 /// Our open descriptors. The folder's size is their number (Linux 6.2); older kernels are asked for the list.
 pub(super) fn descriptors() -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What the metrics and the health page show.
+//! The state shown by the metrics and health pages.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::metrics::{Host, Own, Server, State, read_token};
 use crate::turn::Ready;
 use crate::{config, limit, trim};
 
-/// Begins to listen where the settings say.
+/// Starts to listen at the configured address.
 pub(super) fn open(settings: &config::Settings) -> Result<Option<Server>, String> {
     let Some(address) = settings.metrics else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! SIGHUP: the file is read again. What changed is restarted gently, what is new is started, what is gone is ended.
+//! SIGHUP: read the file again. Changed services are restarted, new ones started, removed ones ended.
 
 use std::mem;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The sockets that services get: bound by us once, or handed to us by our own parent. They stay over restarts and reloads.
+//! Sockets for services: bound by fdguard once, or inherited from its parent. They survive restarts and reloads.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Units for supervisors: writing them right, and finding what is wrong in them.
+//! Units for supervisors: generating and linting them.
 //!
 //! One file for each target writes it (`systemd.rs`, …); `read` makes a tree with lines of any of the formats; `lint` has a table of rules for each.
 //! Nothing here opens a file.

@@ -1,4 +1,4 @@
-//! What the words of a command tell about how it behaves.
+//! What the words of a command reveal about its behaviour.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `fdguard drill`: does my service survive what will happen to it?
+//! `fdguard drill`: tests whether a service survives common failures.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

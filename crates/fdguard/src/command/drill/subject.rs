@@ -1,4 +1,4 @@
-//! The service below `fdguard run`, and what that tells.
+//! The service under `fdguard run`, and its events.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};

@@ -1,4 +1,4 @@
-//! `run --exec`: the limit is raised, and we become the program. Nothing is watched, and the process is the one that our parent started.
+//! `run --exec`: raises the limit and executes the program in the same process. Nothing is supervised.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;

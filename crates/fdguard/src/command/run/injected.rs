@@ -1,6 +1,6 @@
-//! `run --trace` and `run --protect`: every start of a service has the library in it, and what it learns is told by the loop.
+//! `run --trace` and `run --protect`: injects the library at every start; the loop reports its results.
 //!
-//! Each start has an injection of its own, with its folder and its two threads, and all of it goes with the run: nothing grows over restarts.
+//! Each start has its own injection with a directory and two threads, which end with the run: nothing grows over restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! One run of a service with the library in it: when to look, what was told, and the events of it.
+//! One run of a service with the injected library: when to look, what was reported, and its events.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! `fdguard unit --lint`: the traps in a unit.
+//! `fdguard unit --lint`: finds traps in a unit.
 
 use std::io::{Read as _, Write};
 use std::path::Path;

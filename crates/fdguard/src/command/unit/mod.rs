@@ -1,4 +1,4 @@
-//! `fdguard unit`: the unit for a supervisor, written or examined.
+//! `fdguard unit`: writes or lints the unit for a supervisor.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Known traps in units. A rule is a line of a table and a function.
+//! Known traps in units. A rule is a table row and a function.
 
 use fdguard_core::lint::Severity;
 use serde::Serialize;

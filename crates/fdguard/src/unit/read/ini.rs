@@ -1,4 +1,4 @@
-//! Files of sections: systemd's and supervisord's, which continue lines in different ways.
+//! INI files of systemd and supervisord, which continue lines in different ways.
 
 use super::{Node, Unreadable, Value};
 
