@@ -92,7 +92,7 @@ impl Identity {
     }
 }
 
-/// Sends a signal to exactly this process; an error of kind `NotFound` when it is gone, whoever has its number now.
+/// Sends a signal to exactly this process; an error of kind `NotFound` if it is gone, even if its pid was reused.
 pub fn signal_checked(identity: &Identity, signal: i32) -> io::Result<()> {
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
@@ -131,7 +131,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// A text that is no identity.
+/// The text is not an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a process identity: expected BOOT:PID:START:INODE")]
 pub struct NotAnIdentity;

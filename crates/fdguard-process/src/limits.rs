@@ -12,19 +12,19 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use crate::cgroup::Leaf;
 use crate::plan::Limits;
 
-/// Who sees to a limit.
+/// How a limit is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// The cgroup of the tree: for all of its processes together.
     Cgroup,
     /// The kernel, for each process alone.
     Rlimit,
-    /// It was not asked for, or nobody here can: who wants it must watch.
+    /// Not requested, or not enforced: the caller must watch.
     #[default]
     Nobody,
 }
 
-/// Who sees to each limit of a tree.
+/// How each limit of a tree is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enforced {
     /// Bytes of memory.
@@ -135,7 +135,7 @@ fn put(limits: &Limits, on: Option<Pid>, enforced: Enforced) -> Result<(), Errno
     }
     if let Some(time) = limits.cpu {
         let seconds = whole_seconds(time);
-        // XCPU first, then KILL for who goes on.
+        // XCPU first, then KILL if it continues.
         cap(on, Resource::Cpu, seconds, seconds.saturating_add(1))?;
     }
     if let Some(count) = limits.descriptors {
@@ -150,7 +150,7 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(more).max(1)
 }
 
-/// Never more than we may ourselves.
+/// Never above fdguard's own limit.
 fn cap(on: Option<Pid>, resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
     let ours = getrlimit(resource).maximum;
     let at_most = |wanted: u64| Some(ours.map_or(wanted, |ours| ours.min(wanted)));

@@ -59,13 +59,13 @@ pub struct Unclear {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody has it.
+    /// It is in use.
     #[error("{at} is in use")]
     Held {
-        /// What we wanted.
+        /// The requested address.
         at: At,
     },
-    /// There is a file at the path, and it is no socket: it is left alone.
+    /// The file at the path is not a socket: it is left alone.
     #[error("cannot bind {path}: the file exists and is not a socket", path = .path.display())]
     NoSocket {
         /// Which.
@@ -74,7 +74,7 @@ pub enum BindError {
     /// The machine refused something else.
     #[error("cannot listen on {at}: {step}: {source}")]
     Refused {
-        /// What we wanted.
+        /// The requested address.
         at: At,
         /// What was tried.
         step: &'static str,
@@ -83,7 +83,7 @@ pub enum BindError {
     },
 }
 
-/// A socket that listens. Dropped, it is closed, and the file of a unix socket is removed if it is still ours.
+/// A listening socket. On drop it is closed, and the file of a unix socket is removed if it is unchanged.
 #[derive(Debug)]
 pub struct Bound {
     /// The socket, close-on-exec.

@@ -14,7 +14,7 @@ use crate::identity::{Identity, signal_checked};
 use crate::members::{self, Member};
 use crate::sweep;
 
-/// The longest that we wait for a cgroup to become empty.
+/// The longest wait for a cgroup to become empty.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// A tree below whose program other trees are kept: when one of their keepers is killed, its orphans become children of this tree's keeper.

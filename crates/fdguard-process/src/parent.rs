@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use crate::run_id::{self, RunId};
 
-/// Who.
+/// The kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -36,7 +36,7 @@ pub enum Kind {
     Container,
     /// Another `fdguard run`.
     Fdguard,
-    /// Nobody: a shell, a terminal, cron.
+    /// None: a shell, a terminal, cron.
     Nobody,
 }
 
@@ -80,16 +80,16 @@ impl FromStr for Kind {
 /// The detected supervisor and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// Who.
+    /// The kind.
     pub kind: Kind,
     /// The evidence, in one sentence.
     pub reason: String,
-    /// The run that we are inside of, whoever else is between.
+    /// The enclosing run, even if there are processes in between.
     pub within: Option<RunId>,
 }
 
 impl Parent {
-    /// Whether anybody restarts us.
+    /// Whether a supervisor restarts fdguard.
     #[must_use]
     pub fn is_supervisor(&self) -> bool {
         self.kind != Kind::Nobody
@@ -99,25 +99,25 @@ impl Parent {
 /// What the judgement is made from.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Our own number.
+    /// fdguard's pid.
     pub pid: u32,
-    /// Our parent's.
+    /// The parent's pid.
     pub parent_pid: u32,
-    /// Our parent's name, as the kernel has it; absent where it cannot be read.
+    /// The parent's name, from the kernel; absent if unreadable.
     pub parent_name: Option<String>,
     /// The variables that [`VARIABLES`] names, as far as they are set and not empty.
     pub variables: BTreeMap<&'static str, OsString>,
-    /// Device and inode of our standard error.
+    /// Device and inode of standard error.
     pub stderr: Option<(u64, u64)>,
     /// Whether this is macOS.
     pub macos: bool,
     /// A file that only containers have, if there is one.
     pub container_file: Option<&'static str>,
-    /// Whether our standard input is a terminal.
+    /// Whether standard input is a terminal.
     pub terminal: bool,
 }
 
-/// Every variable that tells something.
+/// All relevant variables.
 pub const VARIABLES: [&str; 13] = [
     run_id::VARIABLE,
     "SYSTEMD_EXEC_PID",

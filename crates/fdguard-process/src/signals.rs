@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 pub struct Heard {
     /// Which.
     pub signal: i32,
-    /// Who sent it; 0 for the kernel and for processes that we cannot see.
+    /// The sender's pid; 0 for the kernel and invisible processes.
     pub sender: u32,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Mask {
 }
 
 impl Signals {
-    /// Takes these signals; numbers that are no signal, KILL and STOP are left out by the kernel.
+    /// Takes these signals; the kernel ignores invalid numbers, KILL and STOP.
     pub fn take(signals: impl IntoIterator<Item = i32>) -> io::Result<Self> {
         let set = set_of(signals);
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -97,7 +97,7 @@ impl AsRawFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // What waits is for us and was seen: else it would act the moment it is let through.
+        // Discard pending signals: otherwise they would act when unblocked.
         while self.next().is_some() {}
         restore(&self.before);
     }

@@ -14,7 +14,7 @@ use crate::members::{self, Member};
 use crate::sys;
 use crate::tree::KeeperProcess;
 
-/// What became of processes that nobody kept.
+/// The result of ending processes without a keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepCount {
     /// They were killed.
@@ -23,7 +23,7 @@ pub struct SweepCount {
     pub left: usize,
 }
 
-/// Kills everything below a keeper, once. Gives who lived.
+/// Kills everything below a keeper, once. Returns the processes that were alive.
 pub(crate) fn kill_below(keeper: KeeperProcess) -> Vec<Member> {
     let living = members::below(keeper.pid);
     for member in &living {
@@ -90,7 +90,7 @@ pub(crate) fn end_marked(mark: &str, longest: Duration) -> SweepCount {
     })
 }
 
-/// Kills again and again until nobody is found, or the time is over.
+/// Kills repeatedly until no process is found, or the time is up.
 fn repeat(longest: Duration, mut kill: impl FnMut() -> Vec<Identity>) -> SweepCount {
     let deadline = Instant::now() + longest;
     let mut killed = Vec::new();

@@ -39,9 +39,9 @@ const AT_ONCE: Stop = Stop {
 pub(crate) struct Helper {
     /// The program and its words.
     pub(crate) command: Vec<OsString>,
-    /// The last one of a name holds. What our parent meant for us alone is left out.
+    /// The last value of a name wins. Variables meant for fdguard alone are omitted.
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// Where it runs; where we are when absent.
+    /// Its working directory; fdguard's if absent.
     pub(crate) folder: Option<PathBuf>,
     /// What is kept of its output; the rest goes nowhere.
     pub(crate) heard: Heard,
@@ -85,7 +85,7 @@ pub(crate) struct Bounded {
 }
 
 impl Helper {
-    /// With our environment, where we are; its complaints are heard.
+    /// With fdguard's environment and directory; its stderr is read.
     pub(crate) fn new(command: Vec<OsString>) -> Self {
         Self {
             command,
@@ -137,7 +137,7 @@ impl Bounded {
             ours
         });
         let tree = match Tree::start(&plan) {
-            // Room for the pipe or for the tree: then nobody hears what it says.
+            // There is room for the pipe or for the tree, not both: start it without reading its output.
             Err(StartError::Refused { source, .. }) if output.is_some() && is_full(&source) => {
                 output = None;
                 plan.stdio = nowhere(&null);
@@ -299,7 +299,7 @@ fn nowhere(null: &Arc<OwnedFd>) -> [Option<Arc<OwnedFd>>; 3] {
     std::array::from_fn(|_| Some(Arc::clone(null)))
 }
 
-/// Ours and theirs. Only ours does not wait: they are two open files.
+/// fdguard's end and the helper's. Only fdguard's is nonblocking: they are two open files.
 fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&ours, true)?;

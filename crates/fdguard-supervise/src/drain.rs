@@ -26,7 +26,7 @@ pub struct Drain {
     doing: Doing,
     deadline: Instant,
     next: Instant,
-    /// Whether it serves connections: who never had one does not prove by having none that its work is done.
+    /// Whether it serves connections: for a program that never had one, zero connections do not prove that its work is done.
     serves: bool,
 }
 
@@ -57,7 +57,7 @@ pub fn null() -> std::io::Result<OwnedFd> {
 }
 
 impl Drain {
-    /// Begins. A signal is sent by the caller, who owns the tree: [`Spec::signal`].
+    /// Begins. The caller, which owns the tree, sends the signal: [`Spec::signal`].
     pub fn begin(spec: &Spec, given: &Given<'_>, now: Instant) -> Result<Self, Drained> {
         let failed = |error: std::io::Error| Drained::HookFailed(error.to_string());
         let doing = match spec {

@@ -17,19 +17,19 @@ use crate::turn::{Ready, Wants};
 
 /// Bundles that are kept, those before are removed.
 pub const KEPT: usize = 10;
-/// No watch takes longer: `doctor` itself takes this long when nobody says otherwise.
+/// The longest watch: the default of `doctor`.
 const LONGEST_WATCH: Duration = Duration::from_secs(15);
 /// Of the time that there is, the other part is for reading everything and writing it down.
 const WATCHED: f64 = 0.5;
 const PREFIX: &str = "evidence-";
 const SUFFIX: &str = ".tar.zst";
 
-/// Where evidence goes and who writes it.
+/// Where evidence goes and which program writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The folder of the bundles.
+    /// The directory of the bundles.
     pub folder: PathBuf,
-    /// Our own executable.
+    /// fdguard's own executable.
     pub program: PathBuf,
     /// How many are kept.
     pub kept: usize,
@@ -66,7 +66,7 @@ pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> (&'static 
     (name, temporary.join(own))
 }
 
-/// In a folder where everybody may make files, somebody else may have made ours, or a link in its place.
+/// In a world-writable directory, another user may have created the directory, or a link in its place.
 fn refuse_strangers(folder: &Path) -> std::io::Result<()> {
     const SHARED: u32 = 0o1002;
     let mode = |path: &Path| fs::metadata(path).map(|found| found.mode());
@@ -100,7 +100,7 @@ impl Evidence {
     ) -> Result<Self, String> {
         let folder = &settings.folder;
         let said = |error: std::io::Error| format!("{}: {error}", folder.display());
-        // What a process holds is nobody else's business.
+        // Other users must not see what a process holds.
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -130,7 +130,7 @@ impl Evidence {
     pub fn turn(&mut self, now: Instant, ready: &Ready) -> Option<Result<String, String>> {
         let writer = self.writer.as_mut()?;
         let ended = writer.turn(now, ready)?;
-        // 1 says that there are findings, which is no wonder.
+        // 1 means findings, which are expected here.
         self.is_whole = matches!(ended, Ended::Code(0 | 1)) && self.place.exists();
         Some(if self.is_whole {
             Ok(self.place.display().to_string())
@@ -142,7 +142,7 @@ impl Evidence {
 
 impl Drop for Evidence {
     fn drop(&mut self) {
-        // Who writes it ends first, else it may come back.
+        // End the writer first, else the file may come back.
         self.writer = None;
         if !self.is_whole {
             // Half a bundle proves nothing; there may be none.
@@ -167,7 +167,7 @@ fn command(program: &Path, pid: u32, place: &Path, within: Duration) -> Vec<OsSt
     ]
 }
 
-/// Names sort by time. What a service is called is no path.
+/// Names sort by time. A service name must not act as a path.
 fn name(service: &str, pid: u32, at: Timestamp) -> String {
     let safe = |letter: char| {
         if letter.is_ascii_alphanumeric() || letter == '-' {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// What people write: configurations, playbooks, scenarios, baselines.
 pub const WRITTEN: u64 = 4 << 20;
-/// What we write: snapshots of everything that runs.
+/// Files that fdguard writes: snapshots of whole hosts.
 pub const SAVED: u64 = 512 << 20;
 /// A token.
 pub const TOKEN: u64 = 64 << 10;
@@ -20,7 +20,7 @@ pub enum InputError {
     /// The system refused it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is a folder.
+    /// It is a directory.
     #[error("is a directory, not a file")]
     Directory,
     /// It is a device.
@@ -41,7 +41,7 @@ impl InputError {
         matches!(self, Self::Device | Self::TooLarge(_))
     }
 
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)

@@ -94,7 +94,7 @@ impl FromStr for CrashLoop {
 pub struct Policy {
     /// After which ends.
     pub restart: Restart,
-    /// Statuses after which it stays down, whatever `restart` says.
+    /// Statuses after which it stays down, whatever `restart` is.
     pub stop_on: Vec<u8>,
     /// How far starts are apart.
     pub spacing: Spacing,
@@ -113,7 +113,7 @@ pub enum Cause {
     Itself,
     /// It was ended: not ready in time, or no longer healthy.
     Sick,
-    /// It was ended for a reason that says nothing about its next run: a budget, a reload.
+    /// It was ended for a reason that does not affect its next run: a budget, a reload.
     Asked,
 }
 
@@ -225,7 +225,7 @@ impl History {
         self.quarters >= QUICK
     }
 
-    /// Forgets the ends so far: somebody asked for a fresh start.
+    /// Clears the history: a fresh start was requested.
     pub fn forget(&mut self) {
         self.quarters = 0;
         self.quick.clear();

@@ -83,7 +83,7 @@ impl Relief {
         }
     }
 
-    /// Whether it has the service in hand: then nobody else starts or ends it.
+    /// Whether it controls the service: then nothing else starts or ends it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::In(..))
@@ -131,7 +131,7 @@ impl Relief {
         matches!(self.state, State::Waiting(_)) && !self.flight.is_taken()
     }
 
-    /// Acts again although it had stopped to: the user said so, or changed the budgets.
+    /// Acts again after it had stopped: the user asked for it, or changed the budgets.
     pub fn resume(&mut self) {
         if self.is_resting() {
             self.state = State::Idle;
@@ -139,7 +139,7 @@ impl Relief {
         }
     }
 
-    /// Takes in what happened and says what is to be done.
+    /// Handles an event and returns the actions to perform.
     pub fn handle(&mut self, now: Instant, event: Event) -> Vec<Action> {
         if let Event::Started(instance) = event {
             self.running = Some((instance, now));

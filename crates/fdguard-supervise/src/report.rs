@@ -247,7 +247,7 @@ fn leaking(leak: &Leak) -> String {
     }
 }
 
-/// Why a restart cannot help: the figures say which.
+/// Why a restart cannot help, derived from the figures.
 fn cause(breach: &Breach) -> String {
     let Passed {
         value,

@@ -42,7 +42,7 @@ pub fn give_back() -> Trimmed {
     }
 }
 
-/// Our resident memory.
+/// fdguard's resident memory.
 #[must_use]
 pub fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -58,7 +58,7 @@ fn forget(range: Range) {
     // SAFETY: `untouched` gives only private mappings of files that cannot be written to and of which no page differs from the file (none is
     // anonymous, none is swapped): what is dropped here is read again from the same file at the next access, byte for byte.
     let advised = unsafe { madvise(address, range.end - range.start, Advice::LinuxDontNeed) };
-    // Then it stays, which is no harm.
+    // Then it stays mapped, which is harmless.
     let _refused = advised;
 }
 
@@ -94,7 +94,7 @@ fn untouched(smaps: &str) -> Vec<Range> {
     all
 }
 
-/// What is ours of a mapping, in KiB; absent until it is told.
+/// The private part of a mapping, in KiB; absent until it is read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owned {
     anonymous: Option<u64>,

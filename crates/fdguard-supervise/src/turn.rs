@@ -54,7 +54,7 @@ impl<'f> Wants<'f> {
 #[derive(Debug, Default)]
 pub struct Ready(Vec<Number>);
 
-/// The number of a descriptor of ours, to be compared and for nothing else.
+/// The number of a descriptor, for comparison only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number(c_int);
 

@@ -24,7 +24,7 @@ const DEEPEST: usize = 64;
 pub(crate) struct Room {
     pids: Vec<u32>,
     bytes: Vec<u8>,
-    /// Who was asked already, sorted: a number and its start.
+    /// Processes that were already asked, sorted: pid and start.
     asked: Vec<(u32, u64)>,
     met: Vec<(u32, u64)>,
 }
@@ -64,7 +64,7 @@ pub(super) fn each(keeper: u32, room: &mut Room, act: &mut dyn FnMut(u32, bool))
     walk(keeper, &mut room.pids, &mut room.bytes, act);
 }
 
-/// Nobody was asked.
+/// No process was asked.
 pub(super) fn forget_asked(room: &mut Room) {
     room.asked.clear();
 }

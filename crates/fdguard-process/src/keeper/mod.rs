@@ -214,7 +214,7 @@ fn close_others(needed: &[c_int]) -> Result<(), Errno> {
     sys::close_range(first, u32::MAX, false)
 }
 
-/// Goes where no folder is kept busy.
+/// Changes to the root directory, so that no mount is kept busy.
 fn leave_folder() {
     let _stays = chdir(c"/");
 }

@@ -12,9 +12,9 @@ use crate::notify::message::is_name;
 
 /// The first number that is handed over.
 const FIRST: i32 = 3;
-/// Where ours go, out of the way of what programs count.
+/// The numbers that fdguard's copies are moved to.
 const HIGH: i32 = 100;
-/// More than anybody hands over; a slip of the parent must not make us touch the whole table.
+/// More than any parent passes; an invalid count must not make fdguard touch the whole table.
 const MOST: i32 = 4096;
 
 /// What the parent handed over.

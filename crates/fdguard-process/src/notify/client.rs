@@ -21,7 +21,7 @@ const TRIES: u32 = 50;
 /// More than that is never owed: ready, reloading, stopping, and room.
 const MOST_OWED: usize = 8;
 
-/// Our end towards the parent.
+/// The connection to the parent.
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
@@ -35,7 +35,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client for the parent that our environment names; nothing without one. The gap says why the parent will not hear us.
+    /// The client for the parent named in the environment; `None` without one. The gap has the reason of a failure.
     pub fn from_environment() -> Result<Option<Self>, Gap> {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|it| !it.is_empty()) else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl Client {
         })
     }
 
-    /// Tells the parent, without waiting. The first message that is lost gives the gap; later ones are only counted.
+    /// Sends a message to the parent without blocking. The first loss returns a gap; later ones are only counted.
     pub fn tell(&mut self, message: &Message, now: Instant) -> Option<Gap> {
         let bytes = message.format();
         let lasting = message.ready || message.reloading || message.stopping;
@@ -171,7 +171,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// The heartbeat that our environment asks of us.
+    /// The heartbeat that the environment asks for.
     pub fn from_environment(now: Instant) -> Result<Option<Self>, Gap> {
         let read = |name: &str| std::env::var_os(name);
         let interval = watchdog_interval(read, std::process::id())?;
@@ -212,7 +212,7 @@ impl Heartbeat {
     }
 }
 
-/// How long the parent waits for a sign of life: `WATCHDOG_USEC`, if `WATCHDOG_PID` is absent or ours.
+/// The parent's watchdog interval: `WATCHDOG_USEC`, if `WATCHDOG_PID` is absent or fdguard's pid.
 pub fn watchdog_interval(
     read: impl Fn(&str) -> Option<OsString>,
     own: u32,

@@ -97,7 +97,7 @@ impl Prepared {
         })
     }
 
-    /// Numbers of ours that the child needs, smallest first.
+    /// Descriptors of the owner that the child needs, smallest first.
     pub(crate) fn sources(&self) -> Vec<c_int> {
         let mut sources: Vec<_> = self.slots.iter().map(|slot| slot.source).collect();
         sources.sort_unstable();

@@ -25,7 +25,7 @@ pub(super) enum Step {
     Wake,
     /// Kill everything below the keeper, and let it go on.
     Sweep,
-    /// Nothing is left below the keeper, and it does not say so: end it.
+    /// Nothing is left below the keeper, and it does not report it: end it.
     KillKeeper,
     /// Wait no longer.
     GiveUp,
@@ -44,7 +44,7 @@ pub(super) struct Oversight {
     empty_since: Option<Instant>,
     keeper_killed: Option<Instant>,
     next: Option<Instant>,
-    /// Who was found below the keeper by sweeps, and killed.
+    /// Processes found below the keeper by sweeps, and killed.
     killed: Vec<Member>,
 }
 
@@ -99,7 +99,7 @@ impl Oversight {
                 Step::Wait
             };
         }
-        // Nobody keeps the rest of a tree whose program is gone and whose keeper is held.
+        // If the program is gone and the keeper is stopped, nothing controls the rest of the tree.
         if is_held && self.kill_at.is_none() && self.main_gone.is_some_and(|at| now >= at + HELD) {
             self.kill_at = Some(now);
         }

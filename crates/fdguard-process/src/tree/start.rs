@@ -21,7 +21,7 @@ use crate::spawn::{Prepared, Unfit};
 use crate::sweep;
 use crate::sys;
 
-/// A keeper that says nothing for this long is let go on.
+/// A keeper that is silent for this long gets SIGCONT.
 const WAKE_AFTER: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -131,7 +131,7 @@ fn wake(keeper: u32) {
     let _gone = sys::signal_child(keeper, libc::SIGCONT);
 }
 
-/// What a keeper says first.
+/// The first message of a keeper.
 pub(super) enum Introduced {
     Started(Started),
     Failed { step: Step, errno: Errno },

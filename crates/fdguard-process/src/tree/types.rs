@@ -64,7 +64,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// What the keeper tells.
+/// Events from the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TreeEvent {

@@ -10,7 +10,7 @@ pub use fdguard_core::written::duration;
 pub enum Amount {
     /// So many.
     Count(u64),
-    /// This share of the wall, in percent.
+    /// A percentage of the limit.
     Percent(f64),
     /// So many a minute.
     PerMinute(f64),
@@ -32,7 +32,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Powers of ten and powers of two are told apart, as their names are.
+/// Powers of ten and powers of two have different names.
 const UNITS_OF_SIZE: &[(&str, f64)] = &[
     ("B", 1.0),
     ("kB", 1e3),
@@ -86,7 +86,7 @@ pub(super) fn per_minute(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The number at the beginning, the letters behind it, and the rest. Signs, exponents and words are no numbers here.
+/// The leading number, the letters after it, and the rest. Signs, exponents and words are not numbers here.
 fn number_and_unit(text: &str) -> Option<(f64, &str, &str)> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -11,9 +11,9 @@ use fdguard_core::{Gap, Pid};
 use super::reading::{Highest, OfProcess, Reading, Sight};
 use super::{Amount, Budget, What};
 
-/// A warning that was told is told again only after the measure fell below this part of its level.
+/// A warning is repeated only after the value fell below this fraction of its level.
 const BACK_BELOW: f64 = 0.9;
-/// From this part of a wall on nobody waits for a second look.
+/// From this fraction of a limit on, one look is enough.
 const AT_THE_WALL: f64 = 0.98;
 /// From this many times its level to act at on, memory is not looked at a second time: what grows on takes the machine with it.
 const FAR_BEYOND: f64 = 1.5;
@@ -53,7 +53,7 @@ pub struct Passed {
     pub value: f64,
     /// The level.
     pub level: f64,
-    /// Where the wall stands that the level is before.
+    /// The limit that the level belongs to.
     pub wall: Option<f64>,
     /// The first value since the start, and how long ago that was.
     pub first: Option<(f64, Duration)>,
@@ -67,7 +67,7 @@ impl Passed {
     }
 }
 
-/// What was seen and said before, for one run of a service.
+/// What was measured and reported before, for one run of a service.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     states: BTreeMap<String, State>,
@@ -91,7 +91,7 @@ enum Told {
 }
 
 impl Memory {
-    /// Another process took the place of the first one: everything may be told again, but not what cannot be measured.
+    /// A new process replaced the first: warnings may be repeated, but not reports of unmeasured values.
     pub fn restarted(&mut self) {
         for state in self.states.values_mut() {
             *state = State {
@@ -223,7 +223,7 @@ impl State {
     }
 }
 
-/// The worst value that this budget is about, and what kept us from seeing another.
+/// The worst value of this budget, and why another could not be measured.
 fn measure(budget: &Budget, reading: &Reading) -> (Option<Measured>, Option<Gap>) {
     let plain = |value: f64, falling| Measured {
         pid: None,
@@ -258,7 +258,7 @@ fn mapped<T, U>(sight: &Sight<T>, change: impl Fn(&T) -> U) -> Sight<U> {
     }
 }
 
-/// Who is on the way to no wall has all the time there is.
+/// A process that approaches no limit has unlimited time.
 fn time_left(wall: &Sight<Option<super::WallAhead>>) -> Sight<f64> {
     mapped(wall, |ahead| {
         ahead
@@ -308,7 +308,7 @@ fn of_count(budget: &Budget, process: &OfProcess) -> OfOne {
 }
 
 fn of_highest(budget: &Budget, process: &OfProcess) -> OfOne {
-    // What cannot call it, or where nobody knows, is not held to a wall that nobody asked for.
+    // The default budget does not apply to programs that cannot call `select()` or where that is unknown.
     if budget.only_select && process.selects != Some(true) {
         return Ok(None);
     }
@@ -353,7 +353,7 @@ fn beside(budget: &Budget, process: &OfProcess, value: f64, wall: Option<f64>) -
     }
 }
 
-/// A level that needs no wall to be known.
+/// A level that does not depend on a limit.
 fn absolute(amount: Option<Amount>) -> Option<f64> {
     match amount? {
         Amount::Count(count) | Amount::Bytes(count) => Some(as_f64(count)),

@@ -29,11 +29,11 @@ pub enum What {
     Fds,
     /// The highest number in use, against the 1024 of `select()`.
     Highest,
-    /// Descriptors of a class, or of all classes whose names begin alike, in one process.
+    /// Descriptors of a class, or of a family of classes, in one process.
     Class(ClassPattern),
     /// How many more there are every minute of what the judgement calls leaking.
     Growth,
-    /// The time to the nearest wall at that rate. Less is worse.
+    /// The time to the nearest limit at that rate. Less is worse.
     Wall,
     /// Processes that have exited and were not reaped.
     Zombies,
@@ -52,7 +52,7 @@ pub struct Budget {
     pub warn: Option<Amount>,
     /// From here on the service is restarted.
     pub act: Option<Amount>,
-    /// Only for programs that can call `select()`: so it is when nobody asked for the budget.
+    /// Only for programs that can call `select()`: set for the default budget.
     pub only_select: bool,
 }
 

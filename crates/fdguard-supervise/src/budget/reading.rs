@@ -10,7 +10,7 @@ use fdguard_core::{Class, Gap, Pid};
 pub enum Sight<T> {
     /// It is this.
     Seen(T),
-    /// It is not looked at, or cannot be said yet: no answer, and no fault.
+    /// Not measured, or not known yet.
     NotYet,
     /// It cannot be seen.
     Hidden(Gap),
@@ -43,7 +43,7 @@ pub struct Reading {
     pub memory: Sight<Space>,
     /// How many more there are every minute of what leaks, in the program itself: 0 where it was judged and nothing leaks.
     pub growth: Sight<f64>,
-    /// The wall that the program reaches first; `None` where it is on the way to none.
+    /// The limit that the program reaches first; `None` if it approaches none.
     pub wall: Sight<Option<WallAhead>>,
 }
 
@@ -70,7 +70,7 @@ pub struct OfProcess {
     pub limits: Limits,
     /// The highest number in use.
     pub highest: Highest,
-    /// Whether it can call `select()`; absent where that could not be told.
+    /// Whether it can call `select()`; absent if unknown.
     pub selects: Option<bool>,
     /// How many there are of each class.
     pub classes: Sight<Vec<(Class, u64)>>,
@@ -81,9 +81,9 @@ pub struct OfProcess {
 pub enum Highest {
     /// This one.
     Is(u64),
-    /// Not above this one, and nobody needs to know more.
+    /// At most this one; the exact number is not needed.
     AtMost(u64),
-    /// Nobody asked.
+    /// Not needed.
     NotAsked,
     /// It cannot be seen.
     Hidden(Gap),
@@ -98,7 +98,7 @@ pub struct Space {
     pub exact: bool,
 }
 
-/// A wall that a process is on the way to.
+/// A limit that a process approaches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WallAhead {
     /// Its name, as in a diagnosis.

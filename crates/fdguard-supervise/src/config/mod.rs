@@ -61,7 +61,7 @@ pub struct Settings {
     pub once: bool,
 }
 
-/// The keys that a flag of the same name stands for, with dashes.
+/// The keys that have a flag of the same name, with dashes.
 pub fn flags() -> impl Iterator<Item = &'static str> {
     let keys = key::RUN.iter().chain(key::SERVICE);
     keys.filter(|key| key.has_flag).map(|key| key.name)
@@ -180,7 +180,7 @@ fn in_order(services: Vec<Service>) -> Result<Vec<Service>, Mistake> {
         .collect())
 }
 
-/// A folder, or the usual one.
+/// Parses a directory, or `auto` for the default one.
 fn evidence(text: &str) -> Result<PathBuf, String> {
     Ok(match text {
         "auto" => evidence::default_folder(|name| std::env::var_os(name)).1,

@@ -71,7 +71,7 @@ pub struct Service {
     pub output: Form,
 }
 
-/// What becomes of a tree whose program ended with 0 while one of its descendants holds a listening socket.
+/// What to do if the program exits with 0 while a descendant holds a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
     /// It is the service from now on.
@@ -98,9 +98,9 @@ impl FromStr for Background {
 /// A socket that a service gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Socket {
-    /// One that we bind.
+    /// Bound by fdguard.
     Bind(Listen),
-    /// One that our parent handed to us, by its name.
+    /// Inherited from the parent, by its name.
     Inherited(String),
 }
 

@@ -16,7 +16,7 @@ pub enum Source {
     File(Place),
     /// The command line.
     Flag,
-    /// This variable of our environment.
+    /// This environment variable.
     Environment(&'static str),
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Answer {
     Done,
     /// It has begun.
     Accepted,
-    /// It was not heard, or refused.
+    /// It was not received, or refused.
     Failed(String),
 }
 
@@ -66,7 +66,7 @@ impl Hook {
         match self.advance() {
             Ok(answer) => answer,
             Err(Errno::AGAIN | Errno::NOTCONN | Errno::INTR) => None,
-            // Nobody listens at this address: there may be another one.
+            // Nothing listens at this address: try the next one.
             Err(_) if self.written == 0 && !self.others.is_empty() => {
                 match connect_next(&mut self.others) {
                     Ok(socket) => {

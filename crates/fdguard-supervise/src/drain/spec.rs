@@ -6,7 +6,7 @@ use std::str::FromStr;
 use rustix::process::Signal;
 use serde::Deserialize;
 
-/// What tells a program to finish what it has begun.
+/// How to ask a program to finish its work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Spec {
@@ -15,7 +15,7 @@ pub enum Spec {
     None,
     /// This signal to the program itself.
     Signal(i32),
-    /// A POST request. 202 says that it began; any other 2xx that all is done.
+    /// A POST request. 202 means that the drain began; any other 2xx that it is done.
     Http(Target),
     /// A command for the shell; `FDGUARD_PID` is the program. Its end is the end of the drain.
     Exec(String),
@@ -37,7 +37,7 @@ pub struct Target {
 #[error("{0}")]
 pub struct BadDrain(String);
 
-/// Signals that a program can be told something with.
+/// Signals that can be sent to a program.
 const SIGNALS: &[(&str, Signal)] = &[
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),

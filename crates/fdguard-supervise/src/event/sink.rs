@@ -63,7 +63,7 @@ impl Sink {
         self.form = form;
     }
 
-    /// Tells.
+    /// Emits an event.
     pub fn tell(&mut self, event: &Event) {
         let line = match self.form {
             Form::Text => event.line(),

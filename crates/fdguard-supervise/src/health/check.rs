@@ -33,7 +33,7 @@ pub struct Feeds<'a> {
 pub struct Pipe {
     /// The number under which it expects it.
     pub number: u32,
-    /// What it gets. Ours is to be closed after the start, else its end is never seen.
+    /// The program's end. Close fdguard's copy after the start, else the end of file is never seen.
     pub fd: OwnedFd,
 }
 
@@ -192,7 +192,7 @@ impl Check {
         }
     }
 
-    /// Goes on, without waiting; tells when what is known changed.
+    /// Continues without blocking; returns a change of state.
     pub fn turn(&mut self, now: Instant, ready: &Ready, feeds: &Feeds<'_>) -> Option<Change> {
         let series = self.series.as_mut()?;
         if let Probe::Once(once) = &mut self.probe {

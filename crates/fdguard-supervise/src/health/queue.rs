@@ -126,7 +126,7 @@ fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(Row)) -> Result<()
     )?;
     let states = states.iter().fold(0, |bits, state| bits | 1 << state);
     let mut buffer = vec![0; 32 << 10];
-    // All are read before any is given on: after an error nobody has seen one of them twice.
+    // Read all before passing any on, so that an error does not report one twice.
     let mut rows = Vec::new();
     for table in [Table::Tcp4, Table::Tcp6] {
         rustix::net::send(

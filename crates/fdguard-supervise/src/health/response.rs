@@ -11,7 +11,7 @@ pub(super) const WIRE: usize = HEAD + 4 * BODY;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: u16,
-    /// At most [`BODY`] bytes of it; empty where nobody asked.
+    /// At most [`BODY`] bytes of it; empty if not requested.
     pub(super) body: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Progress {
     Bad(String),
 }
 
-/// Reads what came so far. `ended` says that no more comes; without `body` the head is enough.
+/// Parses the bytes so far. `ended` means that no more follow; without `body` the header is enough.
 pub(super) fn read(bytes: &[u8], ended: bool, body: bool) -> Progress {
     let mut rest = bytes;
     loop {

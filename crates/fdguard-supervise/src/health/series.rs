@@ -33,7 +33,7 @@ impl Default for Timing {
 /// What is known of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Not enough was heard since the start.
+    /// Too few results since the start.
     #[default]
     Unknown,
     /// The check holds.
@@ -56,7 +56,7 @@ pub enum Change {
     },
 }
 
-/// The first pause after a start. It doubles up to the period: who waits for readiness need not wait for a whole period.
+/// The first pause after a start. It doubles up to the period, so that readiness is detected early.
 const EAGER: Duration = Duration::from_millis(100);
 
 /// The answers of one check since the service was started.
@@ -123,7 +123,7 @@ impl Series {
         }
     }
 
-    /// The probe could not be made: it says nothing, and the next comes as after a failure.
+    /// The probe could not run: it does not count, and the next follows as after a failure.
     pub fn passed_over(&mut self, now: Instant) {
         self.next = now + self.pause();
     }

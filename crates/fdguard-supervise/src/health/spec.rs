@@ -75,7 +75,7 @@ impl FromStr for Pattern {
             .size_limit(1 << 20)
             .dfa_size_limit(256 << 10)
             .build();
-        // The message has several lines; the last says what is wrong.
+        // The message has several lines; the last has the reason.
         built.map(Self).map_err(|why| {
             let why = why.to_string();
             let last = why.lines().last().unwrap_or_default();

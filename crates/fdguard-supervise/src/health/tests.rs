@@ -205,7 +205,7 @@ fn r30_probes_leave_no_descriptor_whatever_their_outcome() {
         check.begin(Instant::now()).unwrap();
         let mut clock = Instant::now();
         let mut turns = 0;
-        // The clock is ours: no probe has to be waited for.
+        // The test controls the clock: no probe has to be waited for.
         while turns < 600 {
             let mut wants = Wants::default();
             check.wants(&mut wants);

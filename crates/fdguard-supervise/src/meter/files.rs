@@ -16,9 +16,9 @@ use rustix::io::Errno;
 pub(super) enum Refusal {
     /// The process has ended.
     Gone,
-    /// We may not.
+    /// Not permitted.
     Denied,
-    /// Our own table, or the host's, is full.
+    /// fdguard's table, or the host's, is full.
     Full,
     /// This.
     Other(Errno),
@@ -66,7 +66,7 @@ pub(super) struct Files {
     sizes: bool,
 }
 
-/// What the state file says.
+/// The parsed state file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) start_ticks: u64,
@@ -183,7 +183,7 @@ fn open_folder(path: &str) -> Result<OwnedFd, Refusal> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// The names in a folder that are numbers.
+/// The numeric names in a directory.
 fn numbers(folder: &OwnedFd) -> Result<Vec<u64>, Refusal> {
     let mut buffer = vec![MaybeUninit::uninit(); 1 << 13];
     let mut all = Vec::new();
@@ -249,7 +249,7 @@ pub(super) fn highest(pid: Pid, slots: u64) -> Result<u64, Refusal> {
 
 /// The first number in use from this one on.
 fn from(folder: &OwnedFd, number: u64) -> Result<Option<u64>, Refusal> {
-    // Before the numbers stand the names of the folder itself and of the one above.
+    // `.` and `..` come before the numbers.
     rustix::fs::seek(folder, SeekFrom::Start(number + 2))?;
     let mut buffer = [MaybeUninit::uninit(); 128];
     let mut entries = RawDir::new(folder, &mut buffer);

@@ -166,7 +166,7 @@ impl<'p> Meter<'p> {
             Some(known) => known,
             None => self.newcomer(pid, inode)?,
         };
-        // An empty table is that of one who is about to end, too.
+        // A process that is about to end also has an empty table.
         if count == Ok(0) && self.files.state(pid).map_or(true, |state| state.zombie) {
             return None;
         }
@@ -205,7 +205,7 @@ impl<'p> Meter<'p> {
         })
     }
 
-    /// The size of the table says enough until it is larger than a level.
+    /// The table size is precise enough until it exceeds a level.
     fn find_highest(&mut self, member: &mut Member) {
         let of = |budget: &&Budget| budget.what == What::Highest;
         let levels = self.budgets.iter().find(of);
@@ -261,7 +261,7 @@ impl<'p> Meter<'p> {
         }
     }
 
-    /// Whoever holds so many that a level may be near.
+    /// Processes with so many descriptors that a level may be near.
     fn candidates(&self) -> Vec<Candidate> {
         let near = |member: &Member, count: u64| {
             self.budgets.iter().any(|budget| {
@@ -350,7 +350,7 @@ impl<'p> Meter<'p> {
     }
 }
 
-/// Whether it can call `select()`; absent where that could not be told.
+/// Whether it can call `select()`; absent if unknown.
 fn selects(probe: &Probe, pid: Pid) -> Option<bool> {
     match probe.select_use(pid).ok()? {
         SelectUse::Imports { .. } => Some(true),

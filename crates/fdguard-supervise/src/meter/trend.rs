@@ -25,7 +25,7 @@ pub(super) struct Trend {
     next: Duration,
 }
 
-/// What was said last.
+/// The last verdict.
 #[derive(Clone, Debug)]
 struct Judged {
     per_minute: f64,
@@ -66,7 +66,7 @@ impl Trend {
         judged.map_or(Sight::NotYet, |judged| Sight::Seen(judged.per_minute))
     }
 
-    /// The wall comes nearer from one judgement to the next.
+    /// The limit gets closer from one judgement to the next.
     pub(super) fn wall(&self, now: Duration) -> Sight<Option<WallAhead>> {
         let Some(judged) = &self.judged else {
             return Sight::NotYet;

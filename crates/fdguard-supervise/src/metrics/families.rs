@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::state::{Host, Own, Process, Service, State, number};
 
-/// Processes of one service that have samples of their own: those with the most descriptors. Nobody's dashboard holds thousands.
+/// How many processes of a service get their own samples: those with the most descriptors.
 const PROCESSES: usize = 32;
 
 /// The whole page.
@@ -177,7 +177,7 @@ fn kinds(text: &mut Text, rows: &[Row<'_>]) {
     );
 }
 
-/// The classes are a fixed list but for `other:NAME`, whose names are the kernel's: one kind for all of them.
+/// The classes are a fixed list except `other:NAME`, whose names come from the kernel: all of them are one kind.
 fn by_kind(classes: &[(Class, u64)]) -> BTreeMap<String, u64> {
     let mut kinds = BTreeMap::new();
     for (class, count) in classes {

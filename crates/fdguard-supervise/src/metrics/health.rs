@@ -128,7 +128,7 @@ pub fn write(state: &State, is_known: bool) -> Report {
         services: is_known.then(|| state.services.iter().map(Details::of).collect()),
     };
     Report {
-        // Only maps with keys that are no strings cannot be written.
+        // Only maps with non-string keys cannot be serialised.
         body: serde_json::to_string(&page).unwrap_or_default() + "\n",
         is_well: status <= Status::Warning,
     }

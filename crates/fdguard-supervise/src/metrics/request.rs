@@ -35,7 +35,7 @@ pub(super) enum Head<'h> {
     Long,
 }
 
-/// Reads a head. Bodies are nobody's business: neither GET nor HEAD has one.
+/// Parses a request header. Bodies are ignored: neither GET nor HEAD has one.
 pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     let Some(end) = end(bytes) else {
         return if bytes.len() >= HEAD {

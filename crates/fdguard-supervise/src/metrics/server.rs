@@ -15,11 +15,11 @@ use super::request::{self, HEAD, Head};
 use super::state::State;
 use crate::turn::{Ready, Wants};
 
-/// Connections at a time. The oldest gives way to a new one: whoever says nothing cannot keep others out.
+/// Connections at a time. The oldest is closed for a new one, so that idle clients cannot block others.
 const CONNECTIONS: usize = 16;
 /// From the first moment of a connection to its last.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long no connection is taken after the system refused us a descriptor: it would refuse at once again.
+/// How long to stop accepting after the system refused a descriptor.
 const PAUSE: Duration = Duration::from_secs(1);
 /// What is read of a caller that goes on talking after its request.
 const REST: usize = 64 << 10;
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// Goes on with all connections, without waiting. The state is asked for at most once, and only when somebody asks for it.
+    /// Continues all connections without blocking. The state is built at most once, and only if a request needs it.
     pub fn turn(&mut self, now: Instant, ready: &Ready, state: &mut dyn FnMut() -> State) {
         let mut known = None;
         let (token, address) = (self.token.as_ref(), self.address);
@@ -106,7 +106,7 @@ impl Server {
 
 type Answer<'a> = dyn FnMut(&request::Request<'_>) -> Vec<u8> + 'a;
 
-/// Takes those that wait, no more in one turn than have room; `false` when the system refuses us a descriptor.
+/// Accepts waiting connections, as many as fit; `false` if the system refuses a descriptor.
 fn accept(
     listener: &OwnedFd,
     connections: &mut Vec<Connection>,
@@ -125,7 +125,7 @@ fn accept(
             deadline: now + PATIENCE,
             stage: Stage::Reading(Vec::new()),
         };
-        // Most have said all already.
+        // Most requests are already complete.
         if !new.turn(answer) {
             continue;
         }

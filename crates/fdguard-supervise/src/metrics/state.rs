@@ -70,11 +70,11 @@ pub struct Service {
     pub survivors: u64,
     /// Lines of output that were dropped since the supervisor was started.
     pub lines_dropped: u64,
-    /// What its descriptors stand for, the most frequent first; only for callers with the token.
+    /// The targets of its descriptors, the most frequent first; only for callers with the token.
     pub targets: Vec<Target>,
 }
 
-/// Descriptors that stand for the same.
+/// Descriptors with the same target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// What: a path or a peer, numbers collapsed.

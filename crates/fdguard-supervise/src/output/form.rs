@@ -12,7 +12,7 @@ use crate::unit;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Form {
-    /// Whether it goes to our own output too. Absent: it is inherited without a log, and off with one.
+    /// Whether it also goes to fdguard's output. Absent: inherited without a log, off with one.
     pub pass: Option<Pass>,
     /// A file that is rotated (`--log FILE`).
     pub log: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl Default for Form {
 }
 
 impl Form {
-    /// Whether it has to go through us; `needs_lines` when somebody else wants to see it (a check, a report of the last lines).
+    /// Whether it has to pass through fdguard; `needs_lines` if a check or the crash report needs the lines.
     #[must_use]
     pub fn is_captured(&self, needs_lines: bool) -> bool {
         needs_lines || self.log.is_some() || self.way() != Pass::Inherit
@@ -102,7 +102,7 @@ impl FromStr for Form {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pass {
-    /// The service has our own output, and we have nothing to do with it. When it must go through us, the same as `Lines`.
+    /// The service writes directly to fdguard's output. If it must pass through fdguard, the same as `Lines`.
     #[default]
     Inherit,
     /// Line by line to fdguard's output.

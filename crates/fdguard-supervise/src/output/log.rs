@@ -254,7 +254,7 @@ impl Log {
     /// without room or descriptors changes nothing.
     fn rotate(&mut self) -> io::Result<()> {
         let next = self.numbered("next");
-        // One that was left by a crash is empty. Nothing is ever opened that somebody else may have put there.
+        // A file left by a crash is empty. Never open a file that another program may have created.
         let _gone = fs::remove_file(&next);
         let new = options().append(true).create_new(true).open(&next)?;
         // Readers of the old one are to be able to read the new one.
@@ -270,7 +270,7 @@ impl Log {
         let old = std::mem::replace(&mut self.file, new);
         self.written = 0;
         self.is_within = false;
-        // A finished file is on the disk before anybody is told to archive it. What the disk cannot do now it does later.
+        // A finished file is on disk before it can be archived. A failed sync is retried by the kernel later.
         let _synced = old.sync_data();
         Ok(())
     }
@@ -304,7 +304,7 @@ fn moved(from: &Path, to: &Path) -> io::Result<()> {
 
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    // The standard library makes every descriptor close-on-exec. A pipe without a reader must not hold us up.
+    // The standard library makes every descriptor close-on-exec. A pipe without a reader must not block fdguard.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     options

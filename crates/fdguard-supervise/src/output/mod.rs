@@ -42,7 +42,7 @@ const BITE: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {
-    /// The log cannot be written. Lines are kept in memory as long as there is room; told once.
+    /// The log cannot be written. Lines are kept in memory while there is room; reported once.
     LogFailing {
         /// Which.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Happened {
         /// What was dropped meanwhile.
         dropped: Dropped,
     },
-    /// It cannot be rotated and grows; told once.
+    /// It cannot be rotated and grows; reported once.
     NotRotated {
         /// Which.
         path: PathBuf,
@@ -100,7 +100,7 @@ struct Source {
 }
 
 impl Output {
-    /// Opens what the form asks for. The two descriptors are our own output and error.
+    /// Opens the configured outputs. The two descriptors are fdguard's own output and error.
     pub fn open(form: &Form, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
         let outlets = match form.way() {
             Pass::Off => [None, None],

@@ -19,7 +19,7 @@ const HIGH: usize = 64 << 10;
 /// What a pipe or terminal that `poll` calls writable takes without waiting.
 const LITTLE: usize = 512;
 
-/// One of our outputs.
+/// One of fdguard's outputs.
 #[derive(Debug)]
 pub(super) struct Outlet {
     fd: OwnedFd,
@@ -27,13 +27,13 @@ pub(super) struct Outlet {
     queue: Vec<u8>,
     sent: usize,
     is_gone: bool,
-    /// A disk is full behind it: told once.
+    /// The disk behind it is full: reported once.
     is_full: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// An open file of our own that never waits, or a regular one.
+    /// A separate nonblocking open file, or a regular file.
     Own,
     Socket,
     Shared,
@@ -138,7 +138,7 @@ impl Outlet {
     }
 }
 
-/// The same pipe or terminal as an open file of our own; nothing where we may not.
+/// Reopens the same pipe or terminal; `None` if not permitted.
 fn reopened(shared: BorrowedFd<'_>) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", shared.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -7,32 +7,32 @@ use fdguard_process::run_id::RunId;
 /// How a process is related to this run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Of this run: in the tree that we started, or we ourselves.
+    /// Part of this run: in the started tree, or fdguard itself.
     OursNow,
     /// Left behind by an earlier run of this service.
     OursBefore {
-        /// How we know.
+        /// The evidence.
         because: String,
     },
-    /// Somebody else's, or we cannot tell: it is never touched.
+    /// Unrelated, or unknown: never signalled.
     Stranger {
         /// Why it is unrelated.
         because: String,
     },
 }
 
-/// What is ours.
+/// What identifies this run.
 #[derive(Clone, Copy, Debug)]
 pub struct Ours<'a> {
     /// The processes that live in the tree of this run.
     pub members: &'a [Pid],
     /// The name of the service.
     pub service: &'a str,
-    /// Processes of earlier runs that somebody wrote down.
+    /// Registered processes of earlier runs.
     pub registered: &'a [ProcKey],
 }
 
-/// Says whose it is. `is_running` tells whether the supervisor of a run lives.
+/// Classifies a process. `is_running` reports whether the supervisor of a run is alive.
 #[must_use]
 pub fn classify(who: &Identified, ours: &Ours<'_>, is_running: impl Fn(&RunId) -> bool) -> Class {
     let pid = who.process.pid;
@@ -63,7 +63,7 @@ pub fn classify(who: &Identified, ours: &Ours<'_>, is_running: impl Fn(&RunId) -
     if run.service != ours.service {
         return stranger(&format!("it belongs to service {}", run.service));
     }
-    // In another namespace the supervisor's number means somebody else: its absence there proves nothing.
+    // In another namespace the supervisor's pid means another process: its absence there proves nothing.
     if who.same_pid_namespace != Some(true) {
         return stranger("it is in another PID namespace");
     }

@@ -19,7 +19,7 @@ use crate::turn::Wants;
 const EVERY: Duration = Duration::from_millis(200);
 /// After KILL a process is gone at once, unless the kernel keeps it.
 const AFTER_KILL: Duration = Duration::from_secs(5);
-/// So often we end what earlier runs left; whoever comes back more often is restarted by somebody.
+/// How often to end what earlier runs left; if it comes back more often, something restarts it.
 const MOST_ROUNDS: u32 = 3;
 
 /// A policy at work for one address.
@@ -44,7 +44,7 @@ enum State {
     },
 }
 
-/// A process that we asked to end.
+/// A process that was asked to end.
 #[derive(Debug)]
 struct Ending {
     pidfd: OwnedFd,
@@ -180,7 +180,7 @@ fn pin(key: ProcKey, probe: &Probe, ours: &Ours<'_>) -> Option<OwnedFd> {
 }
 
 fn signal(pidfd: &OwnedFd, signal: Signal) {
-    // A failure means that it is over, which the next turn sees, or not ours to end, which the next look tells.
+    // A failure means that it has ended or that it may not be signalled; the next look shows which.
     let _ = pidfd_send_signal(pidfd, signal);
 }
 

@@ -17,20 +17,20 @@ use super::text;
 
 const LISTENS: u8 = 10;
 
-/// What stands between us and an address.
+/// Why an address cannot be bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What we want.
+    /// The address.
     pub at: At,
-    /// Whether somebody listens there; else only a connection, or a socket that is bound, is in the way.
+    /// Whether a process listens there; otherwise a connection or a bound socket holds it.
     pub listens: bool,
     /// The processes that hold it; several may hold one socket.
     pub holders: Vec<Holder>,
-    /// Sockets whose process was not found: another user's, or of another pid namespace.
+    /// Sockets without a visible process: of another user or PID namespace.
     pub unseen: Vec<Unseen>,
 }
 
-/// A process that holds what we want.
+/// A process that holds the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its number.
@@ -52,12 +52,12 @@ pub struct Holder {
 pub struct Unseen {
     /// Its inode.
     pub ino: u64,
-    /// The user who made it, where the tables tell.
+    /// The user that created it, if the tables show it.
     pub user: Option<String>,
 }
 
 impl Holder {
-    /// Who it is, reuse of the number excluded.
+    /// Its identity, safe against pid reuse.
     #[must_use]
     pub fn key(&self) -> Option<ProcKey> {
         let (pid, start_ticks) = (self.pid, self.start_ticks?);
@@ -84,7 +84,7 @@ pub fn look(probe: &Probe, at: &At, ours: &Ours<'_>) -> Result<Option<Conflict>,
     let listens = rows.iter().any(|(_, listens, _)| *listens);
     // Connections of a listener do not matter beside it.
     let rows: Vec<_> = rows.into_iter().filter(|row| row.1 == listens).collect();
-    // Connections that nobody holds any more linger for a minute and stand in nobody's way.
+    // Connections without an owner linger for a minute and do not block a bind.
     let rows: Vec<_> = rows.into_iter().filter(|row| row.0 != 0).collect();
     if rows.is_empty() {
         return Ok(None);
@@ -99,7 +99,7 @@ pub fn look(probe: &Probe, at: &At, ours: &Ours<'_>) -> Result<Option<Conflict>,
     for pid in pids {
         match probe.who_is(pid, run_id::VARIABLE) {
             Ok(who) => holders.push(holder(&who, ours, &users)),
-            // It ended while we looked.
+            // It ended during the look.
             Err(Error::NoSuchProcess(_) | Error::Vanished(_) | Error::Zombie { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -141,7 +141,7 @@ fn uid_of(record: &SocketRecord) -> Option<u32> {
     }
 }
 
-/// Whether a socket keeps us from an address, and whether it listens there.
+/// Whether a socket conflicts with an address, and whether it listens there.
 #[must_use]
 pub fn is_in_the_way(at: &At, record: &SocketRecord) -> Option<bool> {
     match (at, record) {

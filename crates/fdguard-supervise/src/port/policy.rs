@@ -18,7 +18,7 @@ pub enum Policy {
     EndIfOurs,
 }
 
-/// The text is no [`Policy`].
+/// The text is not a [`Policy`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not one of refuse, wait, wait:30s, end-if-ours")]
 pub struct Unclear(String);

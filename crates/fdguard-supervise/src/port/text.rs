@@ -47,7 +47,7 @@ pub(super) fn command(process: &Process) -> String {
     } else {
         words.join(" ")
     };
-    // It goes to terminals and logs: it must not be able to say more than its name.
+    // It goes to terminals and logs: strip control characters.
     let text: String = text
         .chars()
         .map(|c| if c.is_control() { '?' } else { c })

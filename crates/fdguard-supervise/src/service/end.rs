@@ -26,7 +26,7 @@ impl Service<'_> {
     fn end_run_within(&mut self, ending: Ending, grace: Duration) {
         let Some(run) = &mut self.run else { return };
         let first = run.ending.is_none();
-        // Whoever asks for the end for good is not overruled by who wants to begin anew.
+        // A request to stop overrides a request to restart.
         if first || ending == Ending::Stop {
             run.ending = Some(ending);
         }
@@ -47,7 +47,7 @@ impl Service<'_> {
         self.thrift.pause();
     }
 
-    /// Hears the keeper.
+    /// Reads events from the keeper.
     pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Ready) {
         let heard = |run: &Run| {
             let is_due = run.tree.deadline().is_some_and(|at| at <= cx.now);
@@ -74,7 +74,7 @@ impl Service<'_> {
         }
     }
 
-    /// Its keeper was killed, or was stopped or traced until we killed it.
+    /// Its keeper was killed, or was stopped or traced until fdguard killed it.
     fn keeper_lost(&mut self, cx: &mut Context<'_>) {
         let left = self.run.as_ref().and_then(|run| run.tree.orphans_left());
         let left = Survivors(left.map(u64::from));
@@ -89,7 +89,7 @@ impl Service<'_> {
         self.over(None, 0, 0, cx);
     }
 
-    /// The program ended and left somebody.
+    /// The program ended and left processes behind.
     fn main_ended(&mut self, exit: Exit, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         if run.ending.is_some() {

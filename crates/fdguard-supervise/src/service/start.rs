@@ -24,25 +24,25 @@ use crate::policy::Cause;
 /// What a service needs from the loop.
 #[derive(Debug)]
 pub(crate) struct Context<'c> {
-    /// Where it tells.
+    /// Where it logs.
     pub(crate) sink: &'c mut Sink,
     /// This turn's moment.
     pub(crate) now: Instant,
-    /// What of our own environment a program gets.
+    /// The part of fdguard's environment that a program gets.
     pub(crate) environment: &'c [(OsString, OsString)],
     /// Whether the run ends with the program.
     pub(crate) once: bool,
-    /// Whether somebody restarts us.
+    /// Whether a supervisor restarts fdguard.
     pub(crate) is_supervised: bool,
     /// Where evidence goes.
     pub(crate) evidence: Option<&'c std::path::Path>,
-    /// Descriptors for a start when our table is full.
+    /// Reserved descriptors for a start when the table is full.
     pub(crate) reserve: &'c mut Reserve,
     /// Nothing to read from and nowhere to write to.
     pub(crate) null: &'c OwnedFd,
     /// What is put into programs.
     pub(crate) injector: Option<&'c mut (dyn Injector + 'static)>,
-    /// The limits that we were started with.
+    /// The limits at the start of fdguard.
     pub(crate) limits: Limits,
 }
 
@@ -168,7 +168,7 @@ impl Service<'_> {
     }
 }
 
-/// Puts the pipe at the number that the program expects it at: what has a name stands first, so numbers before it are filled.
+/// Puts the pipe at the number that the program expects: named descriptors come first, so numbers before it are filled.
 fn hand_pipe(handed: &mut Vec<Handed>, pipe: Pipe) -> Result<(), StartError> {
     let refused = |source: std::io::Error| StartError::Refused {
         step: "cannot create the readiness pipe",

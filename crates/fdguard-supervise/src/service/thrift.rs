@@ -77,7 +77,7 @@ impl<'p> Thrift<'p> {
         named.collect()
     }
 
-    /// Whether a parent may be told that all is well.
+    /// Whether the parent may get a watchdog message.
     pub(super) fn holds(&self) -> bool {
         !self.is_broken
     }
@@ -110,7 +110,7 @@ impl<'p> Thrift<'p> {
     }
 }
 
-/// How long until the wall, if it goes on as since the start.
+/// Time until the limit at the rate since the start.
 fn at_this_rate(passed: &Passed) -> Option<Duration> {
     let (first, since) = passed.first?;
     let per_second = (passed.value - first) / since.as_secs_f64();
@@ -269,7 +269,7 @@ impl Service<'_> {
         let ending = if is_final {
             Ending::Down(1)
         } else if self.settings.policy.restart == Restart::Never {
-            // A parent is asked for what we are not to do.
+            // With restarts disabled, ask the parent for a restart.
             Ending::Down(if cx.is_supervised { 75 } else { 1 })
         } else {
             Ending::Renew(self.reason())

@@ -15,7 +15,7 @@ const MORE: Duration = Duration::from_secs(20);
 /// this often.
 const ASK: Duration = Duration::from_secs(5);
 
-/// Our end towards the parent.
+/// The connection to the parent.
 #[derive(Debug, Default)]
 pub(super) struct Above {
     client: Option<Client>,
@@ -149,7 +149,7 @@ impl Supervisor<'_> {
         self.above.status = status;
     }
 
-    /// What is bounded by us need not be cut short by the parent.
+    /// Asks the parent for more time while a step with its own deadline runs.
     fn ask_for_time(&mut self, now: Instant) {
         let takes_time = |state: State| {
             matches!(

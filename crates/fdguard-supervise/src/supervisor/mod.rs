@@ -48,11 +48,11 @@ pub struct Launch<'p> {
     pub probe: &'p Probe,
     /// What is to be run.
     pub settings: Settings,
-    /// What was said outside of the file, for a reload.
+    /// Values from outside the file, for a reload.
     pub said: Overrides,
     /// Detects the supervisor above fdguard.
     pub parent: Parent,
-    /// What our parent handed to us.
+    /// Sockets inherited from the parent.
     pub inherited: Inherited,
     /// Where events go.
     pub stderr: Option<OwnedFd>,
@@ -67,7 +67,7 @@ pub struct Refusal {
     pub message: String,
     /// What would help.
     pub hint: String,
-    /// Our exit status.
+    /// The exit status of fdguard.
     pub code: u8,
 }
 
@@ -84,7 +84,7 @@ impl Refusal {
 /// So long the last lines of services may take to their files.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Why we stop.
+/// Why the supervisor stops.
 #[derive(Clone, Debug)]
 struct Stopping {
     why: String,
@@ -104,7 +104,7 @@ struct Supervisor<'p> {
     reserve: Reserve,
     null: OwnedFd,
     injector: Option<Box<dyn Injector>>,
-    /// What we were started with.
+    /// The limits at the start of fdguard.
     limits: Limits,
     pages: Option<Server>,
     is_trimmed: bool,
@@ -116,7 +116,7 @@ struct Supervisor<'p> {
     /// Around one program: the first Ctrl-C is the program's, the second ends it.
     was_interrupted: bool,
     fds_at_start: Option<u64>,
-    /// Of services that are no longer there.
+    /// Totals of removed services.
     past: Past,
 }
 
@@ -316,7 +316,7 @@ impl<'p> Supervisor<'p> {
         })
     }
 
-    /// Does something with each service, and what it needs from us.
+    /// Runs an action for each service with its context.
     fn each(&mut self, mut work: impl FnMut(&mut Service<'p>, &mut Context<'_>, &Standing)) {
         let standing = Standing::of(&self.services, self.stopping.is_some());
         let mut cx = Context {
@@ -356,7 +356,7 @@ impl<'p> Supervisor<'p> {
         self.services.retain(|service| !gone(service));
     }
 
-    /// Everything is down, and what was written is where it belongs, or cannot get there: a full disk keeps nobody.
+    /// Every service is down and its output is written, or cannot be: a full disk does not delay the exit.
     fn is_over(&mut self) -> bool {
         let is_down = |one: &Service<'_>| one.state.is_final() && !one.is_alive();
         if !self.services.iter().all(is_down) {
@@ -377,7 +377,7 @@ impl<'p> Supervisor<'p> {
         for service in &self.services {
             survivors.add(service.survivors);
         }
-        // What we could not end is a failure, also of an end that somebody asked for.
+        // Processes that could not be ended are a failure, even if the stop was requested.
         let has_survivors = survivors.0.is_some_and(|count| count > 0);
         let code = if has_survivors { code.max(1) } else { code };
         let restarts = self.services.iter().map(|one| one.restarts).sum::<u64>();

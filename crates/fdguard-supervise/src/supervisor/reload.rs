@@ -115,7 +115,7 @@ impl<'p> Supervisor<'p> {
         self.settings = fresh;
     }
 
-    /// Serves the pages where the new settings say; where that fails, as before.
+    /// Serves the pages at the new address; on failure at the old one.
     fn move_pages(&mut self, fresh: &Settings) -> Result<(), String> {
         let place = |settings: &Settings| (settings.metrics, settings.metrics_token.clone());
         if place(fresh) == place(&self.settings) {

@@ -38,7 +38,7 @@ impl Sockets {
         }
     }
 
-    /// Those of a service. One that is alone gets all that our parent gave us.
+    /// The sockets of a service. A single service gets all sockets of the parent.
     pub(super) fn of(
         &mut self,
         service: &config::Service,
