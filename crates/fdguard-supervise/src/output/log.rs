@@ -270,7 +270,7 @@ impl Log {
         let old = std::mem::replace(&mut self.file, new);
         self.written = 0;
         self.is_within = false;
-        // A finished file is on disk before it can be archived. A failed sync is retried by the kernel later.
+        // A finished file is on disk before it can be archived. A failed sync is ignored.
         let _synced = old.sync_data();
         Ok(())
     }
