@@ -1,5 +1,5 @@
-//! The last net, for a supervisor that starts all of its children itself: when a keeper is killed, its orphans become the supervisor's own
-//! children, and are exact again.
+//! The last resort, for a supervisor that starts all of its children itself: when a keeper is
+//! killed, its orphans become the supervisor's children and are known exactly again.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,7 +1,8 @@
 //! A cgroup (version 2) for one tree, where fdguard may create one below its own.
 //!
-//! The keeper makes it and removes it, and stays outside. The program is born into it (`CLONE_INTO_CGROUP`, Linux 5.7), so there is no moment
-//! in which a descendant could be elsewhere; `cgroup.kill` (5.14) ends all of it in one step.
+//! The keeper creates and removes it, and stays outside. The program starts inside it
+//! (`CLONE_INTO_CGROUP`, Linux 5.7), so no descendant can ever be elsewhere; `cgroup.kill` (5.14)
+//! ends all of it in one step.
 
 mod aside;
 

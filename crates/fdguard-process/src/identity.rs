@@ -1,7 +1,7 @@
 //! Which process a number means: the boot, the number, the start time, and the inode of its pidfd where the kernel gives each its own.
 //!
-//! A number alone is reused. Whoever signals a process that is not its unreaped child compares its identity first, with a pidfd open, so
-//! that the process that was compared is the one that is signalled.
+//! Pids are reused. Before a process signals another that is not its unreaped child, it compares
+//! the identity with a pidfd open, so that the process it compared is the one it signals.
 
 use std::fmt;
 use std::fs;

@@ -1,8 +1,11 @@
-//! What a tree may use, and who sees to it: its cgroup where that can, the kernel's limit of each process, or nobody.
+//! The limits of a tree and how they are enforced: by its cgroup, by the kernel's limit of each
+//! process, or not at all.
 //!
-//! Memory of one process is limited by its data segment (`RLIMIT_DATA`), not by its addresses: programs that reserve addresses and never
-//! use them (Node, Java, Go) run under the first and cannot start under the second. There is no kernel's limit for the processes of one
-//! tree: `RLIMIT_NPROC` counts all of a user, in every session, and root's not at all. Nothing here but [`Wanted::new`] allocates.
+//! The memory of a process is limited by its data segment (`RLIMIT_DATA`), not by its address
+//! space: programs that reserve addresses and never use them (Node, Java, Go) run under the first
+//! and cannot start under the second. The kernel has no process limit for a tree: `RLIMIT_NPROC`
+//! counts all processes of a user, in every session, and does not apply to root. Nothing here but
+//! [`Wanted::new`] allocates.
 
 use std::time::Duration;
 

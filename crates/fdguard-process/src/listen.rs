@@ -1,6 +1,8 @@
-//! Sockets that we bind for the program, so that they outlive its restarts; and those that our own parent handed to us ([`inherited`]).
+//! Sockets that fdguard binds for the program, so that they survive its restarts, and those
+//! inherited from its parent ([`inherited`]).
 //!
-//! `SO_REUSEADDR` is set and `SO_REUSEPORT` never: it would hide that somebody else has the port. The sockets block, as systemd's do.
+//! `SO_REUSEADDR` is set, `SO_REUSEPORT` never: it would hide that another process has the port.
+//! The sockets are blocking, as systemd's are.
 
 use std::fmt;
 use std::io;

@@ -1,7 +1,8 @@
 //! Detects the supervisor above fdguard.
 //!
-//! [`judge`] is pure; [`Facts::read`] gathers what it needs. The order matters: the first sign that fits wins, and signs that are inherited by
-//! everything below a supervisor (`INVOCATION_ID` in the terminal of a desktop) need another beside them.
+//! [`judge`] is pure; [`Facts::read`] collects its input. The order matters: the first match wins,
+//! and signs that every process below a supervisor inherits (`INVOCATION_ID` in a desktop terminal)
+//! need a second one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

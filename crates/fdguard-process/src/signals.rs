@@ -1,7 +1,8 @@
 //! Signals as a readable descriptor: nothing runs in a handler.
 //!
-//! The signals are blocked in this thread, so a program with more than one takes them before it starts the others. What is started by a
-//! [`Plan`](crate::plan::Plan) begins with nothing blocked, whatever is blocked here.
+//! The signals are blocked in this thread, so a program with several threads must take them before
+//! it starts the others. A program started by a [`Plan`](crate::plan::Plan) begins with no signal
+//! blocked.
 
 #![expect(
     unsafe_code,

@@ -1,7 +1,8 @@
 //! Ends a tree from outside if its keeper is stopped or traced.
 //!
-//! Such a keeper is still the parent of every orphan below it, so what is below it is exactly the tree. Each process is signalled
-//! only after its way up to the keeper was read twice, with its pidfd open.
+//! Such a keeper is still the parent of every orphan below it, so its descendants are exactly the
+//! tree. Each process is signalled only after its ancestry up to the keeper was read twice, with
+//! its pidfd open.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

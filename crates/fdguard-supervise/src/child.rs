@@ -1,7 +1,8 @@
 //! A helper program with a deadline that leaves nothing behind: it writes evidence, drains or probes a service.
 //!
-//! It is a tree with a keeper of its own, so that nothing it starts escapes, whatever signals are blocked or ignored here. The turn
-//! never waits. A helper that is dropped before it is gone is killed, and that drop may wait a little: see [`Tree`].
+//! It is a tree with its own keeper, so that nothing it starts escapes, whatever signals are
+//! blocked or ignored here. Polling it never blocks. A helper that is dropped before it is gone is
+//! killed, and that drop may block briefly: see [`Tree`].
 
 use std::ffi::OsString;
 use std::io;

@@ -1,8 +1,10 @@
 //! Drain: lets a service finish its work before it is ended.
 //!
-//! With `--listen` the listener is ours: when the program stops to accept, new connections wait in its backlog and the successor takes
-//! them, so that nobody is refused. What the program itself is to do is said by a [`Spec`]: a signal, a request or a command tells it.
-//! The drain ends when its connections are gone, when the hook says so, when the program ends by itself, or when the time is up.
+//! With `--listen` the listener belongs to fdguard: when the program stops accepting, new
+//! connections wait in its backlog for the next process, so that none is refused. A [`Spec`]
+//! defines how to ask the program to drain: a signal, a request or a command. The drain ends when
+//! the connections are gone, when the hook reports it, when the program ends, or when the time is
+//! up.
 
 mod hook;
 mod spec;

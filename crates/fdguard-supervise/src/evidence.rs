@@ -1,6 +1,7 @@
 //! The evidence of a breach: what `fdguard doctor` says about the process, in a bundle for the issue.
 //!
-//! Our own executable is run for it, as a child with a bound: the supervisor stays small, and nothing that goes wrong there holds up a restart.
+//! fdguard runs its own executable for it, as a child with a deadline: the supervisor stays small,
+//! and a failure there does not delay a restart.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};

@@ -1,8 +1,9 @@
 //! The restart policy. Pure: times and random values are arguments.
 //!
-//! The first restart comes at once. Then starts are spaced: at least 100 ms from start to start, doubling with every run that was over within
-//! `min_uptime`, and with every fourth that was over within `reset_after`; a longer run forgets all of that. So a service that is killed now and
-//! then is back at once, and one that cannot run costs little. More than `crash_loop` quick ends in a while are no accident: it stays down.
+//! The first restart is immediate. After that, starts are at least 100 ms apart, doubling with
+//! every run shorter than `min_uptime` and with every fourth run shorter than `reset_after`; a
+//! longer run resets that. So a service that is killed occasionally is back at once, and one that
+//! cannot run costs little. After more than `crash_loop` short runs the service stays down.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,7 +1,8 @@
 //! Releases memory after the start: most of the program is needed only to read the command line.
 //!
-//! What the kernel maps from the executable and the libraries counts as ours while it is mapped in, although it is in its page cache
-//! anyway. Told that we do not need it, the kernel takes it out of our tables, and maps in what runs again, 64 KiB at a time.
+//! Mapped pages of the executable and the libraries count as fdguard's memory, although they are in
+//! the page cache anyway. On request the kernel unmaps them, and maps what runs again, 64 KiB at a
+//! time.
 
 #![expect(
     unsafe_code,

@@ -1,7 +1,8 @@
 //! The living descendants of the keeper, found through `/proc` in room of fixed size.
 //!
-//! Its own children are exact: their numbers stay taken until the keeper itself reaps them. Deeper ones are signalled through a pidfd, after
-//! two equal readings of the whole way up to the keeper: a process whose number changed hands has another parent the second time.
+//! Its own children are exact: their pids stay valid until the keeper itself reaps them. Deeper
+//! descendants are signalled through a pidfd, after two equal readings of the ancestry up to the
+//! keeper: a process whose pid was reused has another parent the second time.
 
 use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;

@@ -1,7 +1,8 @@
 //! Notifications to fdguard's parent through `NOTIFY_SOCKET`.
 //!
-//! A parent that does not listen must never stop or delay the service: every datagram is sent without waiting, the first loss is told once, and
-//! only what the parent must know (ready, reloading, stopping) is tried again for a while.
+//! A parent that does not listen must never stop or delay the service: every datagram is sent
+//! without blocking, the first loss is reported once, and only essential messages (ready,
+//! reloading, stopping) are retried for a while.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -1,7 +1,9 @@
 //! The notification socket that fdguard offers to the program.
 //!
-//! It is a path in a folder of our own, and not an abstract name: a folder keeps other users out, and an abstract name is anybody's in the same
-//! network namespace and nobody's in another. Who speaks is known from the kernel's credentials, never from the message. See decision 027.
+//! It is a path in a private directory, not an abstract name: a directory keeps other users out,
+//! while an abstract name is open to every process in the same network namespace and to none in
+//! another. The sender is identified by the kernel's credentials, never by the message. See
+//! decision 027.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;

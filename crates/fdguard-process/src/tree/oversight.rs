@@ -1,5 +1,6 @@
-//! When the owner looks after a keeper itself. A keeper that is stopped or traced reports nothing and ends nobody: it is let go
-//! on, then its tree is ended from outside, and at last the keeper is. Pure.
+//! When the owner supervises a keeper. A keeper that is stopped or traced reports nothing and ends
+//! nothing: it is continued, then its tree is ended from outside, and finally the keeper itself.
+//! Pure.
 
 use std::time::{Duration, Instant};
 

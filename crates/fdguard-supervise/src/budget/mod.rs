@@ -1,7 +1,8 @@
 //! Budgets: what a service may use before fdguard warns, and before it restarts the service.
 //!
-//! A [`Budget`] is one measure with a level to warn at and a level to act at. [`Reading`] is what a look saw, [`judge`] compares the
-//! two and remembers in a [`Memory`] what was said already. Nothing here looks at the system or asks for the time.
+//! A [`Budget`] is one measure with a level to warn at and a level to act at. [`Reading`] has the
+//! measurements of a look. [`judge`] compares the two and keeps a [`Memory`] of what was already
+//! reported. Nothing here reads the system or the clock.
 
 mod amount;
 mod judge;

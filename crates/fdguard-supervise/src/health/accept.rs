@@ -1,9 +1,10 @@
 //! Whether a service accepts the connections that wait on its listening sockets.
 //!
-//! A server whose accept loop died still listens: the kernel completes connections, and they wait. No probe through the front
-//! door is needed to see that. A queue that is never empty proves nothing, a busy server has one. So the waiting connections are
-//! known by their far ends: they are taken in their order, and what waits now is what waited before and what came since, less what
-//! was taken. If nothing is missing from that sum, nothing was taken.
+//! A server whose accept loop died still listens: the kernel completes connections, and they wait.
+//! No probe is needed to see that. A queue that is never empty proves nothing, because a busy
+//! server has one. So waiting connections are identified by their remote addresses: they are
+//! accepted in order, and the queue now is the queue before plus new connections minus accepted
+//! ones. If nothing is missing from that sum, nothing was accepted.
 //!
 //! This is the judgement; [`queue`](super::queue) does the reading.
 

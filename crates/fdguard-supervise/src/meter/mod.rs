@@ -1,8 +1,9 @@
 //! Looks at the processes of a service, as cheaply as its budgets allow.
 //!
-//! A look at rest is one system call for each process: the size of its table. Names, limits and the highest number are read when the
-//! count moved or now and then; descriptors are listed only in processes that hold so many that a level could be near, and their
-//! states and leaks only there.
+//! A look at rest is one system call for each process: the size of its table. Names, limits and the
+//! highest number are read when the count changed or now and then. Descriptors are listed only in
+//! processes that hold so many that a level could be near, and their states and leaks are known
+//! only there.
 
 mod close;
 mod connections;

@@ -1,7 +1,8 @@
 //! A log file that is rotated between lines.
 //!
-//! Lines are queued and written as far as the disk takes them. A disk that is full is no reason to stop a service: up to 1 MiB is
-//! kept in memory, what comes after that is counted and dropped, and the count is written into the log when there is room again.
+//! Lines are queued and written as far as the disk accepts them. A full disk must not stop a
+//! service: up to 1 MiB is kept in memory, further lines are counted and dropped, and the count is
+//! written to the log when there is room again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,9 +1,10 @@
 //! What a service writes to its standard output and error: passed on, kept in files, and remembered for the report of its end.
 //!
-//! By default a service simply has our own output ([`Pass::Inherit`]). When somebody needs its lines, it gets pipes, and an [`Output`]
-//! reads them: whole lines go to our output, into a [log](form::Form::log) that is rotated at the borders of lines, to the checks, and into
-//! [`Last`]. No line is lost over a rotation, a restart or a reopening. A reader of ours that is slow makes the service wait, as
-//! it would without us; a disk that is full does not (see [`log`]).
+//! By default a service writes directly to fdguard's output ([`Pass::Inherit`]). If its lines are
+//! needed, it gets pipes, and an [`Output`] reads them: whole lines go to fdguard's output, into a
+//! [log](form::Form::log) that is rotated between lines, to the checks, and into [`Last`]. No line
+//! is lost over a rotation, a restart or a reopening. A slow reader of fdguard's output blocks the
+//! service, as it would without fdguard; a full disk does not (see [`log`]).
 
 mod forgery;
 pub mod form;

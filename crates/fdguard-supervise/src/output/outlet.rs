@@ -1,9 +1,10 @@
 //! Writes to fdguard's own output without blocking on its reader.
 //!
-//! `O_NONBLOCK` belongs to the open file and not to a descriptor: set on our standard output, it would be set for the shell and for
-//! every other program that shares it. So a pipe or a terminal is opened once more through `/proc/self/fd`, which makes an open file of
-//! our own; a socket is written to with a flag for the one call; a regular file never waits for a reader. Where none of this is
-//! possible, only what `poll` has room for is written, a little at a time.
+//! `O_NONBLOCK` belongs to the open file, not to a descriptor: set on standard output, it would
+//! affect the shell and every other program that shares it. So a pipe or a terminal is reopened
+//! through `/proc/self/fd`, which creates a separate open file; a socket is written with a flag for
+//! the one call; a regular file never blocks on a reader. Where none of this is possible, only as
+//! much as `poll` has room for is written, a little at a time.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
