@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use fdguard_process::tree::{Stop, TreeEvent, Tree};
+use fdguard_process::tree::{StopPlan, TreeEvent, Tree};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout_at;
@@ -102,7 +102,7 @@ impl WatchedTree {
     }
 
     /// Asks it to end.
-    pub(crate) fn stop(&mut self, how: Stop) {
+    pub(crate) fn stop(&mut self, how: StopPlan) {
         self.0.get_mut().0.stop(how);
     }
 

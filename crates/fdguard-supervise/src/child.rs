@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_process::environment::{for_program, last_of_each};
-use fdguard_process::plan::{Group, Plan};
-use fdguard_process::tree::{Exit, StartError, Stop, TreeEvent, Tree};
+use fdguard_process::plan::{SessionKind, Plan};
+use fdguard_process::tree::{Exit, StartError, StopPlan, TreeEvent, Tree};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
@@ -29,7 +29,7 @@ const LONGEST_WORDS: usize = 200;
 /// One that never stops talking is read again at the next turn. A full pipe is read in half of these.
 const READS: usize = 32;
 const KILL: i32 = 9;
-const AT_ONCE: Stop = Stop {
+const AT_ONCE: StopPlan = StopPlan {
     signal: KILL,
     grace: Duration::ZERO,
 };
@@ -109,10 +109,10 @@ impl Helper {
             stdio: nowhere(null),
             handed: Vec::new(),
             soft_limit: None,
-            group: Group::Session,
+            group: SessionKind::Session,
             cgroup: false,
             terminal: false,
-            limits: fdguard_process::plan::Limits::default(),
+            limits: fdguard_process::plan::TreeLimits::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use fdguard_core::log_event::Event;
-use fdguard_process::tree::{By, Enforced};
+use fdguard_process::tree::{LimitMechanism, EnforcedLimits};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
@@ -43,14 +43,14 @@ pub struct KeptBy {
 }
 
 impl KeptBy {
-    pub(super) fn of(limits: Limits, enforced: Option<Enforced>) -> Option<Self> {
+    pub(super) fn of(limits: Limits, enforced: Option<EnforcedLimits>) -> Option<Self> {
         let enforced = enforced.filter(|_| limits != Limits::default())?;
         // A limit for all processes that the kernel keeps for each alone is half kept.
         let all = |is_asked: bool, by| is_asked.then(|| for_all(by));
         let each = |is_asked: bool, by| match by {
-            By::Cgroup => is_asked.then_some(Keeper::Cgroup),
-            By::Rlimit => is_asked.then_some(Keeper::Rlimit),
-            By::Nobody => None,
+            LimitMechanism::Cgroup => is_asked.then_some(Keeper::Cgroup),
+            LimitMechanism::Rlimit => is_asked.then_some(Keeper::Rlimit),
+            LimitMechanism::Nobody => None,
         };
         Some(Self {
             memory: all(limits.memory_bytes.is_some(), enforced.memory),
@@ -61,17 +61,17 @@ impl KeptBy {
     }
 }
 
-fn for_all(by: By) -> Keeper {
+fn for_all(by: LimitMechanism) -> Keeper {
     match by {
-        By::Cgroup => Keeper::Cgroup,
-        By::Rlimit => Keeper::RlimitAndHost,
-        By::Nobody => Keeper::Host,
+        LimitMechanism::Cgroup => Keeper::Cgroup,
+        LimitMechanism::Rlimit => Keeper::RlimitAndHost,
+        LimitMechanism::Nobody => Keeper::Host,
     }
 }
 
 /// What is left for the host to look at.
-fn watched(limits: Limits, enforced: Enforced) -> Limits {
-    let is_ours = |by| by != By::Cgroup;
+fn watched(limits: Limits, enforced: EnforcedLimits) -> Limits {
+    let is_ours = |by| by != LimitMechanism::Cgroup;
     Limits {
         memory_bytes: limits.memory_bytes.filter(|_| is_ours(enforced.memory)),
         processes: limits.processes.filter(|_| is_ours(enforced.processes)),
@@ -255,20 +255,20 @@ mod tests {
             cpu_seconds: Some(1),
             descriptors: None,
         };
-        let enforced = |memory, processes| Enforced {
+        let enforced = |memory, processes| EnforcedLimits {
             memory,
             processes,
-            cpu: By::Rlimit,
-            ..Enforced::default()
+            cpu: LimitMechanism::Rlimit,
+            ..EnforcedLimits::default()
         };
-        let ours = watched(limits, enforced(By::Rlimit, By::Nobody));
+        let ours = watched(limits, enforced(LimitMechanism::Rlimit, LimitMechanism::Nobody));
         assert_eq!(
             (ours.memory_bytes, ours.processes, ours.cpu_seconds),
             (Some(1), Some(1), None)
         );
-        let theirs = watched(limits, enforced(By::Cgroup, By::Cgroup));
+        let theirs = watched(limits, enforced(LimitMechanism::Cgroup, LimitMechanism::Cgroup));
         assert_eq!(theirs, Limits::default());
-        let kept = KeptBy::of(limits, Some(enforced(By::Rlimit, By::Cgroup)));
+        let kept = KeptBy::of(limits, Some(enforced(LimitMechanism::Rlimit, LimitMechanism::Cgroup)));
         let expected = KeptBy {
             memory: Some(Keeper::RlimitAndHost),
             cpu: Some(Keeper::Rlimit),
@@ -277,7 +277,7 @@ mod tests {
         };
         assert_eq!(kept, Some(expected));
         assert_eq!(
-            KeptBy::of(Limits::default(), Some(Enforced::default())),
+            KeptBy::of(Limits::default(), Some(EnforcedLimits::default())),
             None
         );
         assert_eq!(KeptBy::of(limits, None), None);

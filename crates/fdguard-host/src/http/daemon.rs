@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::log_event::Event;
 use fdguard_process::adopt::adopt_orphans_of_trees;
-use fdguard_process::notify::{Client, Message};
+use fdguard_process::notify::{NotifyClient, NotifyMessage};
 use fdguard_process::signals::{Signals, name_of};
 use rustix::process::Signal;
 
@@ -87,17 +87,17 @@ async fn live(
         let _inherited = server.inherit().await;
     }
     let mut parent = Parent::find(&events);
-    parent.tell(&Message {
+    parent.tell(&NotifyMessage {
         ready: true,
-        ..Message::default()
+        ..NotifyMessage::default()
     });
     ready(&addresses);
     let signal = signals.next().await;
     let event = Event::new("host_stopping");
     events.tell(&event.with("signal", name_of(signal)));
-    parent.tell(&Message {
+    parent.tell(&NotifyMessage {
         stopping: true,
-        ..Message::default()
+        ..NotifyMessage::default()
     });
     server.close();
     let end = async {
@@ -127,11 +127,11 @@ async fn cleaner(host: &Host, server: &Server) -> Result<Option<Daemon>, Error> 
 }
 
 /// The one who started us, if it wants to hear of us.
-struct Parent(Option<Client>);
+struct Parent(Option<NotifyClient>);
 
 impl Parent {
     fn find(events: &Events) -> Self {
-        match Client::from_environment() {
+        match NotifyClient::from_environment() {
             Ok(client) => Self(client),
             Err(gap) => {
                 let event = Event::new("parent_not_told").with("why", gap.why);
@@ -141,7 +141,7 @@ impl Parent {
         }
     }
 
-    fn tell(&mut self, message: &Message) {
+    fn tell(&mut self, message: &NotifyMessage) {
         if let Some(client) = &mut self.0 {
             // A parent that does not listen is no reason to stop.
             drop(client.tell(message, Instant::now()));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::tree::Stop;
+use fdguard_process::tree::StopPlan;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 use super::collect::Collector;
@@ -135,7 +135,7 @@ impl Actor {
     }
 
     /// Ends the program and starts it again where it last was.
-    pub(super) async fn restart(&mut self, reason: Reason, how: Stop) -> Result<Receipt, Error> {
+    pub(super) async fn restart(&mut self, reason: Reason, how: StopPlan) -> Result<Receipt, Error> {
         let Some(running) = self.running.take() else {
             return Err(self.ended());
         };
@@ -158,7 +158,7 @@ impl Actor {
         }
     }
 
-    async fn end(&self, running: Running, how: Stop) -> end::Ended {
+    async fn end(&self, running: Running, how: StopPlan) -> end::Ended {
         let mut ended = end::end(running, how).await;
         if let Some(pool) = self.recipe.pool.as_ref().filter(|_| ended.is_unsure()) {
             ended.settle(pool.end_strays().await);

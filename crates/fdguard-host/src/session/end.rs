@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fdguard_process::tree::{Stop, TreeEvent};
+use fdguard_process::tree::{StopPlan, TreeEvent};
 use tokio::time::{Instant, timeout_at};
 
 use super::keeper::words;
@@ -11,13 +11,13 @@ use crate::receipt::{Reason, Receipt, StepTime};
 
 /// HUP is what a terminal that goes away means: an idle bash, which ignores TERM, runs its EXIT trap and is gone within a millisecond, and our Python driver unwinds. Whoever is busy or ignores it
 /// has this long.
-pub(super) const GENTLY: Stop = Stop {
+pub(super) const GENTLY: StopPlan = StopPlan {
     signal: 1,
     grace: Duration::from_millis(200),
 };
 
 /// KILL.
-pub(super) const AT_ONCE: Stop = Stop {
+pub(super) const AT_ONCE: StopPlan = StopPlan {
     signal: 9,
     grace: Duration::ZERO,
 };
@@ -40,7 +40,7 @@ pub(super) struct Ended {
 }
 
 /// Ends the tree first, then reads what is left, then closes: a survivor may hold the terminal, so its end of file is not waited for.
-pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
+pub(super) async fn end(mut running: Running, how: StopPlan) -> Ended {
     let mut clock = Clock::new();
     let mut ended = Ended {
         held: running.descriptors,

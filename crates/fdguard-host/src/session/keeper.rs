@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdguard_process::tree::{Exit, Stop, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 
 use super::held::{Held, Token};
 use crate::Error;
@@ -105,7 +105,7 @@ impl Keeper {
         members.and_then(|members| u32::try_from(members).ok())
     }
 
-    pub(super) fn stop(&self, how: Stop) {
+    pub(super) fn stop(&self, how: StopPlan) {
         self.place.with(|tree| tree.stop(how));
     }
 

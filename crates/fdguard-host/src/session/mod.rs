@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::tree::{Enforced, Tree};
+use fdguard_process::tree::{EnforcedLimits, Tree};
 use tokio::sync::{mpsc, oneshot};
 
 use actor::{Actor, Job, Request};
@@ -230,7 +230,7 @@ impl Session {
 
     /// Who sees to its limits; absent when its program has ended.
     #[must_use]
-    pub fn enforced(&self) -> Option<Enforced> {
+    pub fn enforced(&self) -> Option<EnforcedLimits> {
         self.shared.place.with(|tree| tree.enforced())
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::plan::{self, Group, Handed, Plan};
+use fdguard_process::plan::{self, SessionKind, InheritedFd, Plan};
 use fdguard_process::pty::{Pty, Size};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -91,12 +91,12 @@ pub(super) fn plan(
         environment: environment(spec, ends.is_terminal, ready),
         folder,
         stdio: ends.theirs.clone().map(Some),
-        handed: vec![Handed {
+        handed: vec![InheritedFd {
             fd: Arc::new(side),
             name: None,
         }],
         soft_limit: None,
-        group: Group::Session,
+        group: SessionKind::Session,
         cgroup: limits.memory.is_some() || limits.processes.is_some(),
         terminal: ends.is_terminal,
         limits,
@@ -136,8 +136,8 @@ fn environment(spec: &Spec, is_terminal: bool, ready: &str) -> Vec<(OsString, Os
     variables.into_iter().collect()
 }
 
-fn limits(asked: Limits) -> plan::Limits {
-    plan::Limits {
+fn limits(asked: Limits) -> plan::TreeLimits {
+    plan::TreeLimits {
         memory: asked.memory_bytes,
         cpu: asked.cpu_seconds.map(Duration::from_secs),
         processes: asked.processes,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Options, Stop, Tree};
+use fdguard_process::tree::{Options, StopPlan, Tree};
 use rustix::net::SocketAddrUnix;
 use tokio::time::{Instant, timeout_at};
 
@@ -246,7 +246,7 @@ impl Running {
     }
 
     /// Asks for the end of the whole tree.
-    pub(super) fn stop(&self, how: Stop) {
+    pub(super) fn stop(&self, how: StopPlan) {
         self.keeper.stop(how);
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_process::plan::{Handed, Plan};
-use fdguard_process::tree::{self, Offer, Options, Stop, Tree};
+use fdguard_process::plan::{InheritedFd, Plan};
+use fdguard_process::tree::{self, Offer, Options, StopPlan, Tree};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{
@@ -123,7 +123,7 @@ fn plan(command: Vec<OsString>, null: OwnedFd, words: OwnedFd, requests: OwnedFd
     Plan {
         folder: Some("/".into()),
         stdio: [Some(Arc::clone(&null)), Some(null), Some(Arc::new(words))],
-        handed: vec![Handed { fd, name: None }],
+        handed: vec![InheritedFd { fd, name: None }],
         ..Plan::new(command, inherited())
     }
 }
@@ -183,7 +183,7 @@ pub(super) fn is_over(tree: &mut Tree) -> bool {
 
 /// Ends a tree, and waits for it.
 pub(super) async fn end(mut tree: Tree) {
-    tree.stop(Stop {
+    tree.stop(StopPlan {
         signal: 9,
         grace: Duration::ZERO,
     });

@@ -6,8 +6,8 @@ use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use fdguard_host::warm::Pool;
-use fdguard_process::plan::Limits;
-use fdguard_process::tree::By;
+use fdguard_process::plan::TreeLimits;
+use fdguard_process::tree::LimitMechanism;
 
 use super::warm_harness::{
     Asked, DRIVER, LONG, NONCE, Session, ahead, ask, empty, gone, held, keeper, number, pool,
@@ -140,13 +140,13 @@ async fn output_and_the_exit_of_a_session_are_its_own() {
 async fn limits_hold_in_a_session() {
     let pool = pool().await;
     let mut asked = ask();
-    asked.plan.limits = Limits {
+    asked.plan.limits = TreeLimits {
         memory: Some(256 << 20),
         descriptors: Some(40),
-        ..Limits::default()
+        ..TreeLimits::default()
     };
     let mut session = Session::fork(&pool, asked).await;
-    assert_eq!(session.tree.enforced().memory, By::Rlimit);
+    assert_eq!(session.tree.enforced().memory, LimitMechanism::Rlimit);
     assert_eq!(
         session.eval("len(bytearray(512 << 20))").await,
         "MemoryError()"

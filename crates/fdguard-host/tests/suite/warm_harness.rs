@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_host::warm::{Pool, find};
-use fdguard_process::plan::{Handed, Plan};
-use fdguard_process::tree::{Stop, Tree};
+use fdguard_process::plan::{InheritedFd, Plan};
+use fdguard_process::tree::{StopPlan, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixDatagram;
 
@@ -68,7 +68,7 @@ pub(crate) fn ask() -> Asked {
     let their_out = Arc::new(their_out);
     let plan = Plan {
         stdio: [Some(null), Some(Arc::clone(&their_out)), Some(their_out)],
-        handed: vec![Handed {
+        handed: vec![InheritedFd {
             fd: Arc::new(theirs.into()),
             name: None,
         }],
@@ -116,7 +116,7 @@ impl Session {
 
     /// Ends it, and gives how many were killed.
     pub(crate) async fn close(mut self) -> u32 {
-        self.tree.stop(Stop {
+        self.tree.stop(StopPlan {
             signal: 15,
             grace: Duration::ZERO,
         });

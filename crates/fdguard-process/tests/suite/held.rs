@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use fdguard_process::identity::Identity;
 use fdguard_process::plan::Plan;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
-use fdguard_process::tree::{Exit, Options, Stop, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, Options, StopPlan, TreeEvent, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::harness::{AT_ONCE, LONG, alive, heard, line, pidfd, plan, token, told, wait_for};
 
 /// TERM, and KILL soon.
-const GENTLY: Stop = Stop {
+const GENTLY: StopPlan = StopPlan {
     signal: libc::SIGTERM,
     grace: Duration::from_millis(50),
 };

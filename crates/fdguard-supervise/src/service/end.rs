@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use fdguard_process::signals;
-use fdguard_process::tree::{Exit, Stop, TreeEvent};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent};
 
 use super::listening;
 use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
@@ -33,7 +33,7 @@ impl Service<'_> {
         if !first {
             return;
         }
-        run.tree.stop(Stop {
+        run.tree.stop(StopPlan {
             grace,
             ..self.settings.stop
         });

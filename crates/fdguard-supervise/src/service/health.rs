@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::notify::{Access, Heard, Message, Watchdog, store};
+use fdguard_process::notify::{Access, ReceivedMessage, NotifyMessage, Watchdog, store};
 
 use super::end::millis;
 use super::run::{Ending, Run};
@@ -25,7 +25,7 @@ impl Service<'_> {
         };
         let (access, run) = (self.settings.access, self.run.as_ref());
         let heard = server.turn(|pid| run.is_some_and(|run| may_speak(access, run, pid)));
-        for Heard { message, fds, .. } in heard {
+        for ReceivedMessage { message, fds, .. } in heard {
             self.hear(&message, cx);
             for change in self.store.hear(&message, fds) {
                 self.tell_store(&change, cx);
@@ -33,7 +33,7 @@ impl Service<'_> {
         }
     }
 
-    fn hear(&mut self, message: &Message, cx: &mut Context<'_>) {
+    fn hear(&mut self, message: &NotifyMessage, cx: &mut Context<'_>) {
         let watchdog = self.settings.watchdog;
         let Some(run) = &mut self.run else { return };
         run.notified |= message.ready;
@@ -64,14 +64,14 @@ impl Service<'_> {
         }
     }
 
-    fn tell_store(&self, change: &store::Change, cx: &mut Context<'_>) {
+    fn tell_store(&self, change: &store::StoreChange, cx: &mut Context<'_>) {
         let event = Event::of("fd_store", self.name()).with("count", self.store.len());
         let (what, name) = match change {
-            store::Change::Stored { name } => ("stored", name),
-            store::Change::Merged { .. } => return,
-            store::Change::Full { name } => ("full", name),
-            store::Change::Removed { name, .. } => ("removed", name),
-            store::Change::HungUp { name } => ("hung_up", name),
+            store::StoreChange::Stored { name } => ("stored", name),
+            store::StoreChange::Merged { .. } => return,
+            store::StoreChange::Full { name } => ("full", name),
+            store::StoreChange::Removed { name, .. } => ("removed", name),
+            store::StoreChange::HungUp { name } => ("hung_up", name),
         };
         cx.sink
             .emit(&event.with("change", what).with("name", name.as_str()));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::snapshot::Limits;
 use fdguard_probe::Probe;
 use fdguard_process::adopt::adopt_orphans_of_trees;
-use fdguard_process::listen::inherited::Inherited;
+use fdguard_process::listen::activation::ActivatedSockets;
 use fdguard_process::parent::Parent;
 use fdguard_process::reserve::{self, Reserve};
 use fdguard_process::signals::{self, Signals};
@@ -53,7 +53,7 @@ pub struct SupervisorLaunch<'p> {
     /// Who supervises us.
     pub parent: Parent,
     /// What our parent handed to us.
-    pub inherited: Inherited,
+    pub inherited: ActivatedSockets,
     /// Where events go.
     pub stderr: Option<OwnedFd>,
     /// What is put into programs.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fdguard_process::signals::{self, Heard};
+use fdguard_process::signals::{self, SignalSet};
 use rustix::process::Signal;
 
 use super::{Stopping, Supervisor, self_check};
@@ -24,7 +24,7 @@ impl Supervisor<'_> {
     }
 
     /// Around one program that runs to its end everything is the program's. What the terminal sent it has already: it is in our group.
-    fn pass_on(&mut self, heard: Heard) {
+    fn pass_on(&mut self, heard: SignalSet) {
         let is_int = heard.signal == Signal::INT.as_raw();
         if is_int && std::mem::replace(&mut self.was_interrupted, is_int) {
             return self.each(|service, _, _| service.kill());

@@ -1,7 +1,7 @@
 //! The end of a program that the scope started: over when its keeper has reaped the last process.
 
 use fdguard_probe::Probe;
-use fdguard_process::tree::Stop;
+use fdguard_process::tree::StopPlan;
 use tokio::time::timeout;
 
 use super::super::clean_up::{Details, Did};
@@ -14,7 +14,7 @@ const KILL: i32 = 9;
 pub(in crate::scope) async fn end_program(program: &Program, around: &Around) -> End {
     let was_over = program.state().over.is_some();
     let limit = around.how.limit;
-    let polite = Stop {
+    let polite = StopPlan {
         signal: TERM,
         grace: around.how.grace.min(limit / 2),
     };
@@ -23,7 +23,7 @@ pub(in crate::scope) async fn end_program(program: &Program, around: &Around) ->
         return ended(exit.map(words), over, was_over);
     }
     // The second try asks for nothing any more.
-    program.ask(Stop {
+    program.ask(StopPlan {
         signal: KILL,
         grace: std::time::Duration::ZERO,
     });

@@ -10,7 +10,7 @@ use fdguard_host::host::{Events, Options, Reconciled};
 use fdguard_host::http::{self, Launch, Settings};
 use fdguard_host::mcp;
 use fdguard_host::scope::{Unfinished, Wills};
-use fdguard_process::listen::inherited;
+use fdguard_process::listen::activation;
 use fdguard_process::reserve;
 use fdguard_supervise::event::{Event, EventSink};
 use serde::Serialize;
@@ -29,7 +29,7 @@ use sockets::Sockets;
 pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
     secrecy::leave_environment()?;
-    let inherited = inherited::take();
+    let inherited = activation::take();
     if args.openapi {
         let text = serde_json::to_string_pretty(&http::openapi())?;
         output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
@@ -45,9 +45,9 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     if args.mcp {
         return serve_one(args, roots);
     }
-    let sockets = Sockets::plan(args, &inherited)?;
+    let sockets = Sockets::plan(args, &activation)?;
     let token = token::find(args)?;
-    let bound = sockets.bind(inherited)?;
+    let bound = sockets.bind(activation)?;
     let sink = sink(args)?;
     let mut settings = Settings::default();
     settings.token = token.as_ref().map(|found| found.token.clone());

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::inherited::Inherited;
-use fdguard_process::listen::{At, BindError, Bound, Listen};
+use fdguard_process::listen::activation::ActivatedSockets;
+use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
 use fdguard_supervise::port::{self, OwnProcesses};
 
 use crate::cli::HostArgs;
@@ -26,12 +26,12 @@ pub(super) struct Listening {
     /// Of unix sockets.
     pub(super) paths: Vec<PathBuf>,
     /// Their files go when this does.
-    pub(super) files: Vec<Bound>,
+    pub(super) files: Vec<BoundSocket>,
 }
 
 impl Sockets {
     /// What is asked for, if it may be.
-    pub(super) fn plan(args: &HostArgs, inherited: &Inherited) -> anyhow::Result<Self> {
+    pub(super) fn plan(args: &HostArgs, inherited: &ActivatedSockets) -> anyhow::Result<Self> {
         if let Some(gap) = inherited.gaps.first() {
             return Err(Hinted::look(gap.why.clone(), gap.remedy.clone()).into());
         }
@@ -55,7 +55,7 @@ impl Sockets {
     }
 
     /// Binds them all.
-    pub(super) fn bind(self, inherited: Inherited) -> anyhow::Result<Listening> {
+    pub(super) fn bind(self, inherited: ActivatedSockets) -> anyhow::Result<Listening> {
         let mut listening = Listening {
             fds: inherited.fds.into_iter().map(|(fd, _)| fd).collect(),
             paths: Vec::new(),
@@ -67,7 +67,7 @@ impl Sockets {
             listening
                 .fds
                 .push(rustix::io::fcntl_dupfd_cloexec(&bound.fd, 0)?);
-            if let At::Unix(path) = listen.at {
+            if let ListenAddress::Unix(path) = listen.at {
                 listening.paths.push(path);
             }
             listening.files.push(bound);
@@ -90,12 +90,12 @@ fn parse(args: &HostArgs, text: &str) -> anyhow::Result<Listen> {
     })?;
     let what = format!("--listen {text}");
     match &listen.at {
-        At::Tcp(address) => refuse_remote(args, &what, Some(*address))?,
-        At::Any(port) => {
+        ListenAddress::Tcp(address) => refuse_remote(args, &what, Some(*address))?,
+        ListenAddress::Any(port) => {
             let any = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), *port);
             refuse_remote(args, &what, Some(any))?;
         }
-        At::Unix(_) => listen.mode = Some(listen.mode.unwrap_or(args.access.mode)),
+        ListenAddress::Unix(_) => listen.mode = Some(listen.mode.unwrap_or(args.access.mode)),
     }
     Ok(listen)
 }
@@ -132,7 +132,7 @@ fn refused(listen: &Listen, error: &BindError) -> anyhow::Error {
 }
 
 /// Who has it, if that can be found out.
-fn held_by(at: &At) -> Option<Hinted> {
+fn held_by(at: &ListenAddress) -> Option<Hinted> {
     let probe = Probe::new().ok()?;
     let ours = OwnProcesses {
         members: &[],

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::bearer::Token;
 use fdguard_host::environment::TOKEN_FD;
-use fdguard_process::listen::inherited;
+use fdguard_process::listen::activation;
 use rustix::fs::OFlags;
 
 use crate::cli::HostArgs;
@@ -70,7 +70,7 @@ fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
 
 /// The token that was in the environment, which [`super::secrecy`] brought over the exec.
 fn handed() -> Option<Vec<u8>> {
-    let fd = inherited::take_numbered(TOKEN_FD)?;
+    let fd = activation::take_numbered(TOKEN_FD)?;
     let mut text = Vec::new();
     let read = fs::File::from(fd).take(LONGEST).read_to_end(&mut text);
     read.ok().map(|_| text).filter(|text| !text.is_empty())

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_probe::Probe;
-use fdguard_process::listen::inherited;
+use fdguard_process::listen::activation;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
 use fdguard_supervise::config::{ConfigMistake, Overrides, ServiceConfig, RunSettings, explain};
@@ -34,7 +34,7 @@ const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 /// Runs the verb.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
-    let inherited = inherited::take();
+    let inherited = activation::take();
     let said = said(args);
     let file = args.config.as_deref().map(read).transpose()?;
     let file = file
@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         settings,
         said,
         parent,
-        inherited,
+        activation,
         stderr: stderr.map(reserve::raise),
         injector,
     };

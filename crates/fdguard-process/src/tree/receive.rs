@@ -10,13 +10,13 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use crate::keeper::message::{FromKeeper, LENGTH};
 
 /// What came through the pair.
-pub(super) enum Heard {
+pub(super) enum KeeperMessage {
     Said(FromKeeper, Option<OwnedFd>),
     End,
 }
 
 /// The next message. It may come with the pidfd of the program.
-pub(super) fn receive(control: &OwnedFd, flags: RecvFlags) -> Result<Heard, Errno> {
+pub(super) fn receive(control: &OwnedFd, flags: RecvFlags) -> Result<KeeperMessage, Errno> {
     let mut bytes = [0; LENGTH];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -32,5 +32,5 @@ pub(super) fn receive(control: &OwnedFd, flags: RecvFlags) -> Result<Heard, Errn
         _ => None,
     });
     let said = bytes.get(..heard.bytes).and_then(FromKeeper::decode);
-    Ok(said.map_or(Heard::End, |said| Heard::Said(said, pidfd)))
+    Ok(said.map_or(KeeperMessage::End, |said| KeeperMessage::Said(said, pidfd)))
 }

@@ -19,7 +19,7 @@ const MOST: i32 = 4096;
 
 /// What the parent handed over.
 #[derive(Debug, Default)]
-pub struct Inherited {
+pub struct ActivatedSockets {
     /// Each with its name.
     pub fds: Vec<(OwnedFd, String)>,
     /// What was promised and is not there, or makes no sense.
@@ -79,9 +79,9 @@ pub fn promise(
 
 /// Takes them, close-on-exec and moved to high numbers. Call it once, before anything else opens a descriptor: later calls get nothing.
 #[must_use]
-pub fn take() -> Inherited {
+pub fn take() -> ActivatedSockets {
     static TAKEN: AtomicBool = AtomicBool::new(false);
-    let mut inherited = Inherited::default();
+    let mut inherited = ActivatedSockets::default();
     if TAKEN.swap(true, Ordering::SeqCst) {
         return inherited;
     }
