@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::{Error, Kind, Options, Verdict, inspect};
+use fdguard_files::{Error, Kind, Options, FileVerdict, inspect};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 
@@ -22,7 +22,7 @@ fn r42_a_sound_database_is_healthy_in_every_mode() {
             let found = made.inspect();
             assert_eq!(
                 found.verdict,
-                Verdict::Healthy,
+                FileVerdict::Healthy,
                 "{mode} {page}: {:?}",
                 found.findings
             );
@@ -36,7 +36,7 @@ fn r42_a_sound_database_is_healthy_in_every_mode() {
         "PRAGMA application_id = 386073344",
     ] {
         let made = Made::with("delete", 4096, more);
-        assert_eq!(made.inspect().verdict, Verdict::Healthy, "{more}");
+        assert_eq!(made.inspect().verdict, FileVerdict::Healthy, "{more}");
     }
 }
 
@@ -45,7 +45,7 @@ fn r42_a_log_that_a_crash_left_is_no_damage() {
     for has_first_page in [true, false] {
         let made = Made::with_log(has_first_page);
         let found = made.inspect();
-        assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+        assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
         let wal = found.sqlite.unwrap().wal.unwrap();
         assert!(wal.committed_frames > 0);
         assert_eq!(wal.has_first_page, has_first_page);
@@ -64,7 +64,7 @@ fn r42_the_alert_of_the_real_incident_is_named() {
         let made = Made::new(mode);
         made.write(5, &alert());
         let found = made.inspect();
-        assert_eq!(found.verdict, Verdict::Damaged);
+        assert_eq!(found.verdict, FileVerdict::Damaged);
         assert!(
             found.summary.starts_with("damaged: a TLS 1.3 alert (24 bytes) lies over bytes 5..28 of the header: the TLS library read five bytes"),
             "{}",
@@ -115,7 +115,7 @@ fn r42_records_of_every_kind_and_at_every_place_are_found() {
         let made = Made::new("delete");
         made.write(at, &record(&head));
         let found = made.inspect();
-        assert_eq!(found.verdict, Verdict::Damaged);
+        assert_eq!(found.verdict, FileVerdict::Damaged);
         assert_eq!(
             (found.findings[0].rule, found.findings[0].offset),
             ("tls-record", Some(at))
@@ -148,7 +148,7 @@ fn r42_a_record_anywhere_in_the_header_is_noticed() {
             ..Options::default()
         };
         let found = inspect(&Probe::new().unwrap(), &made.path, options).unwrap();
-        assert_eq!(found.verdict, Verdict::Damaged, "at {at}");
+        assert_eq!(found.verdict, FileVerdict::Damaged, "at {at}");
         assert!(
             found
                 .findings
@@ -165,7 +165,7 @@ fn r42_a_record_at_the_start_of_a_page_is_found() {
     let made = Made::new("delete");
     made.write(4096 * 2, &record(&[0x17, 3, 3, 0, 200]));
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Damaged);
+    assert_eq!(found.verdict, FileVerdict::Damaged);
     assert_eq!(
         (found.findings[0].rule, found.findings[0].offset),
         ("tls-record", Some(8192))
@@ -201,7 +201,7 @@ fn r42_other_foreign_bytes_are_named() {
             let made = Made::new(mode);
             made.write(at, bytes);
             let found = made.inspect();
-            assert_eq!(found.verdict, Verdict::Damaged, "{text} at {at}");
+            assert_eq!(found.verdict, FileVerdict::Damaged, "{text} at {at}");
             let is_named = found.findings.iter().any(|one| one.message.contains(text));
             assert!(
                 is_named || (at > 0 && text == "zeros"),
@@ -236,7 +236,7 @@ fn r45_an_empty_file_is_not_called_healthy_and_one_with_a_log_is_damaged() {
     assert_eq!(rules(&made), ["truncated"]);
     fs::remove_file(made.beside("-wal")).unwrap();
     let found = made.inspect();
-    assert_eq!((found.kind, found.verdict), (Kind::Empty, Verdict::Clean));
+    assert_eq!((found.kind, found.verdict), (Kind::Empty, FileVerdict::Clean));
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn r42_a_damaged_log_is_told_and_old_frames_behind_it_are_not_taken_for_damage()
     let found = made.inspect();
     let wal = found.sqlite.as_ref().unwrap().wal.clone().unwrap();
     assert!(wal.size > 32 + 4120 * wal.valid_frames, "{wal:?}");
-    assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+    assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_hot_journal_is_no_damage() {
             .unwrap()
             .is_hot
     );
-    assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+    assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
     assert_eq!(found.findings[0].rule, "hot-journal");
 }
 
@@ -353,14 +353,14 @@ fn an_index_that_lacks_a_row_is_found_by_sqlite_s_own_check() {
         ..Options::default()
     };
     let unchecked = inspect(&Probe::new().unwrap(), &made.path, options).unwrap();
-    assert_eq!(unchecked.verdict, Verdict::Healthy);
+    assert_eq!(unchecked.verdict, FileVerdict::Healthy);
     assert!(
         unchecked.summary.contains("was not done"),
         "{}",
         unchecked.summary
     );
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Damaged);
+    assert_eq!(found.verdict, FileVerdict::Damaged);
     let told = &found.findings[0];
     assert_eq!(
         (told.rule, told.severity),

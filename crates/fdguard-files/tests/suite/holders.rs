@@ -3,12 +3,12 @@
 use std::fs;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::{Inspection, Verdict};
+use fdguard_files::{Inspection, FileVerdict};
 use rusqlite::Connection;
 
 use super::{Made, alert, holder};
 
-fn has<'a>(found: &'a Inspection, rule: &str) -> Option<&'a fdguard_files::Finding> {
+fn has<'a>(found: &'a Inspection, rule: &str) -> Option<&'a fdguard_files::FileFinding> {
     found.findings.iter().find(|one| one.rule == rule)
 }
 
@@ -18,7 +18,7 @@ fn r43_an_idle_connection_has_its_locks_and_our_look_leaves_them() {
     let mut victim = holder(&made.path);
     for _ in 0..3 {
         let found = made.inspect();
-        assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+        assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
         let process = &found.holders.processes[0];
         assert_eq!(
             (process.pid, process.connections, process.parked),
@@ -57,7 +57,7 @@ fn r44_live_connections_are_told_from_parked_descriptors() {
             .message
             .contains("10 descriptors")
     );
-    assert_eq!(found.verdict, Verdict::Healthy);
+    assert_eq!(found.verdict, FileVerdict::Healthy);
     victim.finish();
 }
 
@@ -72,7 +72,7 @@ fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
         (finding.severity, &finding.pids),
         (Severity::Critical, &vec![victim.pid()])
     );
-    assert_eq!(found.verdict, Verdict::Endangered);
+    assert_eq!(found.verdict, FileVerdict::Endangered);
     // The next outsider removes the log under it, and its writes go nowhere.
     let outsider = Connection::open(&made.path).unwrap();
     outsider
@@ -86,7 +86,7 @@ fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
         "{}",
         finding.message
     );
-    assert_eq!(found.verdict, Verdict::Endangered);
+    assert_eq!(found.verdict, FileVerdict::Endangered);
     assert!(found.next[0].contains("stop"), "{:?}", found.next);
     victim.finish();
 }
@@ -98,7 +98,7 @@ fn r43_a_forked_child_without_locks_has_not_lost_them() {
     victim.tell("rp, wp = os.pipe()");
     let child = victim.tell("r = os.fork(); (r == 0) and (os.read(rp, 1), os._exit(0))");
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Healthy, "{:?}", found.findings);
+    assert_eq!(found.verdict, FileVerdict::Healthy, "{:?}", found.findings);
     let told = has(&found, "inherited").unwrap();
     assert_eq!(told.pids, [u32::try_from(child.as_u64().unwrap()).unwrap()]);
     victim.tell("os.write(wp, b'x'); os.waitpid(r, 0); r = 0");
@@ -135,7 +135,7 @@ fn r44_several_writers_and_a_reader_that_pins_the_log_are_named() {
     let mut wanted = vec![reader.pid(), writer.pid()];
     wanted.sort_unstable();
     assert_eq!(both, wanted);
-    assert_eq!(found.verdict, Verdict::Healthy);
+    assert_eq!(found.verdict, FileVerdict::Healthy);
     reader.finish();
     writer.finish();
 }
@@ -149,7 +149,7 @@ fn r42_a_record_over_a_live_log_mode_header_is_seen_while_sqlite_sees_nothing() 
     let said = victim.tell("r=c.execute('PRAGMA quick_check').fetchone()[0]");
     assert_eq!(said, "ok");
     let found = made.inspect();
-    assert_eq!(found.verdict, Verdict::Damaged);
+    assert_eq!(found.verdict, FileVerdict::Damaged);
     assert!(found.sqlite.unwrap().heals_by_checkpoint);
     assert!(
         found

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use fdguard_files::lease::Answer;
-use fdguard_files::{Kind, Verdict};
+use fdguard_files::lease::LeaseAnswer;
+use fdguard_files::{Kind, FileVerdict};
 use testkit::Scripted;
 
 use super::{alert, look};
@@ -20,7 +20,7 @@ fn r42_a_record_in_a_transcript_has_its_line_and_offset() {
     bytes.extend(b"{\"type\":\"user\",\"n\":2}\n".repeat(5000));
     fs::write(&path, &bytes).unwrap();
     let found = look(&path);
-    assert_eq!((found.kind, found.verdict), (Kind::Text, Verdict::Damaged));
+    assert_eq!((found.kind, found.verdict), (Kind::Text, FileVerdict::Damaged));
     assert_eq!(found.findings[0].offset, Some(at));
     assert!(
         found.summary.contains("at the start of line 5001"),
@@ -67,19 +67,19 @@ fn r44_a_writer_is_named_by_the_lease_and_by_the_tables() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
-    assert_eq!(look(&path).writers.lease, Answer::NoWriter);
+    assert_eq!(look(&path).writers.lease, LeaseAnswer::NoWriter);
     let script = ["-c", "exec 5>>\"$1\"; echo ready; read x", "sh"];
     let child = Scripted::of(Command::new("sh").args(script).arg(&path));
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
-        (Answer::Writer, 1)
+        (LeaseAnswer::Writer, 1)
     );
     let process = &found.holders.processes[0];
     assert_eq!((process.pid, &process.main.fds), (child.id(), &vec![5]));
-    assert_eq!(found.verdict, Verdict::Clean);
+    assert_eq!(found.verdict, FileVerdict::Clean);
     drop(child);
-    assert_eq!(look(&path).writers.lease, Answer::NoWriter);
+    assert_eq!(look(&path).writers.lease, LeaseAnswer::NoWriter);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn r44_a_writer_that_is_in_no_table_is_explained() {
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
-        (Answer::Writer, 0)
+        (LeaseAnswer::Writer, 0)
     );
     assert!(
         found.writers.note.unwrap().contains("a writer exists"),
@@ -112,7 +112,7 @@ fn r44_a_mapping_without_a_descriptor_is_a_writer() {
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
-        (Answer::Writer, 1)
+        (LeaseAnswer::Writer, 1)
     );
     assert!(found.holders.processes[0].main.mapped);
     drop(child);
@@ -124,7 +124,7 @@ fn a_side_file_points_to_its_database() {
     let found = look(&made.beside("-wal"));
     assert_eq!(
         (found.verdict, found.findings[0].rule),
-        (Verdict::Clean, "side-file")
+        (FileVerdict::Clean, "side-file")
     );
 }
 
@@ -158,7 +158,7 @@ fn r44_a_file_in_an_io_uring_is_explained() {
         let found = look(&path);
         assert_eq!(
             (found.writers.lease, found.writers.seen),
-            (Answer::Writer, 0)
+            (LeaseAnswer::Writer, 0)
         );
         let note = found.writers.note.unwrap();
         assert!(note.contains("io_uring"), "{note}");

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use fdguard_core::lint::Severity;
-use fdguard_files::check::{Depth, check};
-use fdguard_files::heal::{Outcome, Plan};
-use fdguard_files::{Options, Verdict, heal, inspect, read};
+use fdguard_files::check::{CheckDepth, check};
+use fdguard_files::heal::{HealOutcome, HealPlan};
+use fdguard_files::{Options, FileVerdict, heal, inspect, read};
 use fdguard_probe::Probe;
 use rusqlite::{Connection, OpenFlags};
 
@@ -105,11 +105,11 @@ fn survives(seed: u64) {
         // Who holds it is asked of one in a hundred: that costs the most, and does not depend on the bytes.
         let is_fine = if round % 100 == 0 {
             let verdict = inspect(&probe, &path, Options::default()).unwrap().verdict;
-            assert!(!is_noticed || verdict != Verdict::Healthy, "round {round}");
-            matches!(verdict, Verdict::Healthy | Verdict::Clean)
+            assert!(!is_noticed || verdict != FileVerdict::Healthy, "round {round}");
+            matches!(verdict, FileVerdict::Healthy | FileVerdict::Clean)
         } else {
             !is_noticed
-                && check(&path, Depth::Quick, true)
+                && check(&path, CheckDepth::Quick, true)
                     .unwrap()
                     .is_ok_and(|said| said.ok)
         };
@@ -146,9 +146,9 @@ fn heals_or_refuses(seed: u64) {
         let mut bytes = whole.clone();
         damage(&mut bytes, &mut chance);
         fs::write(&made.path, &bytes).unwrap();
-        let plan = Plan {
+        let plan = HealPlan {
             backup_dir: Some(made.folder.path().join("backups")),
-            ..Plan::default()
+            ..HealPlan::default()
         };
         let said = heal(&probe, &made.path, &plan).unwrap();
         if let Some(backup) = &said.backup {
@@ -158,7 +158,7 @@ fn heals_or_refuses(seed: u64) {
                 "round {round}"
             );
         }
-        if said.outcome == Outcome::Healed {
+        if said.outcome == HealOutcome::Healed {
             healed += 1;
             assert_eq!(integrity(&made.path), "ok", "round {round}");
             let is_header = bytes.len() == whole.len() && bytes[100..] == whole[100..];

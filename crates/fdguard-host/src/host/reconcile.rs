@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use fdguard_files::registry::{Alive, Changed, Filter, Identity, Kind, Left, Registry, Row};
+use fdguard_files::registry::{Liveness, ChangedRow, RowFilter, OwnerId, Kind, LeftoverRow, Registry, RegistryRow};
 use fdguard_process::identity;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use jiff::Timestamp;
@@ -65,8 +65,8 @@ pub struct Finding {
     pub reason: &'static str,
 }
 
-impl From<&Changed> for Finding {
-    fn from(changed: &Changed) -> Self {
+impl From<&ChangedRow> for Finding {
+    fn from(changed: &ChangedRow) -> Self {
         Self {
             id: changed.id.clone(),
             kind: changed.kind.as_str(),
@@ -75,8 +75,8 @@ impl From<&Changed> for Finding {
     }
 }
 
-impl From<&Left> for Finding {
-    fn from(left: &Left) -> Self {
+impl From<&LeftoverRow> for Finding {
+    fn from(left: &LeftoverRow) -> Self {
         Self {
             id: left.id.clone(),
             kind: left.kind.as_str(),
@@ -100,7 +100,7 @@ pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
 
 /// Compares, and ends what nobody keeps. What was killed is found gone by the next comparison.
 pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<Reconciled, Error> {
-    let gone = gone_hosts(&registry.list(&Filter::open())?);
+    let gone = gone_hosts(&registry.list(&RowFilter::open())?);
     let report = registry.reconcile(now, &|identity| identity.alive(), dry_run)?;
     let (mut killed, mut left) = (Vec::new(), Vec::new());
     let mut processes = Processes::default();
@@ -127,8 +127,8 @@ pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<
 }
 
 /// The hosts of open entries that are gone, of this boot: a number and a start of another mean nobody.
-fn gone_hosts(rows: &[Row]) -> HashSet<Identity> {
-    let Ok(own) = Identity::own() else {
+fn gone_hosts(rows: &[RegistryRow]) -> HashSet<OwnerId> {
+    let Ok(own) = OwnerId::own() else {
         return HashSet::new();
     };
     let of_hosts = rows.iter().filter_map(|row| row.host.clone());
@@ -137,7 +137,7 @@ fn gone_hosts(rows: &[Row]) -> HashSet<Identity> {
         .chain(own_entries.filter_map(|row| row.process.clone()))
         .filter(|host| host.boot == own.boot)
         .collect();
-    let is_gone = |host: &Identity| host.alive() == Alive::Gone;
+    let is_gone = |host: &OwnerId| host.alive() == Liveness::Gone;
     hosts.into_iter().filter(is_gone).collect()
 }
 
@@ -149,7 +149,7 @@ struct Processes {
 }
 
 impl Processes {
-    fn end_trees_of(&mut self, host: &Identity, dry_run: bool) {
+    fn end_trees_of(&mut self, host: &OwnerId, dry_run: bool) {
         if dry_run {
             self.killed += count_trees_of(host.pid, host.started);
             return;
@@ -174,7 +174,7 @@ fn kill_unkept(
         return Ok(false);
     }
     let process = row.process.as_ref().and_then(pinned);
-    let keeper = row.keeper.filter(|keeper| keeper.alive() == Alive::Alive);
+    let keeper = row.keeper.filter(|keeper| keeper.alive() == Liveness::Alive);
     let keeper = keeper.as_ref().and_then(pinned);
     if dry_run {
         return Ok(process.is_some() || keeper.is_some());
@@ -192,7 +192,7 @@ fn kill_unkept(
 }
 
 /// As the registry has it: without the inode of its pidfd. Boot, number and start are compared.
-fn pinned(process: &Identity) -> Option<identity::Identity> {
+fn pinned(process: &OwnerId) -> Option<identity::Identity> {
     format!("{process}:-").parse().ok()
 }
 

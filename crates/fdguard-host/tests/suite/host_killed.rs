@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fdguard_files::registry::{Filter, Identity, Kind, Registry, State};
+use fdguard_files::registry::{RowFilter, OwnerId, Kind, Registry, RowState};
 use fdguard_host::receipt::Reason;
 use fdguard_host::session::Exec;
 
@@ -191,12 +191,12 @@ async fn assert_reconciled(folder: &Path) {
     options.state = Some(folder.to_owned());
     let host = start(options).await;
     let registry = Registry::open(&folder.join("registry.db")).unwrap();
-    let open = registry.list(&Filter::open()).unwrap();
+    let open = registry.list(&RowFilter::open()).unwrap();
     assert_eq!(open.len(), 1, "{open:?}");
-    assert_eq!(open[0].process, Identity::own().ok());
-    let failed = Filter {
-        states: vec![State::Failed],
-        ..Filter::default()
+    assert_eq!(open[0].process, OwnerId::own().ok());
+    let failed = RowFilter {
+        states: vec![RowState::Failed],
+        ..RowFilter::default()
     };
     let failed = registry.list(&failed).unwrap();
     assert!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_files::Registry;
-use fdguard_files::registry::{Filter, Identity, Owner, State};
+use fdguard_files::registry::{RowFilter, OwnerId, Owner, RowState};
 use fdguard_host::Error;
 use fdguard_host::scope::{
     Did, FileEnd, How, Kind, Ownership, Phase, Role, ScopeSpec, Scopes, Want, Why,
@@ -228,9 +228,9 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
         assert!(clean_up.errors.is_empty(), "{clean_up:#?}");
         let row = registry.get(scope.id()).unwrap().unwrap();
         let expected = if clean_up.success {
-            State::Closed
+            RowState::Closed
         } else {
-            State::Failed
+            RowState::Failed
         };
         assert_eq!(
             (row.state, row.reason.as_deref()),
@@ -252,14 +252,14 @@ async fn r51_the_registry_knows_who_closes_a_scope_and_what_it_came_to() {
     .await;
     let owner = Owner {
         name: "another".to_owned(),
-        process: Identity::of(1).unwrap(),
+        process: OwnerId::of(1).unwrap(),
     };
     registry.begin_closing(claimed.id(), &owner).unwrap();
     let clean_up = claimed.close(Why::Asked, How::default()).await;
     assert!(clean_up.success && !lives(taken.pid.unwrap()));
     assert_eq!(clean_up.errors.len(), 1, "{clean_up:#?}");
     let row = registry.get(claimed.id()).unwrap().unwrap();
-    assert_eq!(row.state, State::Closing, "that is the other one's to say");
+    assert_eq!(row.state, RowState::Closing, "that is the other one's to say");
 }
 
 #[test]
@@ -390,5 +390,5 @@ async fn a_scope_that_cannot_be_made_is_in_no_registry() {
     let mut spec = ground.spec();
     spec.root = "/no/such/folder".into();
     Scopes::new(means).create(spec).unwrap_err();
-    assert_eq!(registry.list(&Filter::default()).unwrap(), []);
+    assert_eq!(registry.list(&RowFilter::default()).unwrap(), []);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use fdguard_files::Dir;
-use fdguard_files::archive::{Archive, Report};
+use fdguard_files::archive::{Archive, ArchiveReport};
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ async fn archive(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem>
 }
 
 /// Archives files below these roots.
-pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<Report, Problem> {
+pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<ArchiveReport, Problem> {
     within(asked.files.len(), 1, MOST_FILES, "files")?;
     let to = find_root(roots, &asked.to)?;
     let mut archive = Archive::new(asked.to);

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fdguard_files::Lock;
+use fdguard_files::LockFile;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -112,7 +112,7 @@ impl Daemon {
     pub async fn start(scopes: Scopes, options: Options) -> Result<Self, Error> {
         options.check()?;
         let (path, wait) = (options.state.join(LOCK), options.lock_wait);
-        let lock = tokio::task::spawn_blocking(move || Lock::take(&path, wait)).await;
+        let lock = tokio::task::spawn_blocking(move || LockFile::take(&path, wait)).await;
         let lock = lock.map_err(|error| Error::Bad(error.to_string()))??;
         let path = options.state.join(HEARTBEAT);
         heartbeat::write(&path, SystemTime::now()).map_err(Error::io("the heartbeat"))?;
@@ -156,7 +156,7 @@ struct Loop {
     scanner: Arc<Scanner>,
     tell: watch::Sender<Option<Arc<Scan>>>,
     heartbeat: PathBuf,
-    _lock: Lock,
+    _lock: LockFile,
 }
 
 impl Loop {

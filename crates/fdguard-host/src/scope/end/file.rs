@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fdguard_files::archive::{Archive, Outcome, Receipt, Trouble};
+use fdguard_files::archive::{Archive, ArchiveOutcome, ArchiveReceipt, ArchiveTrouble};
 use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 use tokio::task::{JoinError, spawn_blocking};
@@ -110,16 +110,16 @@ fn half_archived(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn judge(path: &Path, receipt: &Receipt) -> Result<End, Failure> {
+fn judge(path: &Path, receipt: &ArchiveReceipt) -> Result<End, Failure> {
     let details = Details {
         archive: serde_json::to_value(receipt).ok(),
         ..Details::default()
     };
     let problem = receipt.error.as_ref();
     match receipt.outcome {
-        Outcome::Archived | Outcome::AlreadyArchived => Ok(End::fine(Did::Archived).with(details)),
+        ArchiveOutcome::Archived | ArchiveOutcome::AlreadyArchived => Ok(End::fine(Did::Archived).with(details)),
         // It went between our look and the archive's.
-        _ if problem.is_some_and(|it| it.kind == Trouble::NotFound) => Ok(End::fine(Did::Absent)),
+        _ if problem.is_some_and(|it| it.kind == ArchiveTrouble::NotFound) => Ok(End::fine(Did::Absent)),
         _ => {
             let why = problem.map_or("it is not in the archive", |it| it.message.as_str());
             let mut end = End::failed(format!("{}: {why}", path.display()));
@@ -132,14 +132,14 @@ fn judge(path: &Path, receipt: &Receipt) -> Result<End, Failure> {
 }
 
 /// Whether another try could find it otherwise.
-fn may_pass(trouble: Trouble) -> bool {
+fn may_pass(trouble: ArchiveTrouble) -> bool {
     matches!(
         trouble,
-        Trouble::StillWritten
-            | Trouble::Locked
-            | Trouble::BeingArchived
-            | Trouble::NoRoom
-            | Trouble::Io
+        ArchiveTrouble::StillWritten
+            | ArchiveTrouble::Locked
+            | ArchiveTrouble::BeingArchived
+            | ArchiveTrouble::NoRoom
+            | ArchiveTrouble::Io
     )
 }
 

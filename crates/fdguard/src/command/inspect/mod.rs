@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use fdguard_core::{Gap, Text};
-use fdguard_files::check::Depth;
-use fdguard_files::heal::{Healed, Outcome, Plan};
+use fdguard_files::check::CheckDepth;
+use fdguard_files::heal::{HealResult, HealOutcome, HealPlan};
 use fdguard_files::{Error, Inspection, Options};
 use fdguard_probe::Probe;
 use jiff::Timestamp;
@@ -48,7 +48,7 @@ struct Inspected {
     inspection: Inspection,
     /// What `--heal` did; the rest is how it was found afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
-    healed: Option<Healed>,
+    healed: Option<HealResult>,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,15 +76,15 @@ impl Document {
     /// "Could not look" wins, as everywhere: the others are printed all the same.
     fn exit_code(&self) -> u8 {
         let found = |file: &Inspected| match &file.healed {
-            Some(healed) if healed.outcome != Outcome::NothingToDo => {
-                matches!(healed.outcome, Outcome::Refused | Outcome::WouldHeal)
+            Some(healed) if healed.outcome != HealOutcome::NothingToDo => {
+                matches!(healed.outcome, HealOutcome::Refused | HealOutcome::WouldHeal)
             }
             _ => file.inspection.is_finding(),
         };
         let is_unsure = |file: &Inspected| {
             file.healed
                 .as_ref()
-                .is_some_and(|healed| healed.outcome == Outcome::Unsure)
+                .is_some_and(|healed| healed.outcome == HealOutcome::Unsure)
         };
         let is_unread = |file: &Inspected| file.inspection.is_unread();
         if !self.gaps.is_empty()
@@ -173,14 +173,14 @@ fn looks_like_one(path: &Path) -> bool {
 fn one(probe: &Probe, path: &Path, args: &InspectArgs) -> Result<Inspected, Error> {
     let options = Options {
         check: match args.check {
-            Some(Check::Quick) => Some(Depth::Quick),
-            None | Some(Check::Full) => Some(Depth::Full),
+            Some(Check::Quick) => Some(CheckDepth::Quick),
+            None | Some(Check::Full) => Some(CheckDepth::Full),
             Some(Check::None) => None,
         },
         however_large: args.check.is_some(),
     };
     let healed = args.heal.then(|| {
-        let plan = Plan {
+        let plan = HealPlan {
             dry_run: args.dry_run,
             backup_dir: args.backup_dir.clone(),
         };
