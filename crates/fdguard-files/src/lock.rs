@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{By, Sought};
+use fdguard_probe::linux::holders::{HoldKind, SoughtFile};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -164,18 +164,18 @@ pub(crate) fn holder(path: &Path) -> String {
     else {
         return unknown;
     };
-    let sought = Sought {
+    let sought = SoughtFile {
         path: whole.into_os_string().into_encoded_bytes(),
         id: Some((meta.dev(), meta.ino())),
     };
     let Ok(found) = probe.holders(std::slice::from_ref(&sought), false) else {
         return unknown;
     };
-    let locks = |held: &&fdguard_probe::linux::holders::Held| {
+    let locks = |held: &&fdguard_probe::linux::holders::FileHold| {
         held.locks.iter().any(|lock| lock.access == "WRITE")
     };
     let named = found.held.iter().find(locks).map(|held| match held.by {
-        By::Descriptor { fd, .. } => format!(
+        HoldKind::Descriptor { fd, .. } => format!(
             "{} (pid {}, descriptor {fd})",
             held.comm.to_lossy(),
             held.pid

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{By, Held, Sought};
+use fdguard_probe::linux::holders::{HoldKind, FileHold, SoughtFile};
 use fdguard_probe::parse::fdinfo::Fdinfo;
 
 use super::receipt::{FileHolder, HolderSource};
@@ -34,9 +34,9 @@ pub(super) fn find(path: &Path, file: &File) -> FoundHolders {
 /// Walks over all processes once, for all of these files.
 pub(super) fn find_all(files: &[HolderSearch<'_>]) -> Vec<FoundHolders> {
     let id = |file: &File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-    let sought: Vec<Sought> = files
+    let sought: Vec<SoughtFile> = files
         .iter()
-        .map(|(path, file)| Sought {
+        .map(|(path, file)| SoughtFile {
             path: path.as_os_str().as_encoded_bytes().to_vec(),
             id: id(file),
         })
@@ -69,11 +69,11 @@ pub(super) fn find_all(files: &[HolderSearch<'_>]) -> Vec<FoundHolders> {
 }
 
 impl FoundHolders {
-    fn add(&mut self, held: &Held) {
+    fn add(&mut self, held: &FileHold) {
         let (fd, by) = match held.by {
-            By::Descriptor { fd, .. } => (Some(fd), HolderSource::Descriptor),
-            By::Mapping => (None, HolderSource::Mapping),
-            By::Ring { fd } => (Some(fd), HolderSource::IoUring),
+            HoldKind::Descriptor { fd, .. } => (Some(fd), HolderSource::Descriptor),
+            HoldKind::Mapping => (None, HolderSource::Mapping),
+            HoldKind::Ring { fd } => (Some(fd), HolderSource::IoUring),
         };
         let holder = FileHolder {
             pid: held.pid,
@@ -96,7 +96,7 @@ fn is_lock(kind: &str) -> bool {
 }
 
 /// This process is not on the walk, but another part of it may have a file.
-fn own(sought: &[Sought], all: &mut [FoundHolders]) {
+fn own(sought: &[SoughtFile], all: &mut [FoundHolders]) {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return;
     };

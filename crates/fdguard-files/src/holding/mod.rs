@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_core::{Gap, Text};
 use fdguard_probe::Probe;
-use fdguard_probe::linux::holders::{By, Held, Holders, Sought};
+use fdguard_probe::linux::holders::{HoldKind, FileHold, FileHolders, SoughtFile};
 use fdguard_probe::parse::locks::HeldLock;
 use serde::Serialize;
 
@@ -115,15 +115,15 @@ impl Grip {
         self.writable > 0 || self.mapped
     }
 
-    fn add(&mut self, held: &Held) {
+    fn add(&mut self, held: &FileHold) {
         match held.by {
-            By::Descriptor { fd, .. } if !held.current => self.gone.push(fd),
-            By::Descriptor { fd, .. } => {
+            HoldKind::Descriptor { fd, .. } if !held.current => self.gone.push(fd),
+            HoldKind::Descriptor { fd, .. } => {
                 self.fds.push(fd);
                 self.writable += usize::from(held.by.writes() == Some(true));
             }
-            By::Mapping => self.mapped |= held.current,
-            By::Ring { fd } => self.rings.push(fd),
+            HoldKind::Mapping => self.mapped |= held.current,
+            HoldKind::Ring { fd } => self.rings.push(fd),
         }
     }
 }
@@ -175,7 +175,7 @@ impl Holding {
     /// Looks who holds a file and what lies beside it. `database` is the whole path, without links. With `mappings` also who can
     /// write by memory alone.
     pub fn look(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
-        let sought: Vec<Sought> = HolderRole::ALL
+        let sought: Vec<SoughtFile> = HolderRole::ALL
             .iter()
             .map(|role| sought(&role.path(database)))
             .collect();
@@ -206,7 +206,7 @@ impl Holding {
     }
 
     /// Everybody may read who has locks, also those whose tables may not be read.
-    fn add_lockers(&mut self, probe: &Probe, sought: &[Sought], locks: &[HeldLock]) {
+    fn add_lockers(&mut self, probe: &Probe, sought: &[SoughtFile], locks: &[HeldLock]) {
         let own = std::process::id();
         // Nobody locks a journal: a lock on its number is one on another file that has it now.
         let lasting = sought.get(..HolderRole::Journal as usize).unwrap_or_default();
@@ -244,10 +244,10 @@ impl Holding {
     }
 }
 
-fn sought(path: &Path) -> Sought {
+fn sought(path: &Path) -> SoughtFile {
     use std::os::unix::fs::MetadataExt as _;
     let meta = path.metadata().ok();
-    Sought {
+    SoughtFile {
         path: path.as_os_str().as_encoded_bytes().to_vec(),
         id: meta.map(|meta| (meta.dev(), meta.ino())),
     }
@@ -255,8 +255,8 @@ fn sought(path: &Path) -> Sought {
 
 /// A journal lives for a moment, and the next file that anybody makes has its number. Who was found by the number alone is believed when it
 /// holds the database, too: nobody writes a journal without.
-fn forget_recycled(held: &mut Vec<Held>) {
-    let role = |held: &Held| HolderRole::of(held.which);
+fn forget_recycled(held: &mut Vec<FileHold>) {
+    let role = |held: &FileHold| HolderRole::of(held.which);
     let owners: BTreeSet<u32> = held
         .iter()
         .filter(|held| role(held) == HolderRole::Main)
@@ -265,7 +265,7 @@ fn forget_recycled(held: &mut Vec<Held>) {
     held.retain(|held| role(held) != HolderRole::Journal || held.named || owners.contains(&held.pid));
 }
 
-fn processes(found: &Holders) -> Vec<HoldingProcess> {
+fn processes(found: &FileHolders) -> Vec<HoldingProcess> {
     let mut list: Vec<HoldingProcess> = Vec::new();
     for held in &found.held {
         if list.last().is_none_or(|last| last.pid != held.pid) {
@@ -309,13 +309,13 @@ impl HoldingProcess {
 }
 
 /// Whether a lock is on one of these files: by device, too, for an inode number alone may be another file's.
-fn is_on(lock: &HeldLock, sought: &[Sought]) -> bool {
+fn is_on(lock: &HeldLock, sought: &[SoughtFile]) -> bool {
     let device = |dev: u64| (rustix::fs::major(dev), rustix::fs::minor(dev));
     let is_this = |(dev, ino): (u64, u64)| ino == lock.ino && device(dev) == lock.device;
     sought.iter().any(|sought| sought.id.is_some_and(is_this))
 }
 
-fn locks_of(pid: u32, sought: &[Sought], locks: &[HeldLock]) -> HolderLocks {
+fn locks_of(pid: u32, sought: &[SoughtFile], locks: &[HeldLock]) -> HolderLocks {
     // A file system may show `stat` another device than the list of locks has: the inode and the process are enough.
     let on = |role: HolderRole| {
         let ino = sought

@@ -7,7 +7,7 @@ use std::io;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use fdguard_probe::parse::stat::Stat;
+use fdguard_probe::parse::stat::ProcStat;
 use serde::{Deserialize, Serialize};
 
 /// Which process. A number alone is reused.
@@ -42,7 +42,7 @@ impl OwnerId {
     /// Of the process that has this number now.
     pub fn of(pid: u32) -> io::Result<Self> {
         let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
-        let stat = Stat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+        let stat = ProcStat::parse(&bytes).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self {
             boot: boot()?.to_owned(),
             pid,
@@ -59,13 +59,13 @@ impl OwnerId {
             Err(_unreadable) => return Liveness::Unknown,
         }
         match std::fs::read(format!("/proc/{}/stat", self.pid)) {
-            Ok(bytes) => Stat::parse(&bytes).map_or(Liveness::Unknown, |stat| self.judge(&stat)),
+            Ok(bytes) => ProcStat::parse(&bytes).map_or(Liveness::Unknown, |stat| self.judge(&stat)),
             Err(error) if is_absent(&error) => Liveness::Gone,
             Err(_unreadable) => Liveness::Unknown,
         }
     }
 
-    fn judge(&self, stat: &Stat<'_>) -> Liveness {
+    fn judge(&self, stat: &ProcStat<'_>) -> Liveness {
         // The first thread of a process may end before the others do: that is no zombie yet.
         let has_ended = stat.is_zombie() && stat.threads <= 1;
         if stat.start_ticks == self.started && !has_ended {

@@ -12,7 +12,7 @@ use super::files;
 use crate::parse::ascii::decimal;
 use crate::parse::fdinfo::Fdinfo;
 use crate::parse::link::Link;
-use crate::parse::stat::Stat;
+use crate::parse::stat::ProcStat;
 
 /// As many holders as are listed of one thing: a pipe of a shell may be held by everybody.
 const MOST_LISTED: usize = 32;
@@ -403,7 +403,7 @@ fn may_hold_something(base: BorrowedFd<'_>) -> bool {
     let Ok(bytes) = files::read(base, c"stat") else {
         return false;
     };
-    Stat::parse(&bytes).is_none_or(|stat| !stat.is_zombie() && !stat.kernel_thread)
+    ProcStat::parse(&bytes).is_none_or(|stat| !stat.is_zombie() && !stat.kernel_thread)
 }
 
 /// What is known by a number in its fdinfo or name: event counters and pseudo-terminals.

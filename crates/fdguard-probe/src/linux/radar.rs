@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::files::Listing;
 use super::{Probe, ceilings, files};
 use crate::Error;
-use crate::parse::{stat::Stat, status::Status};
+use crate::parse::{stat::ProcStat, status::ProcStatus};
 use crate::workers;
 
 /// Processes per grab of a worker.
@@ -199,14 +199,14 @@ impl Probe {
     /// The start time, which with the pid is the identity.
     fn identify(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/stat", row.pid), buffer)?;
-        row.start_ticks = Stat::parse(bytes).map(|stat| stat.start_ticks);
+        row.start_ticks = ProcStat::parse(bytes).map(|stat| stat.start_ticks);
         Ok(())
     }
 
     /// What one file tells of a process; nothing for kernel threads.
     fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/status", row.pid), buffer)?;
-        let status = Status::parse(bytes);
+        let status = ProcStatus::parse(bytes);
         if status.is_kernel_thread() {
             return Err(Errno::SRCH);
         }

@@ -5,7 +5,7 @@ use fdguard_core::detail::{Fields, File, Lock, Memfd, Pipe, PipeEnd, Pty};
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
 use super::{anonymous, socket};
-use crate::parse::lsof::Set;
+use crate::parse::lsof::LsofSet;
 
 const MARK: &[u8] = b" (deleted)";
 
@@ -37,7 +37,7 @@ impl Thing {
 }
 
 /// The descriptor of one file set.
-pub(super) fn entry(fd: Fd, set: &Set<'_>, setting: Setting) -> FdEntry {
+pub(super) fn entry(fd: Fd, set: &LsofSet<'_>, setting: Setting) -> FdEntry {
     let name = set.text(b'n').unwrap_or_default();
     let kind = set.get(b't').unwrap_or(b"unknown");
     let mut deleted = false;
@@ -76,7 +76,7 @@ pub(super) fn entry(fd: Fd, set: &Set<'_>, setting: Setting) -> FdEntry {
     }
 }
 
-fn mode(set: &Set<'_>) -> Option<Mode> {
+fn mode(set: &LsofSet<'_>) -> Option<Mode> {
     if set.has_flag(b"PATH") {
         return Some(Mode::Path);
     }
@@ -90,7 +90,7 @@ fn mode(set: &Set<'_>) -> Option<Mode> {
 
 /// Device and inode. Sockets have an inode on Linux only, sometimes in the field for the device; the
 /// address of their kernel structure elsewhere. Either tells them apart.
-fn identity(set: &Set<'_>, is_socket: bool) -> Option<FileId> {
+fn identity(set: &LsofSet<'_>, is_socket: bool) -> Option<FileId> {
     let ino = set.number(b'i').or_else(|| set.number(b'd'))?;
     let device = set.number(b'D').filter(|_| !is_socket);
     Some(FileId {
@@ -110,7 +110,7 @@ fn undeleted(name: &[u8], links: Option<u64>) -> (&[u8], bool) {
     }
 }
 
-fn regular(path: &[u8], deleted: bool, name: &[u8], set: &Set<'_>, id: Option<FileId>) -> Thing {
+fn regular(path: &[u8], deleted: bool, name: &[u8], set: &LsofSet<'_>, id: Option<FileId>) -> Thing {
     let marked = name.ends_with(MARK);
     if let (true, true, Some(memory)) = (marked, deleted, path.strip_prefix(b"/memfd:")) {
         return Thing {
@@ -139,7 +139,7 @@ fn regular(path: &[u8], deleted: bool, name: &[u8], set: &Set<'_>, id: Option<Fi
     file(class, path, set)
 }
 
-fn file(class: Class, path: &[u8], set: &Set<'_>) -> Thing {
+fn file(class: Class, path: &[u8], set: &LsofSet<'_>) -> Thing {
     let is_regular = matches!(class, Class::Regular | Class::Deleted);
     let links = set.number(b'k').and_then(|links| u32::try_from(links).ok());
     Thing {
@@ -158,7 +158,7 @@ fn file(class: Class, path: &[u8], set: &Set<'_>) -> Thing {
 }
 
 /// A lock on the whole file. Of one on a part the range is not told: see [`has_partial_lock`].
-fn whole_lock(set: &Set<'_>) -> Option<Lock> {
+fn whole_lock(set: &LsofSet<'_>) -> Option<Lock> {
     let access = match set.get(b'l')? {
         b"R" => "READ",
         b"W" => "WRITE",
@@ -174,12 +174,12 @@ fn whole_lock(set: &Set<'_>) -> Option<Lock> {
 }
 
 /// Whether there is a lock that cannot be written down, since its range or its kind is not told.
-pub(super) fn has_partial_lock(set: &Set<'_>) -> bool {
+pub(super) fn has_partial_lock(set: &LsofSet<'_>) -> bool {
     set.get(b'l')
         .is_some_and(|letter| !matches!(letter, b"" | b" " | b"R" | b"W"))
 }
 
-fn device(name: &[u8], set: &Set<'_>) -> Thing {
+fn device(name: &[u8], set: &LsofSet<'_>) -> Thing {
     // The name decides: each system encodes device numbers in its own way.
     match name {
         b"/dev/ptmx" | b"/dev/pts/ptmx" => Thing {
@@ -202,7 +202,7 @@ fn device(name: &[u8], set: &Set<'_>) -> Thing {
     }
 }
 
-fn pipe(name: &[u8], set: &Set<'_>, id: Option<FileId>) -> Thing {
+fn pipe(name: &[u8], set: &LsofSet<'_>, id: Option<FileId>) -> Thing {
     let path = name.starts_with(b"/").then(|| Text::from(name));
     let target = match (&path, id) {
         (Some(path), _) => path.clone(),

@@ -6,7 +6,7 @@ use fdguard_core::{Class, Detail, TcpState, Text};
 
 use super::classify::{Setting, Thing};
 use crate::parse::ascii::decimal;
-use crate::parse::lsof::Set;
+use crate::parse::lsof::LsofSet;
 
 /// Whether a type of lsof is a socket that is told apart here.
 pub(super) fn is_socket(kind: &[u8]) -> bool {
@@ -17,7 +17,7 @@ pub(super) fn is_socket(kind: &[u8]) -> bool {
 }
 
 /// The socket of a file set.
-pub(super) fn describe(kind: &[u8], name: &[u8], set: &Set<'_>, setting: Setting) -> Thing {
+pub(super) fn describe(kind: &[u8], name: &[u8], set: &LsofSet<'_>, setting: Setting) -> Thing {
     match kind {
         b"IPv4" | b"IPv6" => inet(kind == b"IPv6", name, set),
         b"unix" => unix(name, set),
@@ -50,7 +50,7 @@ fn of_family(class: Class, protocol: Option<String>, target: String) -> Thing {
     }
 }
 
-fn inet(six: bool, name: &[u8], set: &Set<'_>) -> Thing {
+fn inet(six: bool, name: &[u8], set: &LsofSet<'_>) -> Thing {
     let name = name.to_str_lossy();
     let (local, remote) = match name.split_once("->") {
         Some((local, remote)) => (local, address(remote, six)),
@@ -124,7 +124,7 @@ fn state(name: Option<&[u8]>, bound: bool, connected: bool) -> TcpState {
 }
 
 /// `/path type=STREAM` on Linux; a path, `->0x1234`, `->(none)` or `no address` on macOS.
-fn unix(name: &[u8], set: &Set<'_>) -> Thing {
+fn unix(name: &[u8], set: &LsofSet<'_>) -> Thing {
     let (path, kind) = match name.rfind(b"type=") {
         Some(0) => (&b""[..], Some(&name[5..])),
         Some(at) if name[at - 1] == b' ' => (&name[..at - 1], Some(&name[at + 5..])),

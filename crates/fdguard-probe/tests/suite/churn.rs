@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fdguard_core::detail::PipeEnd;
 use fdguard_core::{Class, Detail, FdEntry, Snapshot};
-use fdguard_probe::{Depth, Options, Probe, Watcher};
+use fdguard_probe::{Depth, Options, Probe, ProcessWatcher};
 use serde_json::Value;
 use testkit::{Launch, Namespace, Victim, have, is_root};
 
@@ -171,7 +171,7 @@ fn a_watcher_mixes_nothing_and_loses_no_number() {
     let victim = churn("15").start();
     let oracle = Oracle::of(&victim);
     let probe = Probe::new().unwrap();
-    let mut watcher = Watcher::new(&probe, victim.pid()).unwrap();
+    let mut watcher = ProcessWatcher::new(&probe, victim.pid()).unwrap();
     let mut open = std::collections::BTreeSet::new();
     let mut untold = 0;
     for round in 0..LOOKS {

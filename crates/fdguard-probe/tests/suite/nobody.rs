@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fdguard_core::{Snapshot, Tier};
-use fdguard_probe::{Error, Options, Probe, Radar, Watcher};
+use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{FakeProc, Launch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
@@ -240,7 +240,7 @@ fn r6_the_list_of_root_is_refused_with_count_reason_and_remedy() {
 fn r6_nobody_watches_the_count_of_what_root_holds() {
     if let Some(pid) = asked() {
         let probe = Probe::new().unwrap();
-        let mut watcher = Watcher::new(&probe, pid_of(&pid)).unwrap();
+        let mut watcher = ProcessWatcher::new(&probe, pid_of(&pid)).unwrap();
         assert_eq!(watcher.tier(), Tier::Radar);
         assert_eq!(watcher.gaps().len(), 1, "{:?}", watcher.gaps());
         assert!(watcher.gaps()[0].remedy.contains("sudo"));

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use fdguard_core::snapshot::Limits;
 use fdguard_core::{Gap, Pid};
-use fdguard_probe::parse::{fdinfo::Fdinfo, limits, stat::Stat, status::Status};
+use fdguard_probe::parse::{fdinfo::Fdinfo, limits, stat::ProcStat, status::ProcStatus};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 
@@ -107,7 +107,7 @@ impl Files {
 
     pub(super) fn state(&mut self, pid: Pid) -> Result<State, Refusal> {
         let bytes = self.read(&format!("/proc/{pid}/stat"))?;
-        let stat = Stat::parse(bytes).ok_or(Refusal::Gone)?;
+        let stat = ProcStat::parse(bytes).ok_or(Refusal::Gone)?;
         Ok(State {
             start_ticks: stat.start_ticks,
             zombie: stat.is_ending(),
@@ -122,7 +122,7 @@ impl Files {
     /// Slots of its table: no number in use is as high, and the table never shrinks.
     pub(super) fn slots(&mut self, pid: Pid) -> Result<Option<u64>, Refusal> {
         let bytes = self.read(&format!("/proc/{pid}/status"))?;
-        Ok(Status::parse(bytes).fd_size.filter(|slots| *slots > 0))
+        Ok(ProcStatus::parse(bytes).fd_size.filter(|slots| *slots > 0))
     }
 
     /// Resident memory in bytes.

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use fdguard_core::{Pid, ProcKey};
-use fdguard_probe::linux::socket_holders::Identified;
+use fdguard_probe::linux::socket_holders::IdentifiedProcess;
 use fdguard_probe::parse::net::{InetKind, SocketRecord};
 use fdguard_probe::{Error, Probe};
 use fdguard_process::listen::ListenAddress;
@@ -122,7 +122,7 @@ pub fn look(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Resul
     Ok((!is_over).then_some(conflict))
 }
 
-fn holder(who: &Identified, ours: &OwnProcesses<'_>, users: &text::Users) -> AddressHolder {
+fn holder(who: &IdentifiedProcess, ours: &OwnProcesses<'_>, users: &text::Users) -> AddressHolder {
     let process = &who.process;
     AddressHolder {
         pid: process.pid,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::timeline::{Change, Look, Sighting};
 use fdguard_core::{FdEntry, Pid};
-use fdguard_probe::{Error, Probe, Tick, Watcher};
+use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
 
 use super::budget::Budget;
 use super::wait::Handle;
@@ -16,7 +16,7 @@ const AGAIN: usize = 512;
 #[derive(Debug)]
 pub(super) struct Watched<'p> {
     pub(super) id: u32,
-    pub(super) watcher: Watcher<'p>,
+    pub(super) watcher: ProcessWatcher<'p>,
     pub(super) handle: Handle,
     budget: Budget,
 }
@@ -24,7 +24,7 @@ pub(super) struct Watched<'p> {
 impl<'p> Watched<'p> {
     pub(super) fn new(probe: &'p Probe, id: u32, pid: Pid) -> Result<Self, Error> {
         // In this order: who reads through the watcher next knows that the handle is of the same process.
-        let watcher = Watcher::new(probe, pid)?;
+        let watcher = ProcessWatcher::new(probe, pid)?;
         Ok(Self {
             id,
             watcher,
@@ -67,14 +67,14 @@ impl<'p> Watched<'p> {
     }
 
     /// Lists where that is allowed, else counts.
-    fn listed(&mut self) -> Result<Tick, Error> {
+    fn listed(&mut self) -> Result<WatcherTick, Error> {
         if self.watcher.tier() == fdguard_core::Tier::Radar {
             return self.watcher.glance();
         }
         self.watcher.list()
     }
 
-    fn finish(&mut self, now: Duration, tick: Tick) -> Look {
+    fn finish(&mut self, now: Duration, tick: WatcherTick) -> Look {
         let mut look = Look {
             at: seconds(now),
             count: Some(tick.count),
@@ -100,13 +100,13 @@ fn seconds(now: Duration) -> f64 {
     (now.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-fn absorb(tick: &mut Tick, again: Tick) {
+fn absorb(tick: &mut WatcherTick, again: WatcherTick) {
     tick.opened.extend(again.opened);
     tick.closed.extend(again.closed);
     tick.changed.extend(again.changed);
 }
 
-fn change(tick: &Tick) -> Change {
+fn change(tick: &WatcherTick) -> Change {
     let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
     Change {
         opened: sightings(&tick.opened),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use fdguard_core::collapse;
 use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
-use fdguard_probe::{Error, Probe, Watcher};
+use fdguard_probe::{Error, Probe, ProcessWatcher};
 
 /// One descriptor that is open now.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Seen {
 pub(super) struct Survey<'p> {
     probe: &'p Probe,
     root: Pid,
-    watchers: HashMap<Pid, Watcher<'p>>,
+    watchers: HashMap<Pid, ProcessWatcher<'p>>,
     held: HashMap<(Pid, Fd), Seen>,
     looks: u64,
 }
@@ -32,7 +32,7 @@ pub(super) struct Survey<'p> {
 impl<'p> Survey<'p> {
     /// Begins with a first look.
     pub(super) fn begin(probe: &'p Probe, root: Pid) -> Result<Self, Error> {
-        let watcher = Watcher::new(probe, root)?;
+        let watcher = ProcessWatcher::new(probe, root)?;
         let mut survey = Self {
             probe,
             root,
@@ -50,7 +50,7 @@ impl<'p> Survey<'p> {
         let mut new = HashSet::new();
         for pid in self.probe.tree(self.root)? {
             if !self.watchers.contains_key(&pid)
-                && let Ok(watcher) = Watcher::new(self.probe, pid)
+                && let Ok(watcher) = ProcessWatcher::new(self.probe, pid)
             {
                 self.watchers.insert(pid, watcher);
                 new.insert(pid);
@@ -144,6 +144,6 @@ impl<'p> Survey<'p> {
 
     /// What could not be seen.
     pub(super) fn gaps(&self) -> Vec<Gap> {
-        self.watchers.values().flat_map(Watcher::gaps).collect()
+        self.watchers.values().flat_map(ProcessWatcher::gaps).collect()
     }
 }

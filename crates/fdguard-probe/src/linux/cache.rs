@@ -8,7 +8,7 @@ use rustc_hash::FxHasher;
 
 /// What became of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum CachedDetail {
     Same,
     /// The same, but of another class or name.
     Changed,
@@ -32,7 +32,7 @@ struct Mark {
 
 /// All descriptors of a table, ascending.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct DetailCache {
     numbers: Vec<Fd>,
     marks: Vec<Mark>,
     /// Those of the last listing: a socket may have been seen before it was connected.
@@ -41,7 +41,7 @@ pub(super) struct Known {
     cursor: usize,
 }
 
-impl Known {
+impl DetailCache {
     /// The numbers in use.
     pub(super) fn numbers(&self) -> &[Fd] {
         &self.numbers
@@ -85,9 +85,9 @@ impl Known {
     }
 
     /// Takes in another look at a descriptor, whose link read so just before.
-    pub(super) fn compare(&mut self, entry: &FdEntry, link: u64) -> Kept {
+    pub(super) fn compare(&mut self, entry: &FdEntry, link: u64) -> CachedDetail {
         let Ok(at) = self.numbers.binary_search(&entry.fd) else {
-            return Kept::Same;
+            return CachedDetail::Same;
         };
         let (old, mut new) = (self.marks[at], Mark::of(entry));
         let is_same = old.id == new.id && old.family == new.family;
@@ -97,11 +97,11 @@ impl Known {
         }
         self.marks[at] = new;
         if !is_same {
-            Kept::Replaced
+            CachedDetail::Replaced
         } else if old.shown != new.shown {
-            Kept::Changed
+            CachedDetail::Changed
         } else {
-            Kept::Same
+            CachedDetail::Same
         }
     }
 }
