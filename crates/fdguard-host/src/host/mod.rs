@@ -32,17 +32,17 @@ use tokio_util::task::TaskTracker;
 
 pub use client::{ClientGuard, ClientInfo};
 pub use events::Events;
-pub use health::{Health, Sessions, Status};
-pub use limits::{Keeper, KeptBy};
+pub use health::{HostHealth, SessionCounts, HostStatus};
+pub use limits::{LimitKeeper, LimitKeepers};
 pub use options::Options;
 pub use reaper::ReaperHealth;
-pub use reconcile::{Finding, Reconciled, reconcile};
+pub use reconcile::{RegistryFinding, ReconcileOutcome, reconcile};
 pub use record::RegistryHealth;
 pub use warm::WarmHealth;
 
 use crate::Error;
 use crate::receipt::Receipt;
-use crate::session::{Chunk, Done, Exec, Hub};
+use crate::session::{Chunk, ExecResult, Exec, Hub};
 use entry::Entry;
 use record::Record;
 use room::Room;
@@ -80,7 +80,7 @@ struct Inner {
 
 /// What a list shows of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Info {
+pub struct SessionInfo {
     /// Its id.
     pub id: String,
     /// Whose it is.
@@ -96,7 +96,7 @@ pub struct Info {
     /// RFC 3339.
     pub started_at: String,
     /// Who keeps it to its limits; `null` when it has none, or its program has ended.
-    pub limits_kept_by: Option<KeptBy>,
+    pub limits_kept_by: Option<LimitKeepers>,
 }
 
 impl Host {
@@ -169,7 +169,7 @@ impl Host {
         id: &str,
         command: Exec,
         live: Option<mpsc::Sender<Chunk>>,
-    ) -> Result<Done, Error> {
+    ) -> Result<ExecResult, Error> {
         let entry = self.inner.entry(id)?;
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
@@ -204,13 +204,13 @@ impl Host {
 
     /// All sessions.
     #[must_use]
-    pub fn sessions(&self) -> Vec<Info> {
+    pub fn sessions(&self) -> Vec<SessionInfo> {
         let entries: Vec<_> = self.inner.table().entries().cloned().collect();
         entries.iter().map(|entry| entry.info()).collect()
     }
 
     /// One session.
-    pub fn session(&self, id: &str) -> Result<Info, Error> {
+    pub fn session(&self, id: &str) -> Result<SessionInfo, Error> {
         self.inner.entry(id).map(|entry| entry.info())
     }
 

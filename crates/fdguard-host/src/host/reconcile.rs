@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// What a comparison of the registry with the processes found and did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Reconciled {
+pub struct ReconcileOutcome {
     /// `fdguard.reconcile/1`.
     pub schema: &'static str,
     /// RFC 3339.
@@ -30,13 +30,13 @@ pub struct Reconciled {
     /// Nothing was changed.
     pub dry_run: bool,
     /// Entries that ended by it, or would.
-    pub changed: Vec<Finding>,
+    pub changed: Vec<RegistryFinding>,
     /// Entries whose programs live on although nobody keeps them; these were killed, or would be.
-    pub killed: Vec<Finding>,
+    pub killed: Vec<RegistryFinding>,
     /// Entries that somebody else has to see to.
-    pub left: Vec<Finding>,
+    pub left: Vec<RegistryFinding>,
     /// Entries whose processes could not be looked at.
-    pub unknown: Vec<Finding>,
+    pub unknown: Vec<RegistryFinding>,
     /// Entries that are as they should be.
     pub unchanged: usize,
     /// Processes of hosts that are gone; these were killed, or would be.
@@ -45,7 +45,7 @@ pub struct Reconciled {
     pub processes_left: usize,
 }
 
-impl Reconciled {
+impl ReconcileOutcome {
     /// Whether every entry is as it should be.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -56,7 +56,7 @@ impl Reconciled {
 
 /// An entry and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Finding {
+pub struct RegistryFinding {
     /// Which.
     pub id: String,
     /// `session`, `host`, `scope` or `call`.
@@ -65,7 +65,7 @@ pub struct Finding {
     pub reason: &'static str,
 }
 
-impl From<&ChangedRow> for Finding {
+impl From<&ChangedRow> for RegistryFinding {
     fn from(changed: &ChangedRow) -> Self {
         Self {
             id: changed.id.clone(),
@@ -75,7 +75,7 @@ impl From<&ChangedRow> for Finding {
     }
 }
 
-impl From<&LeftoverRow> for Finding {
+impl From<&LeftoverRow> for RegistryFinding {
     fn from(left: &LeftoverRow) -> Self {
         Self {
             id: left.id.clone(),
@@ -86,7 +86,7 @@ impl From<&LeftoverRow> for Finding {
 }
 
 /// Compares the registry in a state folder with the processes that are there, without a host. Where there is none, none is made.
-pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
+pub fn reconcile(state: &Path, dry_run: bool) -> Result<ReconcileOutcome, Error> {
     let path = state.join(FILE);
     if !path.exists() {
         let id = path.display().to_string();
@@ -99,7 +99,7 @@ pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
 }
 
 /// Compares, and ends what nobody keeps. What was killed is found gone by the next comparison.
-pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<Reconciled, Error> {
+pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<ReconcileOutcome, Error> {
     let gone = gone_hosts(&registry.list(&RowFilter::open())?);
     let report = registry.reconcile(now, &|identity| identity.alive(), dry_run)?;
     let (mut killed, mut left) = (Vec::new(), Vec::new());
@@ -107,19 +107,19 @@ pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<
     for found in &report.left {
         let is_killed = kill_unkept(registry, &found.id, dry_run, &mut processes)?;
         let list = if is_killed { &mut killed } else { &mut left };
-        list.push(Finding::from(found));
+        list.push(RegistryFinding::from(found));
     }
     for host in gone {
         processes.end_trees_of(&host, dry_run);
     }
-    Ok(Reconciled {
+    Ok(ReconcileOutcome {
         schema: "fdguard.reconcile/1",
         at: now.to_string(),
         dry_run,
-        changed: report.changed.iter().map(Finding::from).collect(),
+        changed: report.changed.iter().map(RegistryFinding::from).collect(),
         killed,
         left,
-        unknown: report.unknown.iter().map(Finding::from).collect(),
+        unknown: report.unknown.iter().map(RegistryFinding::from).collect(),
         unchanged: report.unchanged,
         processes_killed: processes.killed,
         processes_left: processes.left,
@@ -198,7 +198,7 @@ fn pinned(process: &OwnerId) -> Option<identity::Identity> {
 
 impl Host {
     /// Compares the registry with the processes that are there. With `dry_run` nothing is changed and nobody is ended.
-    pub async fn reconcile(&self, dry_run: bool) -> Result<Reconciled, Error> {
+    pub async fn reconcile(&self, dry_run: bool) -> Result<ReconcileOutcome, Error> {
         let Some(record) = self.inner.record() else {
             return Err(Error::Bad(
                 "the host has no registry: it was started without a folder for its state"
@@ -219,7 +219,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn tell_reconciled(&self, done: &Reconciled) {
+    pub(super) fn tell_reconciled(&self, done: &ReconcileOutcome) {
         let killed = done.killed.len() + done.processes_killed + done.processes_left;
         let is_news = !done.changed.is_empty() || killed > 0;
         if is_news {

@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use super::Events;
 use super::entry::{Entry, word};
-use super::reconcile::{self, Reconciled};
-use crate::receipt::{Reason, Receipt};
+use super::reconcile::{self, ReconcileOutcome};
+use crate::receipt::{SessionEndReason, Receipt};
 use crate::{Error, random};
 
 /// Entries that ended longer ago are removed.
@@ -54,7 +54,7 @@ impl Record {
     pub(super) async fn open(
         folder: &Path,
         events: &Events,
-    ) -> Result<(Arc<Self>, Reconciled), Error> {
+    ) -> Result<(Arc<Self>, ReconcileOutcome), Error> {
         let (folder, events) = (folder.to_owned(), events.clone());
         let opened = tokio::task::spawn_blocking(move || {
             std::fs::create_dir_all(&folder).map_err(Error::io("make the folder for the state"))?;
@@ -130,7 +130,7 @@ impl Record {
         let owner = self.owner.clone();
         self.note(move |registry| {
             let claim = registry.begin_closing(&owner.name, &owner)?;
-            registry.finish(&claim, RowEnd::Closed, word(Reason::Shutdown), None)
+            registry.finish(&claim, RowEnd::Closed, word(SessionEndReason::Shutdown), None)
         })
         .await;
         // The last handle waits for the thread that keeps the file.
@@ -139,7 +139,7 @@ impl Record {
     }
 
     /// Compares the entries with the processes, and ends what a host that is gone left behind.
-    pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<Reconciled, Error> {
+    pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<ReconcileOutcome, Error> {
         let this = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || {
             let now = Timestamp::now();

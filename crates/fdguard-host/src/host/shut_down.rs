@@ -6,7 +6,7 @@ use fdguard_core::log_event::Event;
 use futures_util::future::join_all;
 
 use super::{Host, Inner};
-use crate::receipt::{Reason, Receipt};
+use crate::receipt::{SessionEndReason, Receipt};
 
 impl Host {
     /// Takes nothing new and ends everything. Whoever asks again waits for the same end and gets the same receipts.
@@ -45,7 +45,7 @@ impl Inner {
         }
         let ends = entries
             .iter()
-            .map(|entry| self.end(entry, Reason::Shutdown));
+            .map(|entry| self.end(entry, SessionEndReason::Shutdown));
         let receipts = join_all(ends).await;
         // Those that were being opened find the host closing, and close again.
         let within = self.options.close_within;

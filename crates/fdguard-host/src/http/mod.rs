@@ -25,13 +25,13 @@ mod serve;
 mod signal;
 mod table;
 
-pub use api::Settings;
+pub use api::ApiSettings;
 pub(crate) use body::read as read_body;
 pub(crate) use daemon::with_runtime;
-pub use daemon::{Launch, run};
-pub use listen::Listening;
+pub use daemon::{HttpLaunch, run};
+pub use listen::ListeningSocket;
 pub use openapi::document as openapi;
 pub use problem::Problem;
 pub(crate) use routes::archive::{NewArchive, run as archive};
-pub use serve::Server;
-pub(crate) use signal::Awaited;
+pub use serve::HttpServer;
+pub(crate) use signal::SignalWait;

@@ -3,13 +3,13 @@
 use fdguard_core::log_event::Event;
 
 use crate::host::Events;
-use crate::scope::daemon::Scan;
-use crate::scope::{self, CleanUp, Observer};
+use crate::scope::daemon::ScopeScan;
+use crate::scope::{self, CleanUp, ScopeObserver};
 
 /// Tells it to these.
-pub(super) fn observer(events: &Events) -> Observer {
+pub(super) fn observer(events: &Events) -> ScopeObserver {
     let events = events.clone();
-    Observer::new(move |what| {
+    ScopeObserver::new(move |what| {
         if let Some(event) = told(what) {
             events.tell(&event);
         }
@@ -17,10 +17,10 @@ pub(super) fn observer(events: &Events) -> Observer {
 }
 
 /// A scan that found nothing is not told: there is one every 30 seconds.
-fn told(what: &scope::Event) -> Option<Event> {
+fn told(what: &scope::ScopeEvent) -> Option<Event> {
     match what {
-        scope::Event::Closed(clean_up) => Some(closed(clean_up)),
-        scope::Event::Failed {
+        scope::ScopeEvent::Closed(clean_up) => Some(closed(clean_up)),
+        scope::ScopeEvent::Failed {
             scope,
             number,
             error,
@@ -32,11 +32,11 @@ fn told(what: &scope::Event) -> Option<Event> {
                     .with("error", error.as_str()),
             )
         }
-        scope::Event::Will { scope, error } => {
+        scope::ScopeEvent::Will { scope, error } => {
             let event = Event::new("scope_will_failed").with("scope", scope.as_str());
             Some(event.with("error", error.as_str()))
         }
-        scope::Event::Scanned(scan) => scanned(scan),
+        scope::ScopeEvent::Scanned(scan) => scanned(scan),
     }
 }
 
@@ -51,7 +51,7 @@ fn closed(clean_up: &CleanUp) -> Event {
         .with("ms", format!("{:.1}", clean_up.total_ms))
 }
 
-fn scanned(scan: &Scan) -> Option<Event> {
+fn scanned(scan: &ScopeScan) -> Option<Event> {
     let unwell = scan.verdicts.iter().filter(|one| !one.reasons.is_empty());
     let unwell: Vec<&str> = unwell.map(|one| one.scope.as_str()).collect();
     if unwell.is_empty() && scan.cleaned.is_empty() && scan.errors.is_empty() {

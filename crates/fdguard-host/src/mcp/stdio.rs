@@ -22,7 +22,7 @@ use super::lines::Lines;
 use super::strangers::Strangers;
 use crate::Error;
 use crate::host::{self, Events, Host};
-use crate::http::{Awaited, with_runtime};
+use crate::http::{SignalWait, with_runtime};
 
 /// After the end of its input a client that still reads gets the answers of what comes to an end within this time.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const BEGIN: usize = 40;
 
 /// What is to run.
 #[derive(Debug)]
-pub struct Launch {
+pub struct StdioLaunch {
     /// The host.
     pub host: host::Options,
     /// What its client may.
@@ -43,11 +43,11 @@ pub struct Launch {
 }
 
 /// Runs until standard input ends, TERM or INT. Standard output carries nothing but the protocol.
-pub fn run(launch: Launch) -> Result<(), Error> {
+pub fn run(launch: StdioLaunch) -> Result<(), Error> {
     with_runtime(|signals| live(launch, signals))
 }
 
-async fn live(launch: Launch, signals: Awaited) -> Result<(), Error> {
+async fn live(launch: StdioLaunch, signals: SignalWait) -> Result<(), Error> {
     let events = launch.host.events.clone();
     let host = Host::start(launch.host).await?;
     let client = Arc::new(Client::new(host.clone(), launch.mcp.output_cap));

@@ -8,7 +8,7 @@ use fdguard_process::tree::{Exit, Options, StartError, StopPlan, TreeEvent, Tree
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
-use crate::watched::WatchedTree;
+use crate::watched_tree::WatchedTree;
 
 /// KILL, at once.
 const AT_ONCE: StopPlan = StopPlan {

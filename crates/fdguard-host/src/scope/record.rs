@@ -34,12 +34,12 @@ impl Record {
     }
 
     /// Says who closes the scope, and which files it had. The claim is needed to say how that ended.
-    pub(super) async fn claim(self, files: Vec<String>) -> Result<Claimed, String> {
+    pub(super) async fn claim(self, files: Vec<String>) -> Result<ClaimResult, String> {
         self.added.await.map_err(|error| error.to_string())??;
         let (registry, id) = (self.registry.clone(), self.id);
         let claim = spawn_blocking(move || claim(&registry, &id, files)).await;
         let claim = claim.map_err(|error| error.to_string())??;
-        Ok(Claimed {
+        Ok(ClaimResult {
             registry: self.registry,
             claim,
         })
@@ -67,12 +67,12 @@ fn claim(registry: &Registry, id: &str, files: Vec<String>) -> Result<Claim, Str
 
 /// The right to say how the close ended.
 #[derive(Debug)]
-pub(super) struct Claimed {
+pub(super) struct ClaimResult {
     registry: Registry,
     claim: Claim,
 }
 
-impl Claimed {
+impl ClaimResult {
     /// Says it.
     pub(super) async fn finish(self, clean_up: &CleanUp) -> Result<(), String> {
         let end = if clean_up.success {

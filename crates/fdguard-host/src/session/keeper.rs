@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 
-use super::held::{Held, Token};
+use super::fd_count::{FdCount, Token};
 use crate::Error;
-use crate::watched::Control;
+use crate::watched_tree::Control;
 
 /// Where a session's tree is while it lives, for everybody who asks about it.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Watches a tree, which is put where everybody can ask for it.
-    pub(super) fn watch(tree: Tree, place: &Place, held: &Held) -> Result<Self, Error> {
+    pub(super) fn watch(tree: Tree, place: &Place, held: &FdCount) -> Result<Self, Error> {
         let token = held.token();
         let control = Control::of(&tree).map_err(Error::io("watching a session's keeper"))?;
         *place.lock() = Some((tree, token));

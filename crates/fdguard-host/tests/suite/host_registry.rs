@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use fdguard_files::registry::{RowFilter, OwnerId, Kind, NewRow, Registry, RegistryRow, RowState};
 use fdguard_host::host::Host;
-use fdguard_host::receipt::Reason;
+use fdguard_host::receipt::SessionEndReason;
 
 use super::host_harness::{
     assert_clean, bash, descriptors, eventually, lives, options, say, start,
@@ -54,7 +54,7 @@ async fn r51_each_session_has_an_entry_that_follows_it_to_its_receipt() {
     let pid = host.session(&id).unwrap().pid;
     assert_eq!(second.process.map(|process| process.pid), pid);
     assert_eq!(host.reconcile(false).await.unwrap().unchanged, 2);
-    let receipt = host.close(&id, Reason::Asked).await.unwrap();
+    let receipt = host.close(&id, SessionEndReason::Asked).await.unwrap();
     assert_clean(&receipt);
     let last = row(&registry, &id);
     assert_eq!(
@@ -103,7 +103,7 @@ async fn r51_what_a_dead_host_left_is_found_and_a_dry_run_changes_nothing() {
     let mut reused = OwnerId::of(stranger.id()).unwrap();
     reused.started -= 1;
     add("reused", reused, nobody());
-    let ids = |list: &[fdguard_host::host::Finding]| -> Vec<String> {
+    let ids = |list: &[fdguard_host::host::RegistryFinding]| -> Vec<String> {
         list.iter().map(|found| found.id.clone()).collect()
     };
     let dry = host.reconcile(true).await.unwrap();
@@ -141,7 +141,7 @@ async fn r45_a_registry_that_vanishes_is_told_and_stops_no_session() {
     }
     let next = host.open(None, bash()).await.unwrap();
     assert_eq!(say(&host, &next, "echo works").await, "works");
-    assert_clean(&host.close(&id, Reason::Asked).await.unwrap());
+    assert_clean(&host.close(&id, SessionEndReason::Asked).await.unwrap());
     let health = host.health().registry.unwrap();
     assert!(health.errors >= 2, "{health:?}");
     assert!(health.last_error.unwrap().contains("deleted"));

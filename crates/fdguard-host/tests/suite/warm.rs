@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-use fdguard_host::warm::Pool;
+use fdguard_host::warm::WarmPool;
 use fdguard_process::plan::TreeLimits;
 use fdguard_process::tree::LimitMechanism;
 
@@ -207,11 +207,11 @@ async fn a_folder_that_is_missing_is_told_and_nothing_is_left() {
 #[tokio::test]
 async fn an_interpreter_that_cannot_start_says_why_and_another_is_not_served() {
     let before = held();
-    let error = Pool::start(&python(), &keeper(), "import no_such_module_here")
+    let error = WarmPool::start(&python(), &keeper(), "import no_such_module_here")
         .await
         .unwrap_err();
     assert!(error.to_string().contains("no_such_module_here"), "{error}");
-    let error = Pool::start("/no/such/python3".as_ref(), &keeper(), DRIVER)
+    let error = WarmPool::start("/no/such/python3".as_ref(), &keeper(), DRIVER)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("not found"), "{error}");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_host::warm::{Pool, find};
+use fdguard_host::warm::{WarmPool, find};
 use fdguard_process::plan::{InheritedFd, Plan};
 use fdguard_process::tree::{StopPlan, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -47,8 +47,8 @@ pub(crate) fn keeper() -> PathBuf {
     path
 }
 
-pub(crate) async fn pool() -> Pool {
-    Pool::start(&python(), &keeper(), DRIVER).await.unwrap()
+pub(crate) async fn pool() -> WarmPool {
+    WarmPool::start(&python(), &keeper(), DRIVER).await.unwrap()
 }
 
 /// A session's plan, our end of its side channel and of its standard output.
@@ -89,7 +89,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn fork(pool: &Pool, asked: Asked) -> Self {
+    pub(crate) async fn fork(pool: &WarmPool, asked: Asked) -> Self {
         let Asked { plan, side, out } = asked;
         let tree = pool.fork(&plan, NONCE).await.unwrap();
         let mut session = Self { tree, side, out };
@@ -98,7 +98,7 @@ impl Session {
         session
     }
 
-    pub(crate) async fn of(pool: &Pool) -> Self {
+    pub(crate) async fn of(pool: &WarmPool) -> Self {
         Self::fork(pool, ask()).await
     }
 

@@ -15,7 +15,7 @@ use super::sessions::within;
 use crate::Error;
 use crate::http::body;
 use crate::http::problem::Problem;
-use crate::http::route::{self, Asked, Route};
+use crate::http::route::{self, ApiRequest, Route};
 use crate::roots::{Below, OutsideRoots, Roots};
 
 const SCHEMA: &str = "fdguard.archive/1";
@@ -63,7 +63,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn archive(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
+async fn archive(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let body: NewArchive = body::decode(&asked.headers, &bytes)?;
     let report = run(&asked.api.settings.roots, body).await?;
     route::json(StatusCode::OK, &report)

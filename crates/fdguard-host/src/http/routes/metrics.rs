@@ -2,13 +2,13 @@
 
 use fdguard_core::exposition::{Sample, Text, Type};
 
-use crate::host::Health;
+use crate::host::HostHealth;
 use crate::http::api::Api;
 
 /// What the page shows; what is not known is left out.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) health: Health,
+    pub(super) health: HostHealth,
     /// Since the epoch.
     pub(super) started: Option<f64>,
     pub(super) resident: Option<u64>,

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
 use fdguard_host::Roots;
-use fdguard_host::host::{Events, Options, Reconciled};
-use fdguard_host::http::{self, Launch, Settings};
+use fdguard_host::host::{Events, Options, ReconcileOutcome};
+use fdguard_host::http::{self, HttpLaunch, ApiSettings};
 use fdguard_host::mcp;
-use fdguard_host::scope::{Unfinished, Wills};
+use fdguard_host::scope::{UnfinishedJournal, Journals};
 use fdguard_process::listen::activation;
 use fdguard_process::reserve;
 use fdguard_supervise::event::{Event, EventSink};
@@ -49,7 +49,7 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     let token = token::find(args)?;
     let bound = sockets.bind(activation)?;
     let sink = sink(args)?;
-    let mut settings = Settings::default();
+    let mut settings = ApiSettings::default();
     settings.token = token.as_ref().map(|found| found.token.clone());
     settings.hosts.clone_from(&args.access.allow_host);
     settings.origins.clone_from(&args.access.allow_origin);
@@ -59,7 +59,7 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     settings.mcp = tools(args, roots.clone());
     settings.roots = roots;
     settings.lease = args.sessions.lease;
-    let launch = Launch {
+    let launch = HttpLaunch {
         host: options(args, events(&sink)),
         settings,
         sockets: bound.fds,
@@ -86,7 +86,7 @@ fn is_hidden(args: &HostArgs) -> bool {
 /// For one MCP client. Nothing but the protocol goes to stdout.
 fn serve_one(args: &HostArgs, roots: Roots) -> anyhow::Result<u8> {
     let sink = sink(args)?;
-    let launch = mcp::Launch {
+    let launch = mcp::StdioLaunch {
         host: options(args, events(&sink)),
         mcp: tools(args, roots),
     };
@@ -111,9 +111,9 @@ fn tools(args: &HostArgs, roots: Roots) -> mcp::Options {
 #[derive(Debug, Serialize)]
 struct Left {
     #[serde(flatten)]
-    found: Reconciled,
+    found: ReconcileOutcome,
     /// Files of agents: the next host with this state ends them.
-    scopes: Vec<Unfinished>,
+    scopes: Vec<UnfinishedJournal>,
 }
 
 fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
@@ -124,7 +124,7 @@ fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
             "name the folder that a host was given by --state",
         )
     })?;
-    let scopes = Wills::unfinished(state);
+    let scopes = Journals::unfinished(state);
     let is_clean = found.is_clean() && scopes.is_empty();
     let text = serde_json::to_string_pretty(&Left { found, scopes })?;
     output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many are held. A clone counts the same ones.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held(Arc<AtomicU32>);
+pub(super) struct FdCount(Arc<AtomicU32>);
 
 /// Stands beside a descriptor, behind it in its structure: it is dropped after the close.
 #[derive(Debug)]
-pub(super) struct Token(Held);
+pub(super) struct Token(FdCount);
 
-impl Held {
+impl FdCount {
     pub(super) fn count(&self) -> u32 {
         self.0.load(Ordering::Acquire)
     }

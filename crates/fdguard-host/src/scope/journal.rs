@@ -14,7 +14,7 @@ use fdguard_core::Text;
 use fdguard_process::identity::Identity;
 use serde::{Deserialize, Serialize};
 
-use super::resource::{Entry, FileEnd, Ownership, Resource, Role};
+use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
 
 const FOLDER: &str = "scopes";
 const SCHEMA: &str = "fdguard.will/1";
@@ -22,7 +22,7 @@ const SUFFIX: &str = ".jsonl";
 
 /// Where they are.
 #[derive(Clone, Debug)]
-pub struct Wills {
+pub struct Journals {
     folder: PathBuf,
 }
 
@@ -66,14 +66,14 @@ pub(super) enum Line {
 
 /// What a host left.
 #[derive(Debug)]
-pub(super) struct Will {
+pub(super) struct Journal {
     pub(super) head: Head,
     pub(super) entries: Vec<Entry>,
 }
 
 /// A will of a host that is gone, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Unfinished {
+pub struct UnfinishedJournal {
     /// Which scope.
     pub scope: String,
     /// Its name.
@@ -86,12 +86,12 @@ pub struct Unfinished {
 
 /// What could not be read, and why.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(super) struct UnreadableJournal {
     pub(super) scope: String,
     pub(super) error: String,
 }
 
-impl Wills {
+impl Journals {
     /// In a host's folder; it is made where it is missing.
     pub fn make(state: &Path) -> io::Result<Self> {
         let folder = state.join(FOLDER);
@@ -102,10 +102,10 @@ impl Wills {
 
     /// The wills of hosts that are gone, in a state folder; nothing is made or changed.
     #[must_use]
-    pub fn unfinished(state: &Path) -> Vec<Unfinished> {
+    pub fn unfinished(state: &Path) -> Vec<UnfinishedJournal> {
         let folder = state.join(FOLDER);
         let (wills, _unreadable) = Self { folder }.left();
-        let told = wills.into_iter().map(|will| Unfinished {
+        let told = wills.into_iter().map(|will| UnfinishedJournal {
             scope: will.head.scope,
             name: will.head.name,
             root: will.head.root.to_lossy().into_owned(),
@@ -140,7 +140,7 @@ impl Wills {
     }
 
     /// Those whose hosts are gone, and those that nobody can read.
-    pub(super) fn left(&self) -> (Vec<Will>, Vec<Unreadable>) {
+    pub(super) fn left(&self) -> (Vec<Journal>, Vec<UnreadableJournal>) {
         let (mut wills, mut unreadable) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -151,7 +151,7 @@ impl Wills {
             match read.and_then(|bytes| parse(&bytes)) {
                 Ok(will) if is_kept(&will.head.host) => {}
                 Ok(will) => wills.push(will),
-                Err(error) => unreadable.push(Unreadable {
+                Err(error) => unreadable.push(UnreadableJournal {
                     scope: scope.to_owned(),
                     error,
                 }),
@@ -230,7 +230,7 @@ pub(super) fn line(entry: &Entry) -> Option<Line> {
 }
 
 /// Reads one. A last line that was not written to its end is none.
-fn parse(bytes: &[u8]) -> Result<Will, String> {
+fn parse(bytes: &[u8]) -> Result<Journal, String> {
     let end = bytes.iter().rposition(|byte| *byte == b'\n');
     let whole = bytes.get(..end.unwrap_or(0)).unwrap_or_default();
     let mut lines = whole.split(|byte| *byte == b'\n');
@@ -246,7 +246,7 @@ fn parse(bytes: &[u8]) -> Result<Will, String> {
             Err(released) => entries.retain(|entry| entry.number != released),
         }
     }
-    Ok(Will { head, entries })
+    Ok(Journal { head, entries })
 }
 
 /// What a line holds, or the number that it takes out.
@@ -271,7 +271,7 @@ fn entry(line: Line) -> Result<Result<Entry, u64>, String> {
         number,
         resource,
         ownership: Ownership::Owned,
-        role: Role::Helper,
+        role: ResourceRole::Helper,
     }))
 }
 
@@ -315,7 +315,7 @@ mod tests {
                 end: FileEnd::Delete,
             },
             ownership: Ownership::Owned,
-            role: Role::Helper,
+            role: ResourceRole::Helper,
         });
         let line = serde_json::to_string(&line.unwrap()).unwrap();
         let will = parse(format!("{HEAD}\n{line}\n").as_bytes()).unwrap();

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use fdguard_files::Registry;
 
 use super::CleanUp;
-use super::Wills;
-use super::daemon::Scan;
+use super::Journals;
+use super::daemon::ScopeScan;
 use crate::host::Host;
 use crate::roots::Roots;
 
 /// Something that happened without anybody having asked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum ScopeEvent {
     /// A scope is closed.
     Closed(Arc<CleanUp>),
     /// A resource could not be handled at the first try.
@@ -34,31 +34,31 @@ pub enum Event {
         error: String,
     },
     /// The daemon looked.
-    Scanned(Arc<Scan>),
+    Scanned(Arc<ScopeScan>),
 }
 
 /// Who hears what happens. Called from many tasks: it must not wait.
 #[derive(Clone)]
-pub struct Observer(Arc<dyn Fn(&Event) + Send + Sync>);
+pub struct ScopeObserver(Arc<dyn Fn(&ScopeEvent) + Send + Sync>);
 
-impl Observer {
+impl ScopeObserver {
     /// Calls this.
-    pub fn new(hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+    pub fn new(hear: impl Fn(&ScopeEvent) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hear))
     }
 
-    pub(super) fn tell(&self, event: &Event) {
+    pub(super) fn tell(&self, event: &ScopeEvent) {
         (self.0)(event);
     }
 }
 
-impl Default for Observer {
+impl Default for ScopeObserver {
     fn default() -> Self {
         Self::new(|_| {})
     }
 }
 
-impl fmt::Debug for Observer {
+impl fmt::Debug for ScopeObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observer")
     }
@@ -66,15 +66,15 @@ impl fmt::Debug for Observer {
 
 /// What all scopes of a host share.
 #[derive(Clone, Debug, Default)]
-pub struct Means {
+pub struct ScopeContext {
     /// Whose sessions scopes hold; absent: none.
     pub host: Option<Host>,
     /// Absent: nothing is written down.
     pub registry: Option<Registry>,
     /// Where what scopes hold is written down for the next host; absent: it is not.
-    pub wills: Option<Wills>,
+    pub wills: Option<Journals>,
     /// Hears of every end.
-    pub observer: Observer,
+    pub observer: ScopeObserver,
     /// Roots and archives of scopes are below these; absent: anywhere.
     pub roots: Option<Roots>,
 }

@@ -11,11 +11,11 @@ use fdguard_process::plan::Plan;
 use super::Scope;
 use super::leftover::VARIABLE;
 use super::program::Program;
-use super::resource::{Entry, FileEnd, Ownership, Resource, Role};
-use super::root::Refused;
-use super::will::{self, Line};
-use crate::receipt::Reason;
-use crate::session::Spec;
+use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
+use super::root::PathRefusal;
+use super::journal::{self, Line};
+use crate::receipt::SessionEndReason;
+use crate::session::SessionSpec;
 use crate::{Error, random};
 
 /// Things that one scope may hold.
@@ -23,7 +23,7 @@ const MOST: usize = 10_000;
 
 /// Something that a scope took.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct AcquiredResource {
     /// Its number in the scope.
     pub number: u64,
     /// Its process, where it is a program that the scope started.
@@ -32,7 +32,7 @@ pub struct Taken {
 
 impl Scope {
     /// Opens a session for the scope, whose processes carry its mark. Gives the session's id.
-    pub async fn open_session(&self, mut spec: Spec, role: Role) -> Result<String, Error> {
+    pub async fn open_session(&self, mut spec: SessionSpec, role: ResourceRole) -> Result<String, Error> {
         let host = self.means.host.as_ref();
         let host = host.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
         self.is_open()?;
@@ -40,20 +40,20 @@ impl Scope {
         let id = host.open(self.client(), spec).await?;
         let resource = Resource::Session { id: id.clone() };
         if let Err(error) = self.hold(resource, Ownership::Owned, role) {
-            drop(host.close(&id, Reason::Asked).await);
+            drop(host.close(&id, SessionEndReason::Asked).await);
             return Err(error);
         }
         Ok(id)
     }
 
     /// Takes a session that is open already.
-    pub fn take_session(&self, id: &str, whose: Ownership, role: Role) -> Result<u64, Error> {
+    pub fn take_session(&self, id: &str, whose: Ownership, role: ResourceRole) -> Result<u64, Error> {
         let id = id.to_owned();
         self.hold(Resource::Session { id }, whose, role)
     }
 
     /// Starts a program with a keeper of its own. Its environment gets the scope's mark.
-    pub async fn start(&self, mut plan: Plan, role: Role) -> Result<Taken, Error> {
+    pub async fn start(&self, mut plan: Plan, role: ResourceRole) -> Result<AcquiredResource, Error> {
         self.is_open()?;
         plan.environment.retain(|(name, _)| name != VARIABLE);
         let mark = self.environment().into_iter();
@@ -65,7 +65,7 @@ impl Scope {
         let pid = Some(program.pid());
         let program = Arc::new(program);
         let number = self.hold(Resource::Program { program, name }, Ownership::Owned, role)?;
-        Ok(Taken { number, pid })
+        Ok(AcquiredResource { number, pid })
     }
 
     /// Takes a process that somebody else started. It gets a signal only while it is that very process.
@@ -73,7 +73,7 @@ impl Scope {
         &self,
         identity: Identity,
         whose: Ownership,
-        role: Role,
+        role: ResourceRole,
     ) -> Result<u64, Error> {
         let pid = identity.pid();
         if pid == std::process::id() || pid == 1 {
@@ -86,7 +86,7 @@ impl Scope {
     /// Takes a file below the root, which need not be there yet.
     pub fn take_file(&self, path: &Path, end: FileEnd) -> Result<u64, Error> {
         let path = self.root.relative(path).map_err(refused)?;
-        self.hold(Resource::File { path, end }, Ownership::Owned, Role::Helper)
+        self.hold(Resource::File { path, end }, Ownership::Owned, ResourceRole::Helper)
     }
 
     /// Takes a log: it is archived at the end, and its growth says that the agent is alive.
@@ -107,7 +107,7 @@ impl Scope {
         let id = self.root.make(&inner).map_err(refused)?;
         let path = inner.clone();
         let resource = Resource::Directory { path, id };
-        if let Err(error) = self.hold(resource, Ownership::Owned, Role::Helper) {
+        if let Err(error) = self.hold(resource, Ownership::Owned, ResourceRole::Helper) {
             // It is empty, and nobody has it.
             drop(self.root.remove_empty(&inner));
             return Err(error);
@@ -121,7 +121,7 @@ impl Scope {
         self.hold(
             Resource::Socket { fd, name },
             Ownership::Owned,
-            Role::Helper,
+            ResourceRole::Helper,
         )
     }
 
@@ -131,7 +131,7 @@ impl Scope {
         self.hold(
             Resource::Descriptor { fd, name },
             Ownership::Owned,
-            Role::Helper,
+            ResourceRole::Helper,
         )
     }
 
@@ -159,7 +159,7 @@ impl Scope {
     }
 
     /// What cannot be taken is dropped, and with it ended; after the lock is given back.
-    fn hold(&self, resource: Resource, ownership: Ownership, role: Role) -> Result<u64, Error> {
+    fn hold(&self, resource: Resource, ownership: Ownership, role: ResourceRole) -> Result<u64, Error> {
         let mut state = self.state();
         let number = state.next_number;
         let Some(entries) = &mut state.entries else {
@@ -168,7 +168,7 @@ impl Scope {
         };
         if entries.len() >= MOST {
             // Helpers that are over say nothing any more.
-            entries.retain(|entry| entry.role == Role::Main || !entry.resource.is_over());
+            entries.retain(|entry| entry.role == ResourceRole::Main || !entry.resource.is_over());
         }
         if entries.len() >= MOST {
             let (what, count) = ("resources of the scope", entries.len());
@@ -180,7 +180,7 @@ impl Scope {
             ownership,
             role,
         };
-        let line = will::line(&entry);
+        let line = journal::line(&entry);
         entries.push(entry);
         state.next_number += 1;
         state.touched = Instant::now();
@@ -213,6 +213,6 @@ impl Scope {
     }
 }
 
-pub(super) fn refused(why: Refused) -> Error {
+pub(super) fn refused(why: PathRefusal) -> Error {
     Error::Bad(why.to_string())
 }
