@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -66,7 +66,7 @@ impl Host {
             table.clients.insert(id.clone(), client);
         }
         self.inner.lease_begun.notify_one();
-        let event = Event::new("client_open").with("client", id.as_str());
+        let event = LogEvent::new("client_open").with("client", id.as_str());
         let event = event.with("name", name);
         let event = event.with("lease_ms", lease.map(ms));
         self.inner.tell(event);
@@ -169,7 +169,7 @@ impl Inner {
     async fn client_gone(self: &Arc<Self>, client: &str, reason: SessionEndReason) -> Vec<Receipt> {
         let its = |entry: &&Arc<Entry>| entry.client.as_deref() == Some(client);
         let entries: Vec<_> = self.table().entries().filter(its).cloned().collect();
-        let event = Event::new("client_gone").with("client", client);
+        let event = LogEvent::new("client_gone").with("client", client);
         let event = event.with("reason", word(reason));
         self.tell(event.with("sessions", entries.len()));
         // Whoever asked may go away: the ends go on.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fdguard_core::log_event::{Event, Value};
+use fdguard_core::log_event::{LogEvent, LogValue};
 
 use super::entry::{Entry, ended, word};
 use super::{Host, Inner, limits};
@@ -125,7 +125,7 @@ impl Inner {
 
     fn tell_closed(&self, name: &'static str, entry: &Entry, receipt: &Receipt) {
         let error = receipt.errors.first().map(String::as_str);
-        let event = Event::new(name)
+        let event = LogEvent::new(name)
             .with("id", entry.id.as_str())
             .with("client", entry.client.as_deref())
             .with("reason", word(receipt.reason))
@@ -141,7 +141,7 @@ impl Inner {
                 receipt.overuse.map(|over| limits::word(over.limit)),
             )
             .with("used", receipt.overuse.map(|over| over.used))
-            .with("error", Value::from(error));
+            .with("error", LogValue::from(error));
         self.tell(event);
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_process::tree::{LimitMechanism, EnforcedLimits};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -179,7 +179,7 @@ impl Inner {
         if entry.is_ending() || entry.overuse.set(overuse).is_err() {
             return;
         }
-        let event = Event::new("limit_reached").with("id", entry.id.as_str());
+        let event = LogEvent::new("limit_reached").with("id", entry.id.as_str());
         let event = event.with("limit", word(overuse.limit));
         let event = event.with("allowed", overuse.allowed);
         self.tell(event.with("used", overuse.used));

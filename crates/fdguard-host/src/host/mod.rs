@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_files::Registry;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -127,11 +127,11 @@ impl Host {
         inner.tasks.spawn(Arc::clone(&inner).reap_idle());
         inner.tasks.spawn(Arc::clone(&inner).watch_limits());
         inner.tasks.spawn(Arc::clone(&inner).warm_up());
-        let event = Event::new("host_start").with("pid", std::process::id());
+        let event = LogEvent::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
         if !inner.hub.is_private() {
             let why = "no directory for it can be written to: other users may send to it";
-            inner.tell(Event::new("side_channel_open").with("why", why));
+            inner.tell(LogEvent::new("side_channel_open").with("why", why));
         }
         if let Some(reconciled) = reconciled {
             inner.tell_reconciled(&reconciled);
@@ -187,7 +187,7 @@ impl Host {
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
         let interrupted = entry.session.interrupt().await?;
-        let event = Event::new("session_interrupt").with("id", id);
+        let event = LogEvent::new("session_interrupt").with("id", id);
         self.inner.tell(event.with("ran", interrupted));
         Ok(interrupted)
     }
@@ -236,12 +236,12 @@ impl Inner {
         if let Some(record) = self.record() {
             record.moved(entry).await;
         }
-        let event = Event::new("session_reset").with("id", entry.id.as_str());
+        let event = LogEvent::new("session_reset").with("id", entry.id.as_str());
         let event = event.with("survivors", receipt.and_then(|receipt| receipt.survivors));
         self.tell(event.with("pid", entry.session.pid()));
     }
 
-    fn tell(&self, event: Event) {
+    fn tell(&self, event: LogEvent) {
         self.options.events.tell(&event);
     }
 

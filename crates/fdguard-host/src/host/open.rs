@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use tokio::task::JoinHandle;
 
 use super::client::unknown;
@@ -68,7 +68,7 @@ impl Inner {
         let session = match Session::start_warm(&place.id, spec, &self.hub, self.pool()).await {
             Ok(session) => session,
             Err(error) => {
-                let event = Event::new("session_start_failed")
+                let event = LogEvent::new("session_start_failed")
                     .with("id", place.id.as_str())
                     .with("client", client)
                     .with("program", about.0)
@@ -106,7 +106,7 @@ impl Inner {
             }
         };
         self.changed.send_modify(|()| {});
-        let event = Event::new("session_open")
+        let event = LogEvent::new("session_open")
             .with("id", entry.id.as_str())
             .with("client", entry.client.as_deref())
             .with("program", entry.program.as_str());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -64,7 +64,7 @@ impl Inner {
             reaper.last_run_at = Some(Timestamp::now().to_string());
         });
         if closed > 0 {
-            let event = Event::new("reap").with("sessions", looked);
+            let event = LogEvent::new("reap").with("sessions", looked);
             self.tell(event.with("closed", closed));
         }
     }

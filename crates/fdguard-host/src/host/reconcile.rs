@@ -223,7 +223,7 @@ impl Inner {
         let killed = done.killed.len() + done.processes_killed + done.processes_left;
         let is_news = !done.changed.is_empty() || killed > 0;
         if is_news {
-            let event = fdguard_core::log_event::Event::new("reconcile");
+            let event = fdguard_core::log_event::LogEvent::new("reconcile");
             let event = event.with("changed", done.changed.len());
             let event = event.with("killed", done.killed.len());
             let event = event.with("processes_killed", done.processes_killed);

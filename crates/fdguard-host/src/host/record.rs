@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_files::registry::{Liveness, RowChange, Claim, RowEnd, OwnerId, Kind, NewRow, Owner, Registry};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -168,7 +168,7 @@ impl Record {
 
     fn failed(&self, error: &Error) {
         let text = error.to_string();
-        let event = Event::new("registry_error").with("error", text.as_str());
+        let event = LogEvent::new("registry_error").with("error", text.as_str());
         self.events.tell(&event);
         let mut health = self.health();
         health.errors += 1;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use futures_util::future::join_all;
 
 use super::{Host, Inner};
@@ -32,7 +32,7 @@ impl Inner {
 
     async fn end_all(self: Arc<Self>) {
         let entries: Vec<_> = self.table().entries().cloned().collect();
-        self.tell(Event::new("shutdown_begin").with("sessions", entries.len()));
+        self.tell(LogEvent::new("shutdown_begin").with("sessions", entries.len()));
         for entry in &entries {
             // The commands give back what they said so far; the close does not wait for them.
             if entry.session.busy_for().is_some() {
@@ -64,7 +64,7 @@ impl Inner {
             record.close().await;
         }
         let unclean = receipts.iter().filter(|receipt| !receipt.clean).count();
-        let event = Event::new("shutdown_end").with("sessions", receipts.len());
+        let event = LogEvent::new("shutdown_end").with("sessions", receipts.len());
         self.tell(event.with("unclean", unclean));
         self.shut.send_replace(Some(receipts));
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -61,8 +61,8 @@ impl Inner {
             None => Err(Error::Bad("there is no python3 in PATH".to_owned())),
         };
         let event = match &started {
-            Ok(_) => Event::new("warm_ready"),
-            Err(error) => Event::new("warm_failed").with("error", error.to_string()),
+            Ok(_) => LogEvent::new("warm_ready"),
+            Err(error) => LogEvent::new("warm_failed").with("error", error.to_string()),
         };
         self.tell(event);
         let started = started.map(Arc::new).map_err(|error| error.to_string());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fdguard_core::bearer::Token;
-use fdguard_core::log_event::Event;
+use fdguard_core::bearer::BearerToken;
+use fdguard_core::log_event::LogEvent;
 use http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use crate::scope::{CloseLimits, ScopeContext, ScopePhase, Scopes, Journals};
 #[non_exhaustive]
 pub struct ApiSettings {
     /// The word that opens everything but the health page; absent: no word is needed.
-    pub token: Option<Token>,
+    pub token: Option<BearerToken>,
     /// Names in the Host header besides the address itself and those of the local machine.
     pub hosts: Vec<String>,
     /// Web pages that may ask, as `https://example.org`; all others are refused.
@@ -164,7 +164,7 @@ impl Api {
 fn wills(host: &Host) -> Option<Journals> {
     let made = Journals::make(host.state()?);
     if let Err(error) = &made {
-        let event = Event::new("scope_will_failed");
+        let event = LogEvent::new("scope_will_failed");
         host.events().tell(&event.with("error", error.to_string()));
     }
     made.ok()

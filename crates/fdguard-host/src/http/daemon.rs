@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_process::adopt::adopt_orphans_of_trees;
 use fdguard_process::notify::{NotifyClient, NotifyMessage};
 use fdguard_process::signals::{Signals, name_of};
@@ -93,7 +93,7 @@ async fn live(
     });
     ready(&addresses);
     let signal = signals.next().await;
-    let event = Event::new("host_stopping");
+    let event = LogEvent::new("host_stopping");
     events.tell(&event.with("signal", name_of(signal)));
     parent.tell(&NotifyMessage {
         stopping: true,
@@ -113,7 +113,7 @@ async fn live(
         is_all = end => if is_all { "done" } else { "connections-left" },
         () = signals.interrupt() => "interrupted",
     };
-    events.tell(&Event::new("host_end").with("how", how));
+    events.tell(&LogEvent::new("host_end").with("how", how));
     Ok(())
 }
 
@@ -134,7 +134,7 @@ impl Parent {
         match NotifyClient::from_environment() {
             Ok(client) => Self(client),
             Err(gap) => {
-                let event = Event::new("parent_not_told").with("why", gap.why);
+                let event = LogEvent::new("parent_not_told").with("why", gap.why);
                 events.tell(&event);
                 Self(None)
             }

@@ -1,6 +1,6 @@
 //! What happens to scopes, as the host's lines of events.
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 
 use crate::host::Events;
 use crate::scope::daemon::ScopeScan;
@@ -17,7 +17,7 @@ pub(super) fn observer(events: &Events) -> ScopeObserver {
 }
 
 /// A scan that found nothing is not told: there is one every 30 seconds.
-fn told(what: &scope::ScopeEvent) -> Option<Event> {
+fn told(what: &scope::ScopeEvent) -> Option<LogEvent> {
     match what {
         scope::ScopeEvent::Closed(clean_up) => Some(closed(clean_up)),
         scope::ScopeEvent::Failed {
@@ -25,7 +25,7 @@ fn told(what: &scope::ScopeEvent) -> Option<Event> {
             number,
             error,
         } => {
-            let event = Event::new("scope_resource_failed").with("scope", scope.as_str());
+            let event = LogEvent::new("scope_resource_failed").with("scope", scope.as_str());
             Some(
                 event
                     .with("resource", *number)
@@ -33,16 +33,16 @@ fn told(what: &scope::ScopeEvent) -> Option<Event> {
             )
         }
         scope::ScopeEvent::Will { scope, error } => {
-            let event = Event::new("scope_will_failed").with("scope", scope.as_str());
+            let event = LogEvent::new("scope_will_failed").with("scope", scope.as_str());
             Some(event.with("error", error.as_str()))
         }
         scope::ScopeEvent::Scanned(scan) => scanned(scan),
     }
 }
 
-fn closed(clean_up: &CleanUp) -> Event {
+fn closed(clean_up: &CleanUp) -> LogEvent {
     let failed = clean_up.resources.iter().filter(|one| !one.ok).count();
-    Event::new("scope_close")
+    LogEvent::new("scope_close")
         .with("scope", clean_up.scope.as_str())
         .with("reason", clean_up.reason.word())
         .with("success", clean_up.success)
@@ -51,13 +51,13 @@ fn closed(clean_up: &CleanUp) -> Event {
         .with("ms", format!("{:.1}", clean_up.total_ms))
 }
 
-fn scanned(scan: &ScopeScan) -> Option<Event> {
+fn scanned(scan: &ScopeScan) -> Option<LogEvent> {
     let unwell = scan.verdicts.iter().filter(|one| !one.reasons.is_empty());
     let unwell: Vec<&str> = unwell.map(|one| one.scope.as_str()).collect();
     if unwell.is_empty() && scan.cleaned.is_empty() && scan.errors.is_empty() {
         return None;
     }
-    let event = Event::new("scope_scan")
+    let event = LogEvent::new("scope_scan")
         .with("scopes", scan.scopes)
         .with("unhealthy", unwell.join(","));
     let event = event.with("cleaned", scan.cleaned.len());

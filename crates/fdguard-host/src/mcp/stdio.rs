@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_process::signals::name_of;
 use rmcp::service::{QuitReason, RunningService, ServerInitializeError};
 use rmcp::transport::io::stdio_pipes;
@@ -60,7 +60,7 @@ async fn live(launch: StdioLaunch, signals: SignalWait) -> Result<(), Error> {
             name_of(signal).to_owned()
         }
     };
-    events.tell(&Event::new("host_stopping").with("why", why));
+    events.tell(&LogEvent::new("host_stopping").with("why", why));
     let end = async {
         // Each has been told as an event.
         let _receipts = client.end().await;
@@ -70,7 +70,7 @@ async fn live(launch: StdioLaunch, signals: SignalWait) -> Result<(), Error> {
         () = end => "done",
         () = signals.interrupt() => "interrupted",
     };
-    events.tell(&Event::new("host_end").with("how", how));
+    events.tell(&LogEvent::new("host_end").with("how", how));
     Ok(())
 }
 
@@ -149,7 +149,7 @@ impl<R> Heard<R> {
         for line in self.strangers.seen(bytes) {
             let begin = line.get(..line.len().min(BEGIN)).unwrap_or_default();
             let begin = String::from_utf8_lossy(begin).into_owned();
-            let event = Event::new("mcp_line_ignored").with("why", "no JSON message");
+            let event = LogEvent::new("mcp_line_ignored").with("why", "no JSON message");
             self.events.tell(&event.with("begins", begin));
         }
     }

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use fdguard_host::host::{Host, Options};
 use fdguard_host::http::{ListeningSocket, HttpServer, ApiSettings};
 use serde_json::Value;
@@ -54,7 +54,7 @@ impl Served {
 
     pub(super) fn with(change: impl FnOnce(&mut ApiSettings)) -> Self {
         let mut settings = ApiSettings::default();
-        settings.token = Some(Token::new(TOKEN.as_bytes()).unwrap());
+        settings.token = Some(BearerToken::new(TOKEN.as_bytes()).unwrap());
         change(&mut settings);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use fdguard_core::detail::Lock;
+use fdguard_core::detail::FileLock;
 use fdguard_core::{Fd, Gap, Mode, Pid, Text};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
@@ -50,7 +50,7 @@ pub struct FileHold {
     /// Device and inode of what is held, where that could be asked.
     pub id: Option<(u64, u64)>,
     /// Locks that were taken through this descriptor.
-    pub locks: Vec<Lock>,
+    pub locks: Vec<FileLock>,
 }
 
 /// How a file is held.
@@ -285,7 +285,7 @@ impl One<'_> {
         by: HoldKind,
         (current, named): (bool, bool),
         id: Option<(u64, u64)>,
-        locks: Vec<Lock>,
+        locks: Vec<FileLock>,
     ) {
         self.held.push(FileHold {
             pid: self.pid,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use fdguard_core::snapshot::{Ceilings, Process};
-use fdguard_core::timeline::{Family, Look};
+use fdguard_core::timeline::{ChildCount, Look};
 use fdguard_core::{Class, Fd, FdEntry, Gap, Pid, Text, Tier};
 use rustix::fs::AtFlags;
 use rustix::path::DecInt;
@@ -120,7 +120,7 @@ impl<'p> ProcessWatcher<'p> {
         let stat = files::read(&self.base, c"stat").unwrap_or_default();
         let ticks = ProcStat::parse(&stat).map(|stat| stat.start_ticks);
         let children = self.probe.children(self.pid, ticks);
-        look.family = children.map(|children| Family {
+        look.family = children.map(|children| ChildCount {
             children: children.len() as u64,
             zombies: children.iter().filter(|(_, zombie)| *zombie).count() as u64,
         });

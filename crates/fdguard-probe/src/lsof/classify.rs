@@ -1,7 +1,7 @@
 //! One descriptor from one file set: pure, and the same for every dialect of lsof.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{Fields, File, Lock, Memfd, Pipe, PipeEnd, Pty};
+use fdguard_core::detail::{OtherDetail, FileDetail, FileLock, Memfd, PipeDetail, PipeEnd, PtyDetail};
 use fdguard_core::{Class, Detail, Fd, FdEntry, FileId, Mode, Text};
 
 use super::{anonymous, socket};
@@ -31,7 +31,7 @@ impl Thing {
         Self {
             class,
             target: target.into(),
-            detail: Detail::Fields(Fields::default()),
+            detail: Detail::Fields(OtherDetail::default()),
         }
     }
 }
@@ -145,26 +145,26 @@ fn file(class: Class, path: &[u8], set: &LsofSet<'_>) -> Thing {
     Thing {
         class,
         target: Text::from(path),
-        detail: Detail::File(Box::new(File {
+        detail: Detail::File(Box::new(FileDetail {
             path: Text::from(path),
             // lsof prints the size or the position, never both.
             pos: None,
             size: set.number(b's').filter(|_| is_regular),
             links,
             locks: whole_lock(set).into_iter().collect(),
-            ..File::default()
+            ..FileDetail::default()
         })),
     }
 }
 
 /// A lock on the whole file. Of one on a part the range is not told: see [`has_partial_lock`].
-fn whole_lock(set: &LsofSet<'_>) -> Option<Lock> {
+fn whole_lock(set: &LsofSet<'_>) -> Option<FileLock> {
     let access = match set.get(b'l')? {
         b"R" => "READ",
         b"W" => "WRITE",
         _ => return None,
     };
-    Some(Lock {
+    Some(FileLock {
         // POSIX, flock or lease: lsof has one letter for all of them.
         kind: "UNKNOWN".to_owned(),
         access: access.to_owned(),
@@ -185,10 +185,10 @@ fn device(name: &[u8], set: &LsofSet<'_>) -> Thing {
         b"/dev/ptmx" | b"/dev/pts/ptmx" => Thing {
             class: Class::PtyMaster,
             target: Text::from(name),
-            detail: Detail::Pty(Box::new(Pty {
+            detail: Detail::Pty(Box::new(PtyDetail {
                 index: None,
                 path: Text::from(name),
-                ..Pty::default()
+                ..PtyDetail::default()
             })),
         },
         terminal
@@ -223,7 +223,7 @@ fn pipe(name: &[u8], set: &LsofSet<'_>, id: Option<FileId>) -> Thing {
             Class::Pipe
         },
         target,
-        detail: Detail::Pipe(Box::new(Pipe {
+        detail: Detail::Pipe(Box::new(PipeDetail {
             end,
             peer: None,
             peer_more: 0,

@@ -1,7 +1,7 @@
 //! Sockets from their file sets.
 
 use bstr::ByteSlice as _;
-use fdguard_core::detail::{Inet, Socket, Unix};
+use fdguard_core::detail::{InetDetail, SocketDetail, UnixDetail};
 use fdguard_core::{Class, Detail, TcpState, Text};
 
 use super::classify::{Setting, Thing};
@@ -43,9 +43,9 @@ fn of_family(class: Class, protocol: Option<String>, target: String) -> Thing {
     Thing {
         class,
         target: target.into(),
-        detail: Detail::Socket(Socket {
+        detail: Detail::Socket(SocketDetail {
             protocol,
-            ..Socket::default()
+            ..SocketDetail::default()
         }),
     }
 }
@@ -78,13 +78,13 @@ fn inet(six: bool, name: &[u8], set: &LsofSet<'_>) -> Thing {
     Thing {
         class,
         target: target.into(),
-        detail: Detail::Inet(Box::new(Inet {
+        detail: Detail::Inet(Box::new(InetDetail {
             local,
             remote,
             state,
             rx_queue: queue(b"QR"),
             tx_queue: queue(b"QS"),
-            ..Inet::default()
+            ..InetDetail::default()
         })),
     }
 }
@@ -145,11 +145,11 @@ fn unix(name: &[u8], set: &LsofSet<'_>) -> Thing {
     Thing {
         class: Class::Unix,
         target,
-        detail: Detail::Unix(Box::new(Unix {
+        detail: Detail::Unix(Box::new(UnixDetail {
             path,
             kind: kind.map(|kind| kind.to_str_lossy().to_lowercase()),
             state: state.map(str::to_owned),
-            ..Unix::default()
+            ..UnixDetail::default()
         })),
     }
 }
@@ -166,9 +166,9 @@ fn unlisted(name: &[u8], setting: Setting) -> Thing {
         TcpState::Unbound
     };
     let inet = |state: Option<TcpState>| {
-        Detail::Inet(Box::new(Inet {
+        Detail::Inet(Box::new(InetDetail {
             state: state.map(|state| state.name().to_owned()),
-            ..Inet::default()
+            ..InetDetail::default()
         }))
     };
     let target = format!("{protocol} socket").to_lowercase();

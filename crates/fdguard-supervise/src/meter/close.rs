@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fdguard_core::count::as_f64;
 use fdguard_core::snapshot::Limits;
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::{Class, FdEntry, Gap, Pid, Text, Tier, Timeline};
 use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
 
@@ -295,9 +295,9 @@ fn collapsed(class: &Class, target: &Text) -> Text {
     Text::from(short.as_str())
 }
 
-fn change(tick: &WatcherTick) -> Change {
+fn change(tick: &WatcherTick) -> LookChange {
     let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
-    Change {
+    LookChange {
         opened: sightings(&tick.opened),
         closed: tick.closed.clone(),
         changed: sightings(&tick.changed),

@@ -7,7 +7,7 @@ use fdguard_process::notify::{Access, ReceivedMessage, NotifyMessage, Watchdog, 
 use super::end::millis;
 use super::run::{Ending, Run};
 use super::{Context, Service, State};
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::health::{HealthChange, HealthCheck, CheckInputs, queue};
 use crate::poll::Readiness;
 
@@ -65,7 +65,7 @@ impl Service<'_> {
     }
 
     fn tell_store(&self, change: &store::StoreChange, cx: &mut Context<'_>) {
-        let event = Event::of("fd_store", self.name()).with("count", self.store.len());
+        let event = LogEvent::of("fd_store", self.name()).with("count", self.store.len());
         let (what, name) = match change {
             store::StoreChange::Stored { name } => ("stored", name),
             store::StoreChange::Merged { .. } => return,
@@ -86,7 +86,7 @@ impl Service<'_> {
         self.find_listeners(cx.now);
         if let Some(failing) = self.ask(cx, ready) {
             let (reason, failures) = failing;
-            let event = Event::of("unhealthy", self.name()).with("failures", failures);
+            let event = LogEvent::of("unhealthy", self.name()).with("failures", failures);
             cx.sink.emit(&event.with("text", reason));
             return self.end_run(Ending::Sick("health"));
         }
@@ -97,7 +97,7 @@ impl Service<'_> {
         let is_late = run.ready_until.is_some_and(|until| until <= cx.now);
         if is_late && self.state == State::Starting {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = Event::of("not_ready", self.name()).with("after_ms", millis(up));
+            let event = LogEvent::of("not_ready", self.name()).with("after_ms", millis(up));
             cx.sink
                 .emit(&event.with("text", "it was not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
@@ -142,7 +142,7 @@ impl Service<'_> {
         self.state = State::Ready;
         if let Some(check) = &mut self.ready {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = Event::of("ready", &self.settings.name).with("after_ms", millis(up));
+            let event = LogEvent::of("ready", &self.settings.name).with("after_ms", millis(up));
             cx.sink.emit(&event.with("pid", run.main));
             check.end();
         }
@@ -154,7 +154,7 @@ impl Service<'_> {
     }
 
     fn bark(&mut self, text: &str, cx: &mut Context<'_>) {
-        let event = Event::of("watchdog", self.name());
+        let event = LogEvent::of("watchdog", self.name());
         cx.sink.emit(&event.with("text", text));
         if let Some(run) = &mut self.run {
             // A core dump of what hangs, as systemd asks for it.

@@ -14,7 +14,7 @@ use fdguard_process::plan::{FIRST_HANDED, InheritedFd};
 use fdguard_process::tree::StopPlan;
 
 use crate::config;
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::health::{HealthCheck, Kind, CommandContext};
 use crate::output::ServiceOutput;
 use crate::policy::RestartHistory;
@@ -266,7 +266,7 @@ impl<'p> Service<'p> {
     /// It cannot begin: somebody it waits for is down.
     pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
-            let event = Event::of("down", self.name());
+            let event = LogEvent::of("down", self.name());
             cx.sink
                 .emit(&event.with("reason", "dependency").with("dependency", on));
             self.state = State::Failed;
@@ -330,11 +330,11 @@ impl Service<'_> {
     }
 
     /// Where it stands, as an event.
-    pub(crate) fn told_state(&self, now: Instant) -> Event {
+    pub(crate) fn told_state(&self, now: Instant) -> LogEvent {
         let reading = self.thrift.reading.as_ref();
         let main = reading.and_then(crate::budget::ServiceReading::of_main);
         let count = main.and_then(|main| main.count.seen().copied());
-        Event::of("state", self.name())
+        LogEvent::of("state", self.name())
             .with("state", self.state.name())
             .with("pid", self.main())
             .with("uptime_s", self.uptime(now).map(|up| up.as_secs()))

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::StartRefusal;
 use crate::config::{self, SocketConfig};
-use crate::event::{Event, EventSink};
+use crate::event::{LogEvent, EventSink};
 use crate::health;
 use crate::port::{HolderClass, Clearing, Conflict, AddressHolder, OwnProcesses, PortPolicy, ClearingStep, look};
 use crate::poll::Interest;
@@ -112,7 +112,7 @@ impl Desk<'_> {
     }
 
     fn tell(&mut self, service: &str, conflict: &Conflict) {
-        let event = Event::of("port_conflict", service)
+        let event = LogEvent::of("port_conflict", service)
             .with("at", conflict.at.to_string())
             .with("pid", conflict.holders.first().map(|holder| holder.pid));
         self.sink.emit(&event.with("text", conflict.to_string()));

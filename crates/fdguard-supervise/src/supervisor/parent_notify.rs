@@ -6,7 +6,7 @@ use fdguard_process::notify::client::monotonic_now;
 use fdguard_process::notify::{NotifyClient, Heartbeat, NotifyMessage};
 
 use super::Supervisor;
-use crate::event::{Event, EventSink};
+use crate::event::{LogEvent, EventSink};
 use crate::service::State;
 use crate::poll::Interest;
 
@@ -66,7 +66,7 @@ impl ParentNotify {
         };
         if let Some(gap) = client.tell(message, Instant::now()) {
             let text = format!("{}: {}", gap.what, gap.why);
-            sink.emit(&Event::new("notify_failed").with("text", text));
+            sink.emit(&LogEvent::new("notify_failed").with("text", text));
         }
     }
 
@@ -106,7 +106,7 @@ impl Supervisor<'_> {
         {
             let text = format!("{}: {}", gap.what, gap.why);
             self.sink
-                .emit(&Event::new("notify_failed").with("text", text));
+                .emit(&LogEvent::new("notify_failed").with("text", text));
         }
         if self.stopping.is_none() {
             self.tell_standing();

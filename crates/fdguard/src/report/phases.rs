@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anstyle::Style;
 use fdguard_core::Snapshot;
-use fdguard_core::phases::{Group, Phases, Return, Step};
+use fdguard_core::phases::{PhaseGroup, Phases, Return, PhaseStep};
 use fdguard_core::snapshot::Process;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -83,7 +83,7 @@ fn write_verdict(
     found: &Phases,
     first: &str,
 ) -> anyhow::Result<()> {
-    let total = |groups: &[Group]| groups.iter().map(|group| group.count).sum::<u64>();
+    let total = |groups: &[PhaseGroup]| groups.iter().map(|group| group.count).sum::<u64>();
     let words = |number: u64| counted(number, "descriptor", "descriptors");
     if found.verdict == Return::BackToBaseline {
         let text = paint(ADDED, "back to baseline");
@@ -115,7 +115,7 @@ fn write_verdict(
     Ok(())
 }
 
-fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &Step) -> anyhow::Result<()> {
+fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &PhaseStep) -> anyhow::Result<()> {
     let known = |phase: &Phase| {
         let count = phase.snapshot.count;
         count.map_or_else(|| "?".to_owned(), |count| count.to_string())
@@ -137,7 +137,7 @@ fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &Step) -> any
         delta.closed.len(),
         delta.changed.len()
     )?;
-    let sides: [(char, Style, &[Group]); 2] =
+    let sides: [(char, Style, &[PhaseGroup]); 2] =
         [('+', ADDED, &step.opened), ('-', REMOVED, &step.closed)];
     for (sign, style, groups) in sides {
         for group in groups {
@@ -147,7 +147,7 @@ fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &Step) -> any
     Ok(())
 }
 
-fn line(sign: char, group: &Group) -> String {
+fn line(sign: char, group: &PhaseGroup) -> String {
     format!(
         "{sign} {:>5}  {:<16} {}",
         format!("×{}", group.count),
@@ -157,7 +157,7 @@ fn line(sign: char, group: &Group) -> String {
 }
 
 /// `numbers 5, 6, 9`.
-fn numbers(group: &Group) -> String {
+fn numbers(group: &PhaseGroup) -> String {
     let shown = group.fds.iter().take(NUMBERS).map(ToString::to_string);
     let mut shown: Vec<String> = shown.collect();
     if group.fds.len() > NUMBERS {

@@ -5,8 +5,8 @@ use std::error::Error as _;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::Ended;
-use fdguard_core::recording::{Appearance, Entry, Header};
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::recording::{Appearance, RecordingEntry, RecordingHeader};
 use fdguard_core::timeline::Look;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Gap, Pid, Text};
@@ -86,7 +86,7 @@ pub struct Live<'p> {
     signals: Signals,
     clocks: Reading,
     /// Entries that nobody has taken yet.
-    fresh: Vec<Entry>,
+    fresh: Vec<RecordingEntry>,
 }
 
 impl<'p> Live<'p> {
@@ -94,7 +94,7 @@ impl<'p> Live<'p> {
     /// the name.
     pub fn begin(probe: &'p Probe, plan: Plan) -> anyhow::Result<Self> {
         make_room();
-        let header = Header::new(Timestamp::now(), plan.every.as_secs_f64());
+        let header = RecordingHeader::new(Timestamp::now(), plan.every.as_secs_f64());
         let mut live = Self {
             probe,
             began: Instant::now(),
@@ -124,7 +124,7 @@ impl<'p> Live<'p> {
     }
 
     /// The entries since the last call, for a recorder.
-    pub fn take_entries(&mut self) -> Vec<Entry> {
+    pub fn take_entries(&mut self) -> Vec<RecordingEntry> {
         std::mem::take(&mut self.fresh)
     }
 
@@ -149,7 +149,7 @@ impl<'p> Live<'p> {
                     Progress::Signalled
                 });
             }
-            Woken::Signal => return self.end(Ended::Interrupted),
+            Woken::Signal => return self.end(WatchEnd::Interrupted),
             Woken::ProcessEnded => {
                 self.look()?;
                 // Whoever could not be looked at for lack of room would wake us for ever.
@@ -162,7 +162,7 @@ impl<'p> Live<'p> {
         }
         let now = Instant::now();
         if end.is_some_and(|end| now >= end) {
-            return self.end(Ended::TimeUp);
+            return self.end(WatchEnd::TimeUp);
         }
         if now < due {
             return Ok(Progress::Waiting);
@@ -175,7 +175,7 @@ impl<'p> Live<'p> {
     fn after_look(&mut self) -> anyhow::Result<Progress> {
         let may_return = self.plan.name.is_some();
         if self.watched.is_empty() && !may_return {
-            return self.end(Ended::ProcessEnded);
+            return self.end(WatchEnd::ProcessEnded);
         }
         if self.watched.is_empty() {
             let soon = self.began.elapsed() + SEARCH_AT_MOST_EVERY;
@@ -201,7 +201,7 @@ impl<'p> Live<'p> {
     fn look(&mut self) -> anyhow::Result<()> {
         let clocks = Reading::now();
         if let Some(gap) = clocks.gap_since(&self.clocks) {
-            self.tell(Entry::Gap(gap));
+            self.tell(RecordingEntry::Gap(gap));
         }
         self.clocks = clocks;
         self.look_at_all(0, false)?;
@@ -224,19 +224,19 @@ impl<'p> Live<'p> {
                 one.look(now)
             };
             match look {
-                Ok(look) => entries.push(Entry::Look {
+                Ok(look) => entries.push(RecordingEntry::Look {
                     id: one.id,
                     look: Box::new(look),
                 }),
                 Err(error) => {
                     let trouble = trouble_of(&error);
-                    entries.extend(trouble.gap(&error).map(Entry::Gap));
+                    entries.extend(trouble.gap(&error).map(RecordingEntry::Gap));
                     if trouble == Trouble::Ours {
                         entries.push(unseen(one.id, now));
                         continue;
                     }
                     ended.push((one.id, one.watcher.pid(), trouble));
-                    entries.push(Entry::Gone {
+                    entries.push(RecordingEntry::Gone {
                         id: one.id,
                         at: now.as_secs_f64(),
                     });
@@ -301,7 +301,7 @@ impl<'p> Live<'p> {
         if trouble_of(reason) == Trouble::Ours {
             let why = reason.source().map_or(String::new(), ToString::to_string);
             let remedy = "raise our own limit (ulimit -n): each process takes four descriptors";
-            self.tell(Entry::Gap(Gap::new("some of the processes", why, remedy)));
+            self.tell(RecordingEntry::Gap(Gap::new("some of the processes", why, remedy)));
         }
         Ok(())
     }
@@ -335,15 +335,15 @@ impl<'p> Live<'p> {
             successor_of: takes_place,
         };
         self.watched.push(one);
-        self.tell(Entry::Process(Box::new(appearance)));
+        self.tell(RecordingEntry::Process(Box::new(appearance)));
         for gap in gaps {
-            self.tell(Entry::Gap(gap));
+            self.tell(RecordingEntry::Gap(gap));
         }
         Ok(())
     }
 
     /// Ends the watch before its time.
-    pub fn stop(&mut self, ended: Ended) -> anyhow::Result<()> {
+    pub fn stop(&mut self, ended: WatchEnd) -> anyhow::Result<()> {
         if self.watch.ended().is_none() {
             self.end(ended)?;
         }
@@ -351,16 +351,16 @@ impl<'p> Live<'p> {
     }
 
     /// One last look at everything, and why there is no other.
-    fn end(&mut self, ended: Ended) -> anyhow::Result<Progress> {
+    fn end(&mut self, ended: WatchEnd) -> anyhow::Result<Progress> {
         self.look_at_all(0, true)?;
-        self.tell(Entry::End {
+        self.tell(RecordingEntry::End {
             ended,
             ended_at: Timestamp::now(),
         });
         Ok(Progress::Ended)
     }
 
-    fn tell(&mut self, entry: Entry) {
+    fn tell(&mut self, entry: RecordingEntry) {
         self.watch.take(&entry);
         self.fresh.push(entry);
     }
@@ -386,12 +386,12 @@ fn make_room() {
 }
 
 /// A look that saw nothing.
-fn unseen(id: u32, now: Duration) -> Entry {
+fn unseen(id: u32, now: Duration) -> RecordingEntry {
     let look = Look {
         at: now.as_secs_f64(),
         ..Look::default()
     };
-    Entry::Look {
+    RecordingEntry::Look {
         id,
         look: Box::new(look),
     }

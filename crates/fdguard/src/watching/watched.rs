@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_core::timeline::{Change, Look, Sighting};
+use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::{FdEntry, Pid};
 use fdguard_probe::{Error, Probe, WatcherTick, ProcessWatcher};
 
@@ -106,9 +106,9 @@ fn absorb(tick: &mut WatcherTick, again: WatcherTick) {
     tick.changed.extend(again.changed);
 }
 
-fn change(tick: &WatcherTick) -> Change {
+fn change(tick: &WatcherTick) -> LookChange {
     let sightings = |entries: &[FdEntry]| entries.iter().map(Sighting::from).collect();
-    Change {
+    LookChange {
         opened: sightings(&tick.opened),
         closed: tick.closed.clone(),
         changed: sightings(&tick.changed),

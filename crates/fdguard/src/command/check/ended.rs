@@ -9,8 +9,8 @@ use fdguard_core::lifetimes::{CallPath, Lifetime, Site};
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Remains;
 use fdguard_core::proof::ended::{self, Left, Life, Place};
-use fdguard_core::through::through;
-use fdguard_core::watch::Subject;
+use fdguard_core::dependency_path::through;
+use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Class, Pid, Text};
 use fdguard_trace::{Farewell, Tables, TracedProcess};
 
@@ -136,7 +136,7 @@ fn place(names: &EndNames<'_>, life: &Life, site: &Site, path: &CallPath) -> Opt
 }
 
 /// Whether it was looked at from outside often enough to be judged by that alone.
-pub(super) fn has_history(subject: &Subject) -> bool {
+pub(super) fn has_history(subject: &WatchedProcess) -> bool {
     subject.timeline.is_listed() && subject.timeline.looks() >= judge::LEAST_LOOKS as u64
 }
 

@@ -12,7 +12,7 @@ use fdguard_host::mcp;
 use fdguard_host::scope::{UnfinishedJournal, Journals};
 use fdguard_process::listen::activation;
 use fdguard_process::reserve;
-use fdguard_supervise::event::{Event, EventSink};
+use fdguard_supervise::event::{LogEvent, EventSink};
 use serde::Serialize;
 
 use crate::cli::HostArgs;
@@ -180,7 +180,7 @@ fn announce(sink: &Shared, addresses: &[SocketAddr], paths: &[PathBuf], from: Op
     let unix = paths.iter().map(|path| format!("unix:{}", path.display()));
     let all: Vec<String> = tcp.chain(unix).collect();
     let token = from.unwrap_or_else(|| "none: who can connect may do everything".to_owned());
-    let event = Event::new("host_ready").with("at", all.join(","));
+    let event = LogEvent::new("host_ready").with("at", all.join(","));
     lock(sink).emit(&event.with("token", token));
     let line = format!("fdguard host listens at {}\n", all.join(" "));
     // A reader that went away is no reason to stop.

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use fdguard_host::environment::TOKEN_FD;
 use fdguard_process::listen::activation;
 use rustix::fs::OFlags;
@@ -24,7 +24,7 @@ const LONGEST: u64 = 4096;
 /// A token, and where it can be read. Never the word itself: it would stay in logs.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) token: Token,
+    pub(super) token: BearerToken,
     pub(super) from: String,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
     }
     let handed = handed();
     if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
-        let token = Token::new(&text)
+        let token = BearerToken::new(&text)
             .map_err(|why| Hinted::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
         let from = format!("${VARIABLE}");
         return Ok(Some(Found { token, from }));
@@ -76,7 +76,7 @@ fn handed() -> Option<Vec<u8>> {
     read.ok().map(|_| text).filter(|text| !text.is_empty())
 }
 
-fn read_or_make(path: &Path) -> io::Result<Token> {
+fn read_or_make(path: &Path) -> io::Result<BearerToken> {
     // One open for the checks and the reading: what has the name later does not matter. A pipe is not waited for.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -89,7 +89,7 @@ fn read_or_make(path: &Path) -> io::Result<Token> {
         .map_err(|why| io::Error::new(io::ErrorKind::PermissionDenied, why))?;
     let mut text = Vec::new();
     file.take(LONGEST).read_to_end(&mut text)?;
-    Token::new(&text).map_err(io::Error::other)
+    BearerToken::new(&text).map_err(io::Error::other)
 }
 
 /// Refuses a file that somebody else can read or has written.
@@ -110,7 +110,7 @@ fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn make(path: &Path) -> io::Result<Token> {
+fn make(path: &Path) -> io::Result<BearerToken> {
     if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
         DirBuilder::new()
             .recursive(true)
@@ -126,7 +126,7 @@ fn make(path: &Path) -> io::Result<Token> {
         .mode(0o600)
         .open(path)?;
     file.write_all(format!("{text}\n").as_bytes())?;
-    Token::new(text.as_bytes()).map_err(io::Error::other)
+    BearerToken::new(text.as_bytes()).map_err(io::Error::other)
 }
 
 fn random() -> io::Result<String> {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use fdguard_core::Gap;
-use fdguard_supervise::event::Event;
+use fdguard_supervise::event::LogEvent;
 use fdguard_supervise::inject::Injector;
 use fdguard_trace::{Error, GO, Injection, Options, Program, Protection, Report};
 
@@ -72,7 +72,7 @@ impl Injected {
     }
 
     /// What a look found, as events, or told at once.
-    fn tell(&mut self, watched: &mut Watched, found: &Found) -> Vec<Event> {
+    fn tell(&mut self, watched: &mut Watched, found: &Found) -> Vec<LogEvent> {
         if let Some(teller) = &mut self.teller {
             teller.tell_unprotected(&found.became);
             teller.tell(&found.hazards);
@@ -82,7 +82,7 @@ impl Injected {
             return Vec::new();
         };
         let news = watched.told.news(report, &found.hazards);
-        let mut events: Vec<Event> = news
+        let mut events: Vec<LogEvent> = news
             .iter()
             .map(|news| prevented_event(&watched.service, news))
             .collect();
@@ -95,7 +95,7 @@ impl Injected {
     }
 
     /// Takes what was answered until then, and tells it.
-    fn take(&mut self, watched: &mut Watched, until: Instant) -> Vec<Event> {
+    fn take(&mut self, watched: &mut Watched, until: Instant) -> Vec<LogEvent> {
         watched.hear(until);
         let mut events = Vec::new();
         for found in std::mem::take(&mut watched.found) {
@@ -109,7 +109,7 @@ impl Injected {
     }
 
     /// Waits for the last answer of a run that is over. Gives it back when there is none yet.
-    fn leave(&mut self, mut watched: Watched, until: Instant) -> (Vec<Event>, Option<Watched>) {
+    fn leave(&mut self, mut watched: Watched, until: Instant) -> (Vec<LogEvent>, Option<Watched>) {
         let events = self.take(&mut watched, until);
         if !watched.is_over {
             return (events, Some(watched));
@@ -119,7 +119,7 @@ impl Injected {
         (events, None)
     }
 
-    fn leave_all(&mut self, until: Instant) -> Vec<Event> {
+    fn leave_all(&mut self, until: Instant) -> Vec<LogEvent> {
         let mut events = Vec::new();
         for watched in std::mem::take(&mut self.leaving) {
             let (told, still) = self.leave(watched, until);
@@ -153,7 +153,7 @@ impl Injector for Injected {
         service: &str,
         command: &[OsString],
         environment: &mut Vec<(OsString, OsString)>,
-    ) -> Vec<Event> {
+    ) -> Vec<LogEvent> {
         let mut events = self.ended(service);
         let prepared = self.prepare(command).and_then(|injection| {
             let Some(injection) = injection else {
@@ -180,7 +180,7 @@ impl Injector for Injected {
                     Some(_) => ("unprotected", "it runs without protection"),
                     None => ("untraced", "the lines of what it opens are not known"),
                 };
-                events.push(Event::of(name, service).with("text", format!("{what}: {why}")));
+                events.push(LogEvent::of(name, service).with("text", format!("{what}: {why}")));
             }
             Err(_) => {}
         }
@@ -191,7 +191,7 @@ impl Injector for Injected {
         self.runs.get_mut(service)?.line(pid)
     }
 
-    fn ended(&mut self, service: &str) -> Vec<Event> {
+    fn ended(&mut self, service: &str) -> Vec<LogEvent> {
         let Some(watched) = self.runs.remove(service) else {
             return Vec::new();
         };
@@ -215,7 +215,7 @@ impl Injector for Injected {
         all.map(|watched| watched.next).min()
     }
 
-    fn turn(&mut self, now: Instant) -> Vec<Event> {
+    fn turn(&mut self, now: Instant) -> Vec<LogEvent> {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -231,9 +231,9 @@ impl Injector for Injected {
         events
     }
 
-    fn finish(&mut self) -> Vec<Event> {
+    fn finish(&mut self) -> Vec<LogEvent> {
         let names: Vec<String> = self.runs.keys().cloned().collect();
-        let mut events: Vec<Event> = names.iter().flat_map(|name| self.ended(name)).collect();
+        let mut events: Vec<LogEvent> = names.iter().flat_map(|name| self.ended(name)).collect();
         events.extend(self.leave_all(Instant::now() + LAST));
         if let Some(teller) = &self.teller {
             teller.conclude(&self.counts(), &self.gaps);

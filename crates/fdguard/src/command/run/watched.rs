@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use fdguard_core::hazard::{Hazard, Party};
-use fdguard_supervise::event::Event;
+use fdguard_supervise::event::LogEvent;
 use fdguard_trace::Became;
 
 use super::prevented::{News, Told};
@@ -134,7 +134,7 @@ impl Watched {
 }
 
 /// `event=prevented`.
-pub(super) fn prevented_event(service: &str, news: &News<'_>) -> Event {
+pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
     let hazard = news.hazard;
     // What came too late for protection is no less worth an event.
     let name = if hazard.prevented {
@@ -142,7 +142,7 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> Event {
     } else {
         "misuse"
     };
-    Event::of(name, service)
+    LogEvent::of(name, service)
         .with("rule", hazard.rule.as_str())
         .with("fd", hazard.fd)
         .with("pid", hazard.pid)
@@ -151,9 +151,9 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> Event {
 }
 
 /// A child without the library.
-pub(super) fn unprotected_event(service: &str, pid: u32, became: &Became) -> Event {
+pub(super) fn unprotected_event(service: &str, pid: u32, became: &Became) -> LogEvent {
     let text = format!("it runs without protection: {}", became.blind.why());
-    Event::of("unprotected", service)
+    LogEvent::of("unprotected", service)
         .with("pid", pid)
         .with("program", became.comm.as_str())
         .with("text", text)

@@ -11,7 +11,7 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Culprit;
 use fdguard_core::proof::Clearance;
-use fdguard_core::recording::Entry;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::Watch;
 use fdguard_trace::Symbols;
@@ -92,7 +92,7 @@ impl<'s> Follower<'s> {
         }
     }
 
-    fn look(&mut self, running: &Running<'_, '_>, entries: &[Entry]) {
+    fn look(&mut self, running: &Running<'_, '_>, entries: &[RecordingEntry]) {
         let watch = running.live().watch();
         for entry in entries {
             self.process(watch, entry);
@@ -111,16 +111,16 @@ impl<'s> Follower<'s> {
         }
     }
 
-    fn process(&mut self, watch: &Watch, entry: &Entry) {
+    fn process(&mut self, watch: &Watch, entry: &RecordingEntry) {
         let line = |pid: u32, comm: &str, event: &str| {
             format!("pid={pid} comm={} event={event}", word(comm))
         };
         match entry {
-            Entry::Process(one) => {
+            RecordingEntry::Process(one) => {
                 let comm = sanitize(&one.process.comm);
                 self.say("fd_process", &line(one.process.pid, &comm, "started"));
             }
-            Entry::Gone { id, .. } => {
+            RecordingEntry::Gone { id, .. } => {
                 let Some(subject) = watch.subjects().find(|subject| subject.id == *id) else {
                     return;
                 };

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::{Diagnosis, Ended};
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd};
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::Settings;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, Observed, Tables, monotonic};
@@ -176,7 +176,7 @@ fn watch(args: &TraceArgs, live: &mut Live<'_>, observed: &Observed) -> anyhow::
         let progress = live.advance(Instant::now() + PATIENCE)?;
         live.take_entries();
         if args.length.is_none() && progress == Progress::Looked {
-            live.stop(Ended::TimeUp)?;
+            live.stop(WatchEnd::TimeUp)?;
         }
         looked.again(observed);
         if live.watch().ended().is_some() {
@@ -213,11 +213,11 @@ fn write(
     diagnosis::write(out, &told, terminal::width())
 }
 
-fn running(watch: &Watch) -> impl Iterator<Item = &Subject> {
+fn running(watch: &Watch) -> impl Iterator<Item = &WatchedProcess> {
     watch.subjects().filter(|subject| subject.gone.is_none())
 }
 
-fn is_of(origins: &Origins, subject: &Subject) -> bool {
+fn is_of(origins: &Origins, subject: &WatchedProcess) -> bool {
     origins.pid == subject.process.pid
 }
 
@@ -324,7 +324,7 @@ impl OpenNow {
 }
 
 impl<'a> Account<'a> {
-    fn of(subject: &'a Subject, origins: Option<&Origins>) -> Self {
+    fn of(subject: &'a WatchedProcess, origins: Option<&Origins>) -> Self {
         let timeline = &subject.timeline;
         let listed = timeline.is_listed().then(|| timeline.live().len() as u64);
         // What was opened or closed since the look is counted as the table has it.

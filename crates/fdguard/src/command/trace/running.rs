@@ -5,10 +5,10 @@ use std::io::Write as _;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::Ended;
+use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
-use fdguard_core::recording::Entry;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::Settings;
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Detail, Symbols, Tables, Traced, monotonic};
@@ -100,7 +100,7 @@ pub(super) fn watch<'p>(
         watched.live = Some(running.live);
     }
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
-    watched.was_ended = ended == Some(Ended::TimeUp);
+    watched.was_ended = ended == Some(WatchEnd::TimeUp);
     let is_told = watched.was_ended || request == Some(Request::End);
     if is_told {
         traced.end_begins();
@@ -133,7 +133,7 @@ fn begin<'p>(
 
 impl<'p> Running<'_, 'p> {
     /// Waits for the next look, until `deadline` at most.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<Entry>)> {
+    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
         if progress == Progress::Waiting {
             return Ok((progress, Vec::new()));
@@ -158,22 +158,22 @@ impl<'p> Running<'_, 'p> {
         let request = self.asked.take();
         self.request = request.or(self.request);
         if is_gone {
-            self.live.stop(Ended::ProcessEnded)?;
+            self.live.stop(WatchEnd::ProcessEnded)?;
         } else if request == Some(Request::Interrupt) {
             // The terminal has told the program already.
             self.traced.end_begins();
             let until = Instant::now() + GRACE;
             match self.asked.wait(self.traced, until)? {
-                Woken::Ended(_) => self.live.stop(Ended::Interrupted)?,
+                Woken::Ended(_) => self.live.stop(WatchEnd::Interrupted)?,
                 Woken::Asked(_) => {
                     self.request = Some(Request::Leave);
-                    self.live.stop(Ended::Interrupted)?;
+                    self.live.stop(WatchEnd::Interrupted)?;
                 }
                 Woken::Time => self.traced.end_is_off(),
             }
         } else if request.is_some() {
             self.traced.end_begins();
-            self.live.stop(Ended::Interrupted)?;
+            self.live.stop(WatchEnd::Interrupted)?;
         }
         let is_over = self.live.watch().ended().is_some();
         let progress = if is_over { Progress::Ended } else { progress };

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
-use fdguard_core::diagnosis::Ended;
+use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::watch::Watch;
 use fdguard_trace::{Observed, Tables};
 use rustix::process::Signal;
@@ -50,7 +50,7 @@ pub(super) fn show(live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<L
     let outcome = run(&mut source, Place::Stdout, is_coloured(&std::io::stdout()))?;
     let looked = source.looked;
     if outcome != Outcome::Ended {
-        live.stop(Ended::Interrupted)?;
+        live.stop(WatchEnd::Interrupted)?;
     }
     Ok(looked)
 }

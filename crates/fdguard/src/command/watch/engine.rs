@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use fdguard_core::diagnosis::Ended;
-use fdguard_core::recording::Entry;
+use fdguard_core::diagnosis::WatchEnd;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::watch::Watch;
 
 use crate::exit;
@@ -27,7 +27,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Waits for the next look, and gives its entries.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<Entry>)> {
+    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
         let entries = self.live.take_entries();
         self.record(&entries);
@@ -35,7 +35,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Ends the watch before its time.
-    pub(super) fn stop(&mut self, ended: Ended) -> anyhow::Result<()> {
+    pub(super) fn stop(&mut self, ended: WatchEnd) -> anyhow::Result<()> {
         self.live.stop(ended)?;
         let entries = self.live.take_entries();
         self.record(&entries);
@@ -43,7 +43,7 @@ impl<'p> Engine<'p> {
     }
 
     /// A disk that is full must not end the watch: it is said once, and the recorder has given up.
-    fn record(&mut self, entries: &[Entry]) {
+    fn record(&mut self, entries: &[RecordingEntry]) {
         let Some(recorder) = &mut self.recorder else {
             return;
         };

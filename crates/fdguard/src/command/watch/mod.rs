@@ -7,14 +7,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fdguard_core::diagnosis::{Diagnosis, Ended, Opinion};
+use fdguard_core::diagnosis::{Diagnosis, WatchEnd, ProcessDiagnosis};
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
-use fdguard_core::recording::Entry;
+use fdguard_core::recording::RecordingEntry;
 use fdguard_core::rule::Settings;
 use fdguard_core::timeline::Look;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use fdguard_core::{Pid, Text, catalog};
 use fdguard_probe::Probe;
 use serde::Serialize;
@@ -78,7 +78,7 @@ fn show(args: &WatchArgs, engine: &mut Engine<'_>, settings: &Settings) -> anyho
     };
     let outcome = tui::watch::run(engine, &options)?;
     if outcome == Outcome::Quit {
-        engine.stop(Ended::Interrupted)?;
+        engine.stop(WatchEnd::Interrupted)?;
     }
     Ok(())
 }
@@ -127,11 +127,11 @@ fn replay(args: &WatchArgs, path: &Path, settings: &Settings) -> anyhow::Result<
 fn tell(
     args: &WatchArgs,
     watch: &Watch,
-    entry: &Entry,
+    entry: &RecordingEntry,
     settings: &Settings,
     stream: &mut Stream,
 ) -> anyhow::Result<()> {
-    let Entry::Look { id, look } = entry else {
+    let RecordingEntry::Look { id, look } = entry else {
         return Ok(());
     };
     let Some(subject) = watch.subjects().find(|subject| subject.id == *id) else {
@@ -146,7 +146,7 @@ fn tell(
         return Ok(());
     }
     // The line is about this look: what it did not see is unknown, not as it was.
-    let opinion = Opinion {
+    let opinion = ProcessDiagnosis {
         last: look.count,
         ..subject.opinion(settings)
     };
@@ -189,7 +189,7 @@ fn is_coloured() -> bool {
 /// Who saw only the count of a process and found nothing has not looked.
 fn exit_code(found: &Diagnosis) -> u8 {
     let counts = |finding: &Finding| finding.severity >= Severity::Warning;
-    let only_counted = |opinion: &Opinion| opinion.samples > 0 && opinion.classes.is_none();
+    let only_counted = |opinion: &ProcessDiagnosis| opinion.samples > 0 && opinion.classes.is_none();
     let is_blind = found.coverage.live_fds.is_none() || found.processes.iter().any(only_counted);
     if found.findings.iter().any(counts) {
         exit::FINDINGS
@@ -214,7 +214,7 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    fn of(subject: &'a Subject, look: &Look) -> Self {
+    fn of(subject: &'a WatchedProcess, look: &Look) -> Self {
         let table = look.table.as_ref();
         Self {
             schema: "fdguard.sample/1",

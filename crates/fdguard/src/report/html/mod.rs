@@ -7,7 +7,7 @@ pub mod trace;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use fdguard_core::evidence::{Evidence, Examined, Visit};
+use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::lint::Severity;
 
 use super::doctor::{Block, Note, Outline, Section, Table, groups};
@@ -129,7 +129,7 @@ fn word(severity: Severity) -> &'static str {
     super::style::severity(severity).1
 }
 
-fn plots(evidence: &Evidence, visit: &Visit, examined: &Examined) -> String {
+fn plots(evidence: &Evidence, visit: &ProcessVisit, examined: &ExaminedProcess) -> String {
     let Some(curves) = &examined.curves else {
         return String::new();
     };

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use fdguard_core::evidence::{Database, Evidence, Examined, Visit};
+use fdguard_core::evidence::{Database, Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::forecast::Forecast;
 use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::rule::wording;
@@ -19,8 +19,8 @@ const HOLDERS: usize = 8;
 
 pub(super) fn of_one(
     evidence: &Evidence,
-    visit: &Visit,
-    examined: &Examined,
+    visit: &ProcessVisit,
+    examined: &ExaminedProcess,
     many: bool,
 ) -> Vec<Section> {
     let process = &visit.begin.process;
@@ -48,7 +48,7 @@ pub(super) fn of_one(
     .collect()
 }
 
-fn holdings(visit: &Visit, examined: &Examined) -> Vec<Block> {
+fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
     let latest = visit.latest();
     let known = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), thousands);
     let share = examined.latest.percent_of_soft;
@@ -77,7 +77,7 @@ fn holdings(visit: &Visit, examined: &Examined) -> Vec<Block> {
 }
 
 /// Each class before the watch and after it.
-fn classes(examined: &Examined) -> Option<Table> {
+fn classes(examined: &ExaminedProcess) -> Option<Table> {
     let after = examined.latest.classes.as_ref()?;
     let before = examined.begin.classes.as_deref().unwrap_or_default();
     let rows = after.iter().map(|row| {
@@ -108,7 +108,7 @@ fn change(before: u64, after: u64) -> String {
     }
 }
 
-fn targets(examined: &Examined) -> Vec<Block> {
+fn targets(examined: &ExaminedProcess) -> Vec<Block> {
     let Some(targets) = examined
         .latest
         .targets

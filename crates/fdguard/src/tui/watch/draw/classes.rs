@@ -1,7 +1,7 @@
 //! What is held, by class: how many, how fast, and since when.
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::watch::Subject;
+use fdguard_core::watch::WatchedProcess;
 use ratatui::text::{Line, Span};
 
 use super::Section;
@@ -42,7 +42,7 @@ impl Widths {
 }
 
 pub(super) fn section(
-    subject: &Subject,
+    subject: &WatchedProcess,
     judged: Option<&Judged>,
     width: usize,
     theme: &Theme,

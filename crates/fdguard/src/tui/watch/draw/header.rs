@@ -2,7 +2,7 @@
 
 use fdguard_core::count::{as_f64, difference};
 use fdguard_core::wall;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use ratatui::text::{Line, Span};
 
 use crate::report::host::cell;
@@ -41,7 +41,7 @@ pub(super) fn title(state: &State, watch: &Watch, theme: &Theme, width: usize) -
 }
 
 /// What the user called it, as long as that can mean only one process.
-fn name(state: &State, watch: &Watch, subject: &Subject) -> String {
+fn name(state: &State, watch: &Watch, subject: &WatchedProcess) -> String {
     let is_only = watch.subjects().count() == 1;
     if is_only && !state.name.is_empty() {
         return state.name.clone();

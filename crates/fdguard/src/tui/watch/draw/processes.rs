@@ -1,7 +1,7 @@
 //! The processes of a tree, each with its verdict.
 
 use fdguard_core::judge::Verdict;
-use fdguard_core::watch::{Subject, Watch};
+use fdguard_core::watch::{WatchedProcess, Watch};
 use ratatui::text::{Line, Span};
 
 use crate::report::host::cell;
@@ -35,7 +35,7 @@ pub(super) fn lines(
         .collect()
 }
 
-fn heading(state: &State, order: &[&Subject], theme: &Theme) -> Line<'static> {
+fn heading(state: &State, order: &[&WatchedProcess], theme: &Theme) -> Line<'static> {
     let mut line = Line::from(Span::styled(
         format!("PROCESSES {}", order.len()),
         theme.heading(),
@@ -53,7 +53,7 @@ fn heading(state: &State, order: &[&Subject], theme: &Theme) -> Line<'static> {
 
 fn row(
     state: &State,
-    subject: &Subject,
+    subject: &WatchedProcess,
     is_shown: bool,
     width: usize,
     theme: &Theme,

@@ -2,7 +2,7 @@
 
 use fdguard_core::forecast::Forecast;
 use fdguard_core::lint::Severity;
-use fdguard_core::watch::Subject;
+use fdguard_core::watch::WatchedProcess;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -21,7 +21,7 @@ const SOON: f64 = 3600.0;
 
 pub(super) fn section(
     state: &State,
-    subject: &Subject,
+    subject: &WatchedProcess,
     judged: Option<&Judged>,
     width: usize,
     theme: &Theme,
@@ -56,7 +56,7 @@ fn is_near(wall: &Forecast) -> bool {
 
 fn row(
     state: &State,
-    subject: &Subject,
+    subject: &WatchedProcess,
     wall: &Forecast,
     names: usize,
     width: usize,

@@ -7,7 +7,7 @@ use crate::{Class, Fd, Text};
 
 /// A descriptor that is open now.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct LiveFd {
     /// Its class now.
     pub class: Class,
     /// What it points at now.
@@ -23,7 +23,7 @@ pub struct Held {
     serial: u64,
 }
 
-impl Held {
+impl LiveFd {
     /// The groups that it is counted in.
     pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
         [Some(self.family), self.group].into_iter().flatten()
@@ -40,8 +40,8 @@ struct Waiting {
 
 /// Every descriptor that is open, and the order in which they grow old.
 #[derive(Clone, Debug, Default)]
-pub struct Live {
-    table: BTreeMap<Fd, Held>,
+pub struct LiveFds {
+    table: BTreeMap<Fd, LiveFd>,
     queues: [VecDeque<Waiting>; AGES],
     serial: u64,
 }
@@ -53,9 +53,9 @@ pub(super) struct Place {
     pub(super) group: Option<usize>,
 }
 
-impl Live {
+impl LiveFds {
     /// The descriptors, by number.
-    pub fn iter(&self) -> impl Iterator<Item = (Fd, &Held)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Fd, &LiveFd)> {
         self.table.iter().map(|(fd, held)| (*fd, held))
     }
 
@@ -85,7 +85,7 @@ impl Live {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
-    pub(super) fn get_mut(&mut self, fd: Fd) -> Option<&mut Held> {
+    pub(super) fn get_mut(&mut self, fd: Fd) -> Option<&mut LiveFd> {
         self.table.get_mut(&fd)
     }
 
@@ -98,7 +98,7 @@ impl Live {
     ) -> usize {
         self.serial += 1;
         let level = if born.is_some() { 0 } else { AGES };
-        let held = Held {
+        let held = LiveFd {
             class,
             target,
             since: born.map(|(_, at)| at),
@@ -118,12 +118,12 @@ impl Live {
         level
     }
 
-    pub(super) fn close(&mut self, fd: Fd) -> Option<Held> {
+    pub(super) fn close(&mut self, fd: Fd) -> Option<LiveFd> {
         self.table.remove(&fd)
     }
 
     /// Lets time pass: tells `reached` of each descriptor that came of an age.
-    pub(super) fn grow(&mut self, tick: u64, mut reached: impl FnMut(&Held, usize)) {
+    pub(super) fn grow(&mut self, tick: u64, mut reached: impl FnMut(&LiveFd, usize)) {
         for index in 0..AGES {
             while let Some(first) = self.queues[index].front().copied() {
                 if first.born + age(index) > tick {
