@@ -7,7 +7,7 @@ use fdguard_files::Archive;
 use fdguard_files::archive::{ArchiveMethod, ArchiveOutcome, UnusedProof, ArchiveReceipt, ArchiveReport};
 
 use crate::cli::ArchiveArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::style::{CRITICAL, DIM};
 use crate::terminal::sanitize_str;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
         for receipt in of(&report, ArchiveOutcome::NotSeen) {
             // What could not be looked at is no result.
             let (message, remedy) = said_of(receipt);
-            exit::report(&Hinted::look(message, remedy).into());
+            exit::report(&HintedError::look(message, remedy).into());
         }
     }
     Ok(exit_code(&report))

@@ -6,8 +6,8 @@ use fdguard_core::{Gap, Snapshot, Summary, Tier, catalog};
 use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
 
 use super::pick;
-use crate::cli::{Selection, SnapArgs, Via};
-use crate::exit::{self, Hinted};
+use crate::cli::{Selection, SnapArgs, ViaArg};
+use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::{counts, human, json, lsof_fields, rules};
 
@@ -106,7 +106,7 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
         });
     }
     let Some(selection) = args.select.selection() else {
-        return Err(Hinted::usage(
+        return Err(HintedError::usage(
             "no process named",
             "fdguard snap PID, or --name NAME, --all, --from FILE",
         )
@@ -123,8 +123,8 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
     let many = all || pids.len() != 1 || matches!(selection, Selection::Some { tree: true, .. });
     if let ([pid], false) = (pids.as_slice(), many) {
         let snapshot = match args.via {
-            Via::Proc => probe.snapshot(*pid, options)?,
-            Via::Lsof => lsof(&[*pid])?
+            ViaArg::Proc => probe.snapshot(*pid, options)?,
+            ViaArg::Lsof => lsof(&[*pid])?
                 .pop()
                 .ok_or(ProbeError::NoSuchProcess(*pid))??,
         };
@@ -136,8 +136,8 @@ fn look(args: &SnapArgs) -> anyhow::Result<Looked> {
         });
     }
     let results = match args.via {
-        Via::Proc => probe.snapshots(&pids, options),
-        Via::Lsof => lsof(&pids)?,
+        ViaArg::Proc => probe.snapshots(&pids, options),
+        ViaArg::Lsof => lsof(&pids)?,
     };
     let (snapshots, mut gaps) = sort_out(results, all)?;
     if all {

@@ -13,12 +13,12 @@ use super::logs::OpenLog;
 use super::{family, logs, machine, runtime, watch};
 
 pub use super::logs::open as open_logs;
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 use crate::report::table::counted;
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+pub struct DoctorPlan<'a> {
     /// How long to watch.
     pub length: Duration,
     /// How often to look in that time.
@@ -28,14 +28,14 @@ pub struct Plan<'a> {
     /// How what was seen so far is judged while it goes on.
     pub settings: &'a Settings,
     /// Where that is shown.
-    pub progress: &'a Progress,
+    pub progress: &'a ProgressLine,
 }
 
 /// Looks, watches, looks again. What of the named ones could not be read is a gap, unless that is all of them.
 pub fn gather(
     probe: &Probe,
     pids: &[Pid],
-    plan: Plan<'_>,
+    plan: DoctorPlan<'_>,
     open_logs: Vec<OpenLog>,
 ) -> anyhow::Result<EvidenceInput> {
     let processes = counted(pids.len() as u64, "process", "processes");

@@ -12,10 +12,10 @@ use fdguard_probe::{Error as ProbeError, Probe};
 use jiff::Timestamp;
 
 use crate::progress;
-use crate::watching::{Live, OnSignal, Plan, Progress};
+use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// A recording in memory.
-pub(super) struct Taken {
+pub(super) struct RecordedWatch {
     pub(super) header: RecordingHeader,
     pub(super) entries: Vec<RecordingEntry>,
 }
@@ -25,12 +25,12 @@ pub(super) struct Taken {
 pub(super) fn short_watch(
     probe: &Probe,
     visits: &[ProcessVisit],
-    plan: &super::gather::Plan<'_>,
-) -> anyhow::Result<Taken> {
+    plan: &super::gather::DoctorPlan<'_>,
+) -> anyhow::Result<RecordedWatch> {
     let (length, every) = (plan.length, plan.every);
     let mut pids: Vec<Pid> = visits.iter().map(|visit| visit.begin.process.pid).collect();
     while !pids.is_empty() {
-        let watched = Plan {
+        let watched = WatchPlan {
             pids: pids.clone(),
             name: None,
             tree: false,
@@ -39,7 +39,7 @@ pub(super) fn short_watch(
             length: Some(length),
             on_signal: OnSignal::End,
         };
-        match Live::begin(probe, watched) {
+        match LiveWatch::begin(probe, watched) {
             Ok(live) => return watch_to_the_end(live, plan),
             Err(error) => match error.downcast_ref().and_then(ended) {
                 Some(pid) if pids.contains(&pid) => pids.retain(|other| *other != pid),
@@ -47,17 +47,17 @@ pub(super) fn short_watch(
             },
         }
     }
-    Ok(Taken::of_one_look(visits, every))
+    Ok(RecordedWatch::of_one_look(visits, every))
 }
 
-fn watch_to_the_end(mut live: Live<'_>, plan: &super::gather::Plan<'_>) -> anyhow::Result<Taken> {
+fn watch_to_the_end(mut live: LiveWatch<'_>, plan: &super::gather::DoctorPlan<'_>) -> anyhow::Result<RecordedWatch> {
     // It ends by itself: nobody else has to be served in between.
-    while live.advance(Instant::now() + plan.length)? != Progress::Ended {
+    while live.advance(Instant::now() + plan.length)? != WatchProgress::Ended {
         let length = Some(plan.length);
         plan.progress
             .show(|| progress::of_watch(live.watch(), plan.settings, length));
     }
-    Ok(Taken {
+    Ok(RecordedWatch {
         header: live.watch().header().clone(),
         entries: live.take_entries(),
     })
@@ -73,7 +73,7 @@ fn ended(error: &ProbeError) -> Option<Pid> {
     }
 }
 
-impl Taken {
+impl RecordedWatch {
     /// What the first look saw, as a watch that ended with it.
     fn of_one_look(visits: &[ProcessVisit], every: Duration) -> Self {
         let now = Timestamp::now();

@@ -11,7 +11,7 @@ use fdguard_core::recording::{RecordingEntry, RecordingHeader, RECORDING_SCHEMA}
 use serde::Deserialize;
 
 use super::frames::{Frames, is_zstd};
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 use crate::input;
 
 /// No line of ours comes near; a file without line ends must not fill the memory.
@@ -245,7 +245,7 @@ struct Schema {
 /// The first line, or one line of why this is none.
 fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<RecordingHeader> {
     let refused =
-        |what: String, hint: &str| Err(Hinted::look(format!("{name} {what}"), hint).into());
+        |what: String, hint: &str| Err(HintedError::look(format!("{name} {what}"), hint).into());
     let line = match read_line(source).with_context(|| name.to_owned())? {
         Line::End => return refused("is empty".to_owned(), HOW),
         Line::Whole(line) | Line::Open(line) => line,

@@ -12,7 +12,7 @@ use fdguard_core::{Class, Gap, TcpState, Text, Tier};
 use jiff::Timestamp;
 
 use super::{Recorder, Replay, replay, replay_bytes};
-use crate::exit::{COULD_NOT_LOOK, Hinted};
+use crate::exit::{COULD_NOT_LOOK, HintedError};
 
 fn header() -> RecordingHeader {
     RecordingHeader::new(Timestamp::UNIX_EPOCH, 0.5)
@@ -116,9 +116,9 @@ fn lines(lines: &[&str]) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn refusal(bytes: &[u8]) -> Hinted {
+fn refusal(bytes: &[u8]) -> HintedError {
     let error = opened(bytes).unwrap_err();
-    error.downcast::<Hinted>().expect("an error with a hint")
+    error.downcast::<HintedError>().expect("an error with a hint")
 }
 
 #[test]

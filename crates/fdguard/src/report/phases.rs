@@ -18,7 +18,7 @@ const NUMBERS: usize = 12;
 
 /// A snapshot with the name of its phase.
 #[derive(Clone, Debug)]
-pub struct Phase {
+pub struct NamedPhase {
     /// As the user named it, or the name of the file.
     pub name: String,
     /// What was seen.
@@ -42,7 +42,7 @@ struct Moment<'a> {
 }
 
 /// Writes one JSON document.
-pub fn write_json(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyhow::Result<()> {
+pub fn write_json(out: &mut dyn Write, phases: &[NamedPhase], found: &Phases) -> anyhow::Result<()> {
     let Some(last) = phases.last() else {
         return Ok(());
     };
@@ -63,7 +63,7 @@ pub fn write_json(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyh
 }
 
 /// Writes the steps and the verdict.
-pub fn write(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyhow::Result<()> {
+pub fn write(out: &mut dyn Write, phases: &[NamedPhase], found: &Phases) -> anyhow::Result<()> {
     let (Some(first), Some(last)) = (phases.first(), phases.last()) else {
         return Ok(());
     };
@@ -79,7 +79,7 @@ pub fn write(out: &mut dyn Write, phases: &[Phase], found: &Phases) -> anyhow::R
 
 fn write_verdict(
     out: &mut dyn Write,
-    phases: &[Phase],
+    phases: &[NamedPhase],
     found: &Phases,
     first: &str,
 ) -> anyhow::Result<()> {
@@ -115,8 +115,8 @@ fn write_verdict(
     Ok(())
 }
 
-fn write_step(out: &mut dyn Write, from: &Phase, to: &Phase, step: &PhaseStep) -> anyhow::Result<()> {
-    let known = |phase: &Phase| {
+fn write_step(out: &mut dyn Write, from: &NamedPhase, to: &NamedPhase, step: &PhaseStep) -> anyhow::Result<()> {
+    let known = |phase: &NamedPhase| {
         let count = phase.snapshot.count;
         count.map_or_else(|| "?".to_owned(), |count| count.to_string())
     };
@@ -171,7 +171,7 @@ fn numbers(group: &PhaseGroup) -> String {
     format!("{word} {}", shown.join(", "))
 }
 
-fn apart(from: &Phase, to: &Phase) -> String {
+fn apart(from: &NamedPhase, to: &NamedPhase) -> String {
     let [from, to] = [from, to].map(|phase| phase.snapshot.taken_at.as_millisecond());
     format!("{} s", (to - from) / 1000)
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fdguard::unit::{Target, lint};
+use fdguard::unit::{UnitTarget, lint};
 use testkit::{have, skip};
 
 use super::{Said, fdguard, run};
@@ -307,10 +307,10 @@ fn a_unit_comes_from_standard_input_when_the_target_is_named() {
 fn the_page_names_every_trap() {
     let page = fs::read_to_string(root().join("docs/guide/unit.md")).unwrap();
     for target in [
-        Target::Systemd,
-        Target::Launchd,
-        Target::Supervisord,
-        Target::Compose,
+        UnitTarget::Systemd,
+        UnitTarget::Launchd,
+        UnitTarget::Supervisord,
+        UnitTarget::Compose,
     ] {
         for rule in lint::rules(target) {
             assert!(

@@ -16,7 +16,7 @@ use fdguard_supervise::event::{LogEvent, EventSink};
 use serde::Serialize;
 
 use crate::cli::HostArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 
 mod secrecy;
@@ -119,7 +119,7 @@ struct Left {
 fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
     let found = fdguard_host::host::reconcile(state, dry_run);
     let found = found.map_err(|error| {
-        Hinted::look(
+        HintedError::look(
             error.to_string(),
             "name the folder that a host was given by --state",
         )
@@ -151,7 +151,7 @@ fn options(args: &HostArgs, events: Events) -> Options {
 fn roots(given: &[PathBuf]) -> anyhow::Result<Roots> {
     Roots::open(given).map_err(|(root, error)| {
         let message = format!("--root {}: {error}", root.display());
-        Hinted::usage(message, "name a folder that is there").into()
+        HintedError::usage(message, "name a folder that is there").into()
     })
 }
 

@@ -12,7 +12,7 @@ use fdguard_process::listen::activation;
 use rustix::fs::OFlags;
 
 use crate::cli::HostArgs;
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 
 /// Goes before the file.
 const VARIABLE: &str = fdguard_host::environment::TOKEN;
@@ -23,37 +23,37 @@ const LONGEST: u64 = 4096;
 
 /// A token, and where it can be read. Never the word itself: it would stay in logs.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct TokenPlace {
     pub(super) token: BearerToken,
     pub(super) from: String,
 }
 
 /// The token that holds; none with `--no-token`.
-pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
+pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
     if args.access.no_token {
         return Ok(None);
     }
     let handed = handed();
     if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
         let token = BearerToken::new(&text)
-            .map_err(|why| Hinted::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
+            .map_err(|why| HintedError::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
         let from = format!("${VARIABLE}");
-        return Ok(Some(Found { token, from }));
+        return Ok(Some(TokenPlace { token, from }));
     }
     let path = match &args.access.token_file {
         Some(path) => path.clone(),
         None => default_file(|name| std::env::var_os(name)).ok_or_else(|| {
             let message = "there is no folder of yours for the token: no $HOME";
-            Hinted::usage(message, "say --token-file FILE")
+            HintedError::usage(message, "say --token-file FILE")
         })?,
     };
     let token = read_or_make(&path).map_err(|error| {
         let message = format!("--token-file {}: {error}", path.display());
         let hint = "a file of yours that nobody else can read (chmod 600)";
-        Hinted::usage(message, hint)
+        HintedError::usage(message, hint)
     })?;
     let from = path.display().to_string();
-    Ok(Some(Found { token, from }))
+    Ok(Some(TokenPlace { token, from }))
 }
 
 /// Where run-time files are, else where state is. Relative values are not believed, as their specification asks.

@@ -11,8 +11,8 @@ use fdguard_probe::Probe;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::{Check, InspectArgs};
-use crate::exit::{self, Hinted};
+use crate::cli::{InspectCheck, InspectArgs};
+use crate::exit::{self, HintedError};
 use crate::output;
 
 mod facts;
@@ -125,13 +125,13 @@ fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
         }
         if args.heal {
             let hint = "name the databases that are to be healed, one by one";
-            return Err(Hinted::usage(format!("{} is a folder", path.display()), hint).into());
+            return Err(HintedError::usage(format!("{} is a folder", path.display()), hint).into());
         }
         let found = databases(path).with_context(|| path.display().to_string())?;
         if found.is_empty() {
             let message = format!("{}: no database is in this folder", path.display());
             return Err(
-                Hinted::look(message, "folders below it are not searched: name them").into(),
+                HintedError::look(message, "folders below it are not searched: name them").into(),
             );
         }
         files.extend(found);
@@ -173,9 +173,9 @@ fn looks_like_one(path: &Path) -> bool {
 fn one(probe: &Probe, path: &Path, args: &InspectArgs) -> Result<Inspected, Error> {
     let options = Options {
         check: match args.check {
-            Some(Check::Quick) => Some(CheckDepth::Quick),
-            None | Some(Check::Full) => Some(CheckDepth::Full),
-            Some(Check::None) => None,
+            Some(InspectCheck::Quick) => Some(CheckDepth::Quick),
+            None | Some(InspectCheck::Full) => Some(CheckDepth::Full),
+            Some(InspectCheck::None) => None,
         },
         however_large: args.check.is_some(),
     };
@@ -206,7 +206,7 @@ fn write(args: &InspectArgs, document: &Document) -> anyhow::Result<()> {
     // What could not be looked at is no result.
     for gap in &document.gaps {
         let message = format!("{}: {}", gap.what, gap.why);
-        exit::report(&Hinted::look(message, gap.remedy.clone()).into());
+        exit::report(&HintedError::look(message, gap.remedy.clone()).into());
     }
     Ok(())
 }

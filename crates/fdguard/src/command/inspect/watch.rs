@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::{text_of, traced};
 use crate::cli::InspectArgs;
 use crate::exit;
-use crate::output::Stream;
+use crate::output::OutputStream;
 use crate::report::trace::hazard;
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -34,7 +34,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     let stop = stop_signal()?;
     let mut watch = FileWatch::begin(&args.files)?;
     let mut teller = Teller {
-        out: Stream::open(args.output.as_deref())?,
+        out: OutputStream::open(args.output.as_deref())?,
         json: args.json,
         bad: 0,
         gone: 0,
@@ -91,7 +91,7 @@ fn wait(watch: &FileWatch, stop: &UnixStream, longest: Duration) -> bool {
 }
 
 struct Teller {
-    out: Stream,
+    out: OutputStream,
     json: bool,
     bad: u64,
     gone: u64,

@@ -21,11 +21,11 @@ use super::PATIENCE;
 use super::running::{Audience, Running};
 use super::sites::{SiteNow, Sites};
 use crate::cli::TraceArgs;
-use crate::output::Stream;
+use crate::output::OutputStream;
 use crate::report::diagnosis;
 use crate::report::state_line::word;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
 /// Seconds between two judgements.
 const JUDGED: f64 = 1.0;
@@ -72,10 +72,10 @@ impl<'s> Follower<'s> {
     }
 
     /// The file of the lines, for the report at the end.
-    pub(super) fn stream(&self) -> anyhow::Result<Option<Stream>> {
+    pub(super) fn stream(&self) -> anyhow::Result<Option<OutputStream>> {
         match &self.out {
             Out::Stderr => Ok(None),
-            Out::File(file) => Ok(Some(Stream::to(file.try_clone()?))),
+            Out::File(file) => Ok(Some(OutputStream::to(file.try_clone()?))),
         }
     }
 
@@ -171,7 +171,7 @@ impl Audience for Follower<'_> {
         loop {
             let (progress, entries) = running.step(Instant::now() + PATIENCE)?;
             self.look(running, &entries);
-            if progress == Progress::Ended {
+            if progress == WatchProgress::Ended {
                 return Ok(());
             }
         }

@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use super::conclusions::Material;
 use super::running::Watched;
 use super::unread;
-use crate::watching::Live;
+use crate::watching::LiveWatch;
 
 const BACKEND: &str = "preload";
 
@@ -87,7 +87,7 @@ impl Joined {
         command: &[std::ffi::OsString],
         settings: &Settings,
     ) -> anyhow::Result<Self> {
-        let watch = watched.live.as_ref().map(Live::watch);
+        let watch = watched.live.as_ref().map(LiveWatch::watch);
         let looked = watch.and_then(|watch| watch.diagnosis(settings));
         let mut diagnosis =
             looked.unwrap_or_else(|| unwatched(watched.began, traced.pid(), command));

@@ -20,12 +20,12 @@ use super::joined::{About, Joined, Origins};
 use super::{PATIENCE, figures, text, view};
 use crate::cli::TraceArgs;
 use crate::command::{clearing, settings};
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 use crate::report::diagnosis;
 use crate::report::style::HEADING;
 use crate::terminal::{self, sanitize_str};
-use crate::watching::{Live, OnSignal, Plan, Progress};
+use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// What to do with a process that nobody traces.
 const LAUNCH: &str =
@@ -71,7 +71,7 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
         Error::NoProcess { pid } => ProbeError::NoSuchProcess(pid).into(),
         Error::Denied { .. } => {
             let hint = "it belongs to another user: run this as that user, or with sudo";
-            Hinted::look(error.to_string(), hint).into()
+            HintedError::look(error.to_string(), hint).into()
         }
         Error::Untraced { blind, .. } => {
             let mut message = error.to_string();
@@ -82,7 +82,7 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
                 message.push_str(": ");
                 message.push_str(blind.why());
             }
-            Hinted::look(message, blind.map_or(LAUNCH, fdguard_trace::Blind::remedy)).into()
+            HintedError::look(message, blind.map_or(LAUNCH, fdguard_trace::Blind::remedy)).into()
         }
         other => other.into(),
     })
@@ -93,8 +93,8 @@ pub(super) fn begin<'p>(
     args: &TraceArgs,
     probe: &'p Probe,
     observed: &Observed,
-) -> anyhow::Result<Live<'p>> {
-    let plan = |pids: Vec<u32>| Plan {
+) -> anyhow::Result<LiveWatch<'p>> {
+    let plan = |pids: Vec<u32>| WatchPlan {
         pids,
         name: None,
         tree: true,
@@ -104,8 +104,8 @@ pub(super) fn begin<'p>(
         on_signal: OnSignal::End,
     };
     // A child may end just now; the process itself must be there.
-    Live::begin(probe, plan(observed.pids()?))
-        .or_else(|_| Live::begin(probe, plan(vec![observed.pid()])))
+    LiveWatch::begin(probe, plan(observed.pids()?))
+        .or_else(|_| LiveWatch::begin(probe, plan(vec![observed.pid()])))
 }
 
 /// The tables around the last look.
@@ -170,12 +170,12 @@ impl Looked {
 }
 
 /// One look, or as many as `--for` asks.
-fn watch(args: &TraceArgs, live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+fn watch(args: &TraceArgs, live: &mut LiveWatch<'_>, observed: &Observed) -> anyhow::Result<Looked> {
     let mut looked = Looked::at(observed)?;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;
         live.take_entries();
-        if args.length.is_none() && progress == Progress::Looked {
+        if args.length.is_none() && progress == WatchProgress::Looked {
             live.stop(WatchEnd::TimeUp)?;
         }
         looked.again(observed);

@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use super::asked::{Asked, Request, Woken};
 use super::conclusions::Material;
 use super::names::Names;
-use crate::watching::{Live, OnSignal, Plan, Progress};
+use crate::watching::{LiveWatch, OnSignal, WatchPlan, WatchProgress};
 
 /// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ const SLOW: Duration = Duration::from_secs(10);
 pub(in crate::command) struct Watched<'p> {
     /// When the program was started.
     pub(in crate::command) began: Timestamp,
-    pub(in crate::command) live: Option<Live<'p>>,
+    pub(in crate::command) live: Option<LiveWatch<'p>>,
     /// What descriptors were at the looks.
     pub(in crate::command) names: Names,
     /// Whether we ended the program.
@@ -44,7 +44,7 @@ pub(in crate::command) struct Watched<'p> {
 
 /// A program under watch.
 pub(super) struct Running<'a, 'p> {
-    live: Live<'p>,
+    live: LiveWatch<'p>,
     traced: &'a mut Traced,
     asked: &'a mut Asked,
     tables: Tables,
@@ -67,7 +67,7 @@ pub(super) fn watch<'p>(
     asked: &mut Asked,
     audience: &mut dyn Audience,
 ) -> anyhow::Result<Watched<'p>> {
-    let plan = Plan {
+    let plan = WatchPlan {
         pids: vec![traced.pid()],
         name: None,
         tree: true,
@@ -117,11 +117,11 @@ pub(super) fn watch<'p>(
 /// The first look; none when the program ended before.
 fn begin<'p>(
     probe: &'p Probe,
-    plan: &Plan,
+    plan: &WatchPlan,
     traced: &mut Traced,
-) -> anyhow::Result<Option<Live<'p>>> {
+) -> anyhow::Result<Option<LiveWatch<'p>>> {
     loop {
-        match Live::begin(probe, plan.clone()) {
+        match LiveWatch::begin(probe, plan.clone()) {
             Ok(live) => return Ok(Some(live)),
             Err(error) if error.downcast_ref::<ProbeError>().is_none() => return Err(error),
             Err(_) if traced.has_ended()? => return Ok(None),
@@ -133,9 +133,9 @@ fn begin<'p>(
 
 impl<'p> Running<'_, 'p> {
     /// Waits for the next look, until `deadline` at most.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<RecordingEntry>)> {
+    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
-        if progress == Progress::Waiting {
+        if progress == WatchProgress::Waiting {
             return Ok((progress, Vec::new()));
         }
         let own = self.traced.pid();
@@ -176,12 +176,12 @@ impl<'p> Running<'_, 'p> {
             self.live.stop(WatchEnd::Interrupted)?;
         }
         let is_over = self.live.watch().ended().is_some();
-        let progress = if is_over { Progress::Ended } else { progress };
+        let progress = if is_over { WatchProgress::Ended } else { progress };
         Ok((progress, self.live.take_entries()))
     }
 
     /// What was seen so far.
-    pub(super) fn live(&self) -> &Live<'p> {
+    pub(super) fn live(&self) -> &LiveWatch<'p> {
         &self.live
     }
 

@@ -10,16 +10,16 @@ use fdguard_core::watch::Watch;
 use crate::exit;
 use crate::recording::Recorder;
 use crate::tui::watch::WatchSource;
-use crate::watching::{Live, Progress};
+use crate::watching::{LiveWatch, WatchProgress};
 
 /// A watch, and where it is written down.
 pub(super) struct Engine<'p> {
-    pub(super) live: Live<'p>,
+    pub(super) live: LiveWatch<'p>,
     recorder: Option<Recorder>,
 }
 
 impl<'p> Engine<'p> {
-    pub(super) fn begin(live: Live<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) fn begin(live: LiveWatch<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
         let recorder = record
             .map(|path| Recorder::create(path, live.watch().header()))
             .transpose()?;
@@ -27,7 +27,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Waits for the next look, and gives its entries.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<RecordingEntry>)> {
+    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
         let entries = self.live.take_entries();
         self.record(&entries);
@@ -65,7 +65,7 @@ impl<'p> Engine<'p> {
 }
 
 impl WatchSource for Engine<'_> {
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         self.step(deadline).map(|(progress, _)| progress)
     }
 

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use fdguard_core::evidence::{Evidence, ExaminedProcess, ProcessVisit};
 use fdguard_core::lint::Severity;
 
-use super::doctor::{Block, Note, Outline, Section, Table, groups};
+use super::doctor::{Block, Note, Outline, Section, OutlineTable, groups};
 use super::table::Side;
 use crate::terminal::sanitize;
 
@@ -191,7 +191,7 @@ fn write_note(note: &Note) -> String {
     text
 }
 
-fn write_table(table: &Table) -> String {
+fn write_table(table: &OutlineTable) -> String {
     let class = |side: Side| {
         if side == Side::Right {
             " class=\"n\""

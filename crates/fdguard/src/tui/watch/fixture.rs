@@ -9,7 +9,7 @@ use fdguard_core::timeline::{LookChange, Look, Sighting};
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Fd, Gap, Pid, TcpState, Text, Tier};
 
-use super::{State, WatchOptions};
+use super::{WatchViewState, WatchOptions};
 
 /// How the descriptors of a made-up process change from look to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,9 +266,9 @@ pub(super) fn options() -> WatchOptions {
 }
 
 /// The state after everything was judged.
-pub(super) fn judged(watch: &Watch) -> State {
+pub(super) fn judged(watch: &Watch) -> WatchViewState {
     let options = options();
-    let mut state = State::new(&options);
+    let mut state = WatchViewState::new(&options);
     state.judge(watch, &options.settings, || true);
     state
 }

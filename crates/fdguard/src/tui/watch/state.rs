@@ -20,12 +20,12 @@ use crate::tui::input::Input;
 
 /// Everything on the screen that is not in the watch itself.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct WatchViewState {
     pub(super) colour: bool,
     pub(super) name: String,
     pub(super) ends_after: Option<f64>,
     pub(super) levels: Levels,
-    pub(super) judged: Vec<Judged>,
+    pub(super) judged: Vec<JudgedProcess>,
     pub(super) pane: Option<Pane>,
     pub(super) scroll: usize,
     /// The process that the user chose. Absent while nobody did: then it is the worst one.
@@ -48,7 +48,7 @@ pub(super) enum Pane {
 
 /// What was said of one process when it was last judged.
 #[derive(Clone, Debug)]
-pub(super) struct Judged {
+pub(super) struct JudgedProcess {
     pub(super) id: u32,
     pub(super) opinion: ProcessDiagnosis,
     /// Absent where the descriptors could not be listed.
@@ -71,7 +71,7 @@ fn identity(finding: &Finding) -> Identity {
     (rule.clone(), class.clone(), target.clone())
 }
 
-impl State {
+impl WatchViewState {
     /// Nothing judged, nothing chosen.
     #[must_use]
     pub fn new(options: &WatchOptions) -> Self {
@@ -129,7 +129,7 @@ impl State {
         let timeline = &subject.timeline;
         let mut opinion = subject.opinion(settings);
         command_line::add_trace(&mut opinion.findings, &subject.process);
-        let judged = Judged {
+        let judged = JudgedProcess {
             id: subject.id,
             classes: timeline.is_listed().then(|| class_rows(timeline, &opinion)),
             total: History::of(timeline, timeline.total()),
@@ -263,7 +263,7 @@ impl State {
     }
 
     /// What was said of a process; absent before it was judged.
-    pub(super) fn judged(&self, id: u32) -> Option<&Judged> {
+    pub(super) fn judged(&self, id: u32) -> Option<&JudgedProcess> {
         self.judged.iter().find(|judged| judged.id == id)
     }
 

@@ -8,7 +8,7 @@ use fdguard_core::proof::{Judged, Remains};
 use fdguard_core::{Class, Fd, Pid, Text};
 use fdguard_trace::{Site, Symbols, Tables};
 
-use super::survey::{Seen, Survey};
+use super::survey::{SurveyLook, Survey};
 
 /// Survivors of one origin and one family of classes.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ struct Group {
     /// Where the origin is not known, what they point at.
     target: Option<Text>,
     origin: Option<Origin>,
-    members: Vec<(Pid, Fd, Seen)>,
+    members: Vec<(Pid, Fd, SurveyLook)>,
     call: String,
 }
 
@@ -70,7 +70,7 @@ impl Group {
         why: &str,
     ) -> Remains {
         let class = most_common(self.members.iter().map(|(_, _, seen)| seen.class.clone()));
-        let alike = |of: fn(&Seen) -> &Text| {
+        let alike = |of: fn(&SurveyLook) -> &Text| {
             let mut targets = self.members.iter().map(|(_, _, seen)| of(seen));
             let first = targets.next()?;
             targets.all(|one| one == first).then(|| first.clone())
@@ -106,7 +106,7 @@ fn groups(
     symbols: &mut Symbols,
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut by_pid: HashMap<Pid, HashMap<Fd, &Seen>> = HashMap::new();
+    let mut by_pid: HashMap<Pid, HashMap<Fd, &SurveyLook>> = HashMap::new();
     for (pid, fd, seen) in survey.held() {
         by_pid.entry(pid).or_default().insert(fd, seen);
     }
@@ -122,11 +122,11 @@ fn groups(
             }
         }
         // What a child has from its parent, as its standard input, is not opened by it; the child is reported, if it stays.
-        let is_inborn = |fd: Fd, seen: &Seen| match table {
+        let is_inborn = |fd: Fd, seen: &SurveyLook| match table {
             Some((_, table)) => seen.inborn && (fd <= 2 || table.inherited.contains(&fd)),
             None => seen.inborn,
         };
-        let mut rest: Vec<(Fd, &Seen)> = held
+        let mut rest: Vec<(Fd, &SurveyLook)> = held
             .into_iter()
             .filter(|(fd, seen)| seen.cycle > 0 && !is_inborn(*fd, seen))
             .collect();
@@ -145,7 +145,7 @@ fn take_site(
     groups: &mut Vec<Group>,
     pid: Pid,
     site: &Site,
-    held: &mut HashMap<Fd, &Seen>,
+    held: &mut HashMap<Fd, &SurveyLook>,
     begins: &[u64],
     now: u64,
 ) {
@@ -169,7 +169,7 @@ fn take_site(
         group.members.push((
             pid,
             open.fd,
-            Seen {
+            SurveyLook {
                 cycle,
                 ..seen.clone()
             },

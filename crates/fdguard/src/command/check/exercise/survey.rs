@@ -8,7 +8,7 @@ use fdguard_probe::{Error, Probe, ProcessWatcher};
 
 /// One descriptor that is open now.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct SurveyLook {
     pub(super) class: Class,
     pub(super) target: Text,
     /// What the target has in common with its like.
@@ -25,7 +25,7 @@ pub(super) struct Survey<'p> {
     probe: &'p Probe,
     root: Pid,
     watchers: HashMap<Pid, ProcessWatcher<'p>>,
-    held: HashMap<(Pid, Fd), Seen>,
+    held: HashMap<(Pid, Fd), SurveyLook>,
     looks: u64,
 }
 
@@ -71,7 +71,7 @@ impl<'p> Survey<'p> {
                             self.held.remove(&(pid, fd));
                         }
                         for entry in tick.opened {
-                            let seen = Seen {
+                            let seen = SurveyLook {
                                 group: Text::from(&*collapse::target(&entry)),
                                 class: entry.class,
                                 target: entry.target,
@@ -108,7 +108,7 @@ impl<'p> Survey<'p> {
     }
 
     /// Everything that is open.
-    pub(super) fn held(&self) -> impl Iterator<Item = (Pid, Fd, &Seen)> {
+    pub(super) fn held(&self) -> impl Iterator<Item = (Pid, Fd, &SurveyLook)> {
         self.held.iter().map(|((pid, fd), seen)| (*pid, *fd, seen))
     }
 
@@ -124,7 +124,7 @@ impl<'p> Survey<'p> {
 
     /// Whether somebody accepts connections.
     pub(super) fn listens(&self) -> bool {
-        let is_listener = |seen: &Seen| seen.class == Class::Tcp(TcpState::Listen);
+        let is_listener = |seen: &SurveyLook| seen.class == Class::Tcp(TcpState::Listen);
         self.held.values().any(is_listener)
     }
 

@@ -8,7 +8,7 @@ use fdguard_core::lint::{LintHit, Severity};
 use fdguard_core::rule::wording;
 use fdguard_core::{Pid, Text, Tier};
 
-use super::{Block, Note, Section, Table, seconds_of, section};
+use super::{Block, Note, Section, OutlineTable, seconds_of, section};
 use crate::report::table::{Side, class_name, counted, thousands};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -77,7 +77,7 @@ fn holdings(visit: &ProcessVisit, examined: &ExaminedProcess) -> Vec<Block> {
 }
 
 /// Each class before the watch and after it.
-fn classes(examined: &ExaminedProcess) -> Option<Table> {
+fn classes(examined: &ExaminedProcess) -> Option<OutlineTable> {
     let after = examined.latest.classes.as_ref()?;
     let before = examined.begin.classes.as_deref().unwrap_or_default();
     let rows = after.iter().map(|row| {
@@ -89,7 +89,7 @@ fn classes(examined: &ExaminedProcess) -> Option<Table> {
             class_name(&row.class),
         ]
     });
-    Some(Table {
+    Some(OutlineTable {
         columns: vec![
             ("now", Side::Right),
             ("change", Side::Right),
@@ -126,7 +126,7 @@ fn targets(examined: &ExaminedProcess) -> Vec<Block> {
         ]
     });
     let left = targets.len().saturating_sub(TARGETS) as u64;
-    vec![Block::Table(Table {
+    vec![Block::Table(OutlineTable {
         columns: vec![
             ("count", Side::Right),
             ("class", Side::Left),
@@ -155,7 +155,7 @@ fn walls_table(walls: &[Forecast]) -> Vec<Block> {
     if rows.is_empty() {
         return Vec::new();
     }
-    vec![Block::Table(Table {
+    vec![Block::Table(OutlineTable {
         columns: vec![
             ("wall", Side::Left),
             ("used", Side::Right),

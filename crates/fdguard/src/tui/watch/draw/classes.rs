@@ -9,7 +9,7 @@ use crate::report::host::cell;
 use crate::tui::theme::Theme;
 use crate::tui::watch::class_row::ClassRow;
 use crate::tui::watch::phrase;
-use crate::tui::watch::state::Judged;
+use crate::tui::watch::state::JudgedProcess;
 
 /// How wide each column is; those without room have none.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ impl Widths {
 
 pub(super) fn section(
     subject: &WatchedProcess,
-    judged: Option<&Judged>,
+    judged: Option<&JudgedProcess>,
     width: usize,
     theme: &Theme,
 ) -> Section {

@@ -14,14 +14,14 @@ const AGAIN: usize = 512;
 
 /// A process and how it is looked at.
 #[derive(Debug)]
-pub(super) struct Watched<'p> {
+pub(super) struct WatchTarget<'p> {
     pub(super) id: u32,
     pub(super) watcher: ProcessWatcher<'p>,
     pub(super) handle: Handle,
     budget: Budget,
 }
 
-impl<'p> Watched<'p> {
+impl<'p> WatchTarget<'p> {
     pub(super) fn new(probe: &'p Probe, id: u32, pid: Pid) -> Result<Self, Error> {
         // In this order: who reads through the watcher next knows that the handle is of the same process.
         let watcher = ProcessWatcher::new(probe, pid)?;

@@ -8,11 +8,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Remembers the last signal that asked us to end.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct EndSignal {
     signal: Arc<AtomicUsize>,
 }
 
-impl Ended {
+impl EndSignal {
     /// From here on these signals are remembered instead of obeyed.
     pub(super) fn listen() -> io::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));

@@ -7,8 +7,8 @@ use fdguard_core::hazard::{Hazard, Party};
 use fdguard_supervise::event::LogEvent;
 use fdguard_trace::Became;
 
-use super::prevented::{News, Told};
-use super::worker::{Counts, Found, Gone, Reply, Worker};
+use super::prevention::{News, PreventionEvent};
+use super::worker::{Counts, WorkerFindings, Gone, Reply, Worker};
 use crate::report::trace::name;
 
 /// Whether something was prevented is asked this often; that costs next to nothing.
@@ -22,15 +22,15 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// A run.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct ServiceWatch {
     pub(super) service: String,
     pub(super) worker: Worker,
-    pub(super) told: Told,
+    pub(super) told: PreventionEvent,
     /// Programs without protection that were told of.
     pub(super) unprotected: BTreeSet<String>,
     pub(super) counts: Counts,
     /// What was answered and is to be told.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<WorkerFindings>,
     /// Nothing more is answered.
     pub(super) is_over: bool,
     pub(super) next: Instant,
@@ -45,13 +45,13 @@ pub(super) struct Watched {
     line: Option<(u32, Option<Option<String>>)>,
 }
 
-impl Watched {
+impl ServiceWatch {
     pub(super) fn new(service: &str, worker: Worker, is_protected: bool, is_eager: bool) -> Self {
         let now = Instant::now();
         Self {
             service: service.to_owned(),
             worker,
-            told: Told::default(),
+            told: PreventionEvent::default(),
             unprotected: BTreeSet::new(),
             counts: Counts::new(),
             found: Vec::new(),

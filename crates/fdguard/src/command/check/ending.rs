@@ -14,7 +14,7 @@ use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Class, Pid, Text};
 use fdguard_trace::{Farewell, Tables, TracedProcess};
 
-use super::baseline::{self, Held};
+use super::baseline::{self, HeldCounts};
 use crate::command::link;
 use crate::command::trace::names::Names;
 
@@ -45,7 +45,7 @@ pub(super) fn remains(ending: &Ending<'_>) -> Vec<Remains> {
 }
 
 /// What the launched process held at its end, by class; absent where nobody knows.
-pub(super) fn held(ending: &Ending<'_>) -> Option<Held> {
+pub(super) fn held(ending: &Ending<'_>) -> Option<HeldCounts> {
     let root = latest(ending.traces).find(|process| process.pid == ending.root.0)?;
     let names = EndNames::of(ending, root);
     let paths = root.sites.iter().flat_map(|site| &site.paths);

@@ -11,9 +11,9 @@ use fdguard_supervise::event::LogEvent;
 use fdguard_supervise::inject::Injector;
 use fdguard_trace::{Error, GO, Injection, Options, Program, Protection, Report};
 
-use super::prevented::Teller;
-use super::watched::{Watched, prevented_event, unprotected_event};
-use super::worker::{Counts, Found, Worker, add};
+use super::prevention::PreventionLog;
+use super::service_watch::{ServiceWatch, prevented_event, unprotected_event};
+use super::worker::{Counts, WorkerFindings, Worker, add};
 
 /// At the end of a run its report is waited for so long, to stand before the restart; later it comes behind.
 const SHORT: Duration = Duration::from_millis(300);
@@ -24,14 +24,14 @@ const MOST_LEAVING: usize = 4;
 
 /// The library in every service.
 #[derive(Debug)]
-pub(super) struct Injected {
+pub(super) struct InjectedTrace {
     options: Options,
     protection: Option<Report>,
     /// Around one program people read the reports, not event lines.
-    teller: Option<Teller>,
-    runs: BTreeMap<String, Watched>,
+    teller: Option<PreventionLog>,
+    runs: BTreeMap<String, ServiceWatch>,
     /// Runs that are over, and whose last look is still under way.
-    leaving: Vec<Watched>,
+    leaving: Vec<ServiceWatch>,
     /// Services of which it was told that nobody sees into them.
     blind: BTreeSet<String>,
     /// Of runs that are over.
@@ -39,14 +39,14 @@ pub(super) struct Injected {
     gaps: Vec<Gap>,
 }
 
-impl Injected {
+impl InjectedTrace {
     /// With this protection, or only to know lines.
     pub(super) fn new(protection: Option<Protection>, is_once: bool) -> Self {
         let report = protection.as_ref().map(|protection| protection.report);
         Self {
             options: Options::default().protecting(protection),
             protection: report,
-            teller: report.filter(|_| is_once).map(Teller::new),
+            teller: report.filter(|_| is_once).map(PreventionLog::new),
             runs: BTreeMap::new(),
             leaving: Vec::new(),
             blind: BTreeSet::new(),
@@ -72,7 +72,7 @@ impl Injected {
     }
 
     /// What a look found, as events, or told at once.
-    fn tell(&mut self, watched: &mut Watched, found: &Found) -> Vec<LogEvent> {
+    fn tell(&mut self, watched: &mut ServiceWatch, found: &WorkerFindings) -> Vec<LogEvent> {
         if let Some(teller) = &mut self.teller {
             teller.tell_unprotected(&found.became);
             teller.tell(&found.hazards);
@@ -95,7 +95,7 @@ impl Injected {
     }
 
     /// Takes what was answered until then, and tells it.
-    fn take(&mut self, watched: &mut Watched, until: Instant) -> Vec<LogEvent> {
+    fn take(&mut self, watched: &mut ServiceWatch, until: Instant) -> Vec<LogEvent> {
         watched.hear(until);
         let mut events = Vec::new();
         for found in std::mem::take(&mut watched.found) {
@@ -109,7 +109,7 @@ impl Injected {
     }
 
     /// Waits for the last answer of a run that is over. Gives it back when there is none yet.
-    fn leave(&mut self, mut watched: Watched, until: Instant) -> (Vec<LogEvent>, Option<Watched>) {
+    fn leave(&mut self, mut watched: ServiceWatch, until: Instant) -> (Vec<LogEvent>, Option<ServiceWatch>) {
         let events = self.take(&mut watched, until);
         if !watched.is_over {
             return (events, Some(watched));
@@ -147,7 +147,7 @@ pub(super) fn blindness(program: &Program) -> Option<&'static str> {
     }
 }
 
-impl Injector for Injected {
+impl Injector for InjectedTrace {
     fn begin(
         &mut self,
         service: &str,
@@ -169,7 +169,7 @@ impl Injector for Injected {
                 *environment = variables;
                 let is_protected = self.protection.is_some();
                 let is_eager = self.teller.is_some();
-                let watched = Watched::new(service, worker, is_protected, is_eager);
+                let watched = ServiceWatch::new(service, worker, is_protected, is_eager);
                 self.runs.insert(service.to_owned(), watched);
                 self.blind.remove(service);
             }

@@ -13,7 +13,7 @@ use crate::terminal;
 
 /// What was told already, by place.
 #[derive(Debug, Default)]
-pub(super) struct Told(BTreeMap<Key, u64>);
+pub(super) struct PreventionEvent(BTreeMap<Key, u64>);
 
 /// Something to tell.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct News<'h> {
     pub(super) more: u64,
 }
 
-impl Told {
+impl PreventionEvent {
     /// What is new at this level.
     pub(super) fn news<'h>(&mut self, report: Report, hazards: &'h [Hazard]) -> Vec<News<'h>> {
         let mut now: BTreeMap<Key, (&Hazard, u64)> = BTreeMap::new();
@@ -58,9 +58,9 @@ impl Told {
 
 /// Tells people on stderr.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct PreventionLog {
     report: Report,
-    told: Told,
+    told: PreventionEvent,
     unprotected: BTreeSet<u32>,
 }
 
@@ -75,11 +75,11 @@ const HARM: [&str; 4] = [
 /// What makes two reports one: the kind and the places in the code, in whichever process.
 type Key = (bool, String, [String; 3]);
 
-impl Teller {
+impl PreventionLog {
     pub(super) fn new(report: Report) -> Self {
         Self {
             report,
-            told: Told::default(),
+            told: PreventionEvent::default(),
             unprotected: BTreeSet::new(),
         }
     }
@@ -174,10 +174,10 @@ mod tests {
     use fdguard_core::hazard::Hazard;
     use fdguard_trace::Report;
 
-    use super::Teller;
+    use super::PreventionLog;
     use crate::report::trace::testing::hazard;
 
-    fn said(teller: &mut Teller, hazards: &[Hazard]) -> String {
+    fn said(teller: &mut PreventionLog, hazards: &[Hazard]) -> String {
         let bytes = anstream::adapter::strip_bytes(&teller.text(hazards, 100)).into_vec();
         String::from_utf8(bytes).unwrap()
     }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_came_too_late_to_be_prevented_is_told_as_it_is() {
-        let mut teller = Teller::new(Report::Once);
+        let mut teller = PreventionLog::new(Report::Once);
         let other = Hazard {
             rule: "exhaustion".to_owned(),
             ..hazard()
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn once_is_once_a_place() {
-        let mut teller = Teller::new(Report::Once);
+        let mut teller = PreventionLog::new(Report::Once);
         let first = said(&mut teller, &[prevented(3)]);
         assert!(
             first.starts_with("critical double-close  prevented: fd 9"),
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn always_counts_every_time() {
-        let mut teller = Teller::new(Report::Always);
+        let mut teller = PreventionLog::new(Report::Always);
         let first = said(&mut teller, &[prevented(1)]);
         assert!(!first.contains("more times"), "{first}");
         let more = said(&mut teller, &[prevented(4)]);
