@@ -15,7 +15,7 @@ use fdguard_wire::{Frame, Mapping, Tongue};
 use crate::creator::{Api, Junction, Search};
 use crate::java;
 use crate::modules::{self, Module};
-use crate::python::{RawFrame, Refusal, Runtime, Walked};
+use crate::python::{RawFrame, Refusal, Runtime, PythonWalk};
 use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
 use crate::walkers::{self, Walk};
@@ -190,14 +190,14 @@ pub(crate) struct Languages<'a> {
 /// Python's frames are only hashed, and read again when their text is needed: until the hook returns they are the same.
 pub(crate) struct InPython {
     runtime: &'static Runtime,
-    walked: Walked,
+    walked: PythonWalk,
     /// Who created what runs here.
     junction: Option<Junction>,
 }
 
 pub(crate) struct InJava {
     frames: [java::RawFrame; DEPTH],
-    walked: java::Walked,
+    walked: java::JavaWalk,
 }
 
 impl Languages<'_> {

@@ -74,29 +74,29 @@ pub(super) fn again<T: Outcome>(call: impl Fn() -> T) -> T {
 }
 
 /// What a call gives that is not made, because its descriptor is closed in the eyes of the program.
-pub(super) trait Refused {
+pub(super) trait Refusal {
     fn refused() -> Self;
 }
 
-impl Refused for c_int {
+impl Refusal for c_int {
     fn refused() -> Self {
         -1
     }
 }
 
-impl Refused for isize {
+impl Refusal for isize {
     fn refused() -> Self {
         -1
     }
 }
 
-impl Refused for i64 {
+impl Refusal for i64 {
     fn refused() -> Self {
         -1
     }
 }
 
-impl Refused for *mut c_void {
+impl Refusal for *mut c_void {
     fn refused() -> Self {
         core::ptr::null_mut()
     }

@@ -11,7 +11,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::{glob, kernel, room, stone};
+use super::{glob, kernel, room, placeholder};
 use crate::{errno, lock, owner, start, sys};
 
 /// Patterns of names, with `:` between them.
@@ -169,7 +169,7 @@ fn moved(low: c_int, is_cloexec: bool) -> c_int {
 /// Opens while all low numbers are taken.
 fn open_above(open: &dyn Fn() -> c_int) -> c_int {
     let mut taken = Taken([0; 16]);
-    let is_full = stone::with(|stone| {
+    let is_full = placeholder::with(|stone| {
         while let Some(fd) = kernel::copy(stone, 3, true) {
             if is_high(fd) {
                 kernel::close(fd);

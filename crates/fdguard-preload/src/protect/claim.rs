@@ -2,35 +2,35 @@
 
 use core::ffi::c_int;
 
-use super::grave::{self, Loan};
+use super::quarantine::{self, Loan};
 use super::number;
-use super::{kernel, stone};
+use super::{kernel, placeholder};
 use crate::owner;
 
 /// A number that is about to be given to something else.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct Claim {
     fd: c_int,
     loan: Option<Loan>,
 }
 
 /// Makes way for a call that gives this number to something else.
-pub(crate) fn take(fd: c_int) -> Taken {
-    let mut taken = Taken { fd, loan: None };
+pub(crate) fn take(fd: c_int) -> Claim {
+    let mut taken = Claim { fd, loan: None };
     if super::is_on() && owner::is_here() {
-        if stone::is_it(fd) {
-            stone::make_way(fd);
+        if placeholder::is_it(fd) {
+            placeholder::make_way(fd);
         }
-        taken.loan = grave::lend(fd);
+        taken.loan = quarantine::lend(fd);
     }
     taken
 }
 
-impl Taken {
+impl Claim {
     /// The call is over.
     pub(crate) fn over(self, has_failed: bool) {
         match self.loan {
-            Some(loan) if has_failed => grave::take_back(self.fd, loan),
+            Some(loan) if has_failed => quarantine::take_back(self.fd, loan),
             _ if has_failed => {}
             _ if super::is_on() && owner::is_here() => number::forget(self.fd),
             _ => {}
@@ -48,7 +48,7 @@ pub(crate) fn sweep(first: u32, last: u32) {
         let Ok(fd) = c_int::try_from(fd) else {
             return;
         };
-        if grave::lend(fd).is_some() {
+        if quarantine::lend(fd).is_some() {
             number::forget(fd);
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn sweep(first: u32, last: u32) {
 
 /// Closes a range for the program, but for the tombstone that all others are made of; nothing where that is not in it.
 pub(crate) fn cover(first: u32, last: u32, flags: u32) -> Option<bool> {
-    let stone = stone::number();
+    let stone = placeholder::number();
     let number = u32::try_from(stone).ok()?;
     if !super::is_on() || !(first..=last).contains(&number) || !owner::is_here() {
         return None;

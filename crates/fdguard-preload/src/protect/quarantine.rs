@@ -6,9 +6,9 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::bundle::{self, Bundle};
+use super::batch::{self, Batch};
 use super::number::{self, Age, Phase};
-use super::{kernel, room, stone};
+use super::{kernel, room, placeholder};
 use crate::{real, start};
 
 const PLACES: u64 = 1024;
@@ -40,16 +40,16 @@ pub(super) fn bury(fd: c_int, age: Age) -> bool {
 }
 
 fn replace(fd: c_int) -> bool {
-    let is_done = stone::with(|stone| kernel::replace(stone, fd)).unwrap_or(false);
+    let is_done = placeholder::with(|stone| kernel::replace(stone, fd)).unwrap_or(false);
     if !is_done {
-        stone::check();
+        placeholder::check();
     }
     is_done
 }
 
 /// After the C library closed a number by itself: takes it back if nobody has it yet.
 pub(super) fn occupy(fd: c_int, age: Age) {
-    match stone::with(|stone| kernel::copy(stone, fd, true)).flatten() {
+    match placeholder::with(|stone| kernel::copy(stone, fd, true)).flatten() {
         Some(copy) if copy == fd => {
             if number::step(fd, age, Phase::Lent, Phase::Buried) {
                 dig(fd, age);
@@ -97,7 +97,7 @@ pub(super) fn dig(fd: c_int, age: Age) {
 /// Says how many numbers are kept, the tombstone's own with them.
 pub(super) fn tell_count() {
     if let Some(mapping) = start::current() {
-        let stone = u32::from(stone::number() >= 0);
+        let stone = u32::from(placeholder::number() >= 0);
         mapping.graves(count().saturating_add(stone));
     }
 }
@@ -146,14 +146,14 @@ pub(super) fn clear() -> bool {
     if had_graves {
         return true;
     }
-    stone::give_up()
+    placeholder::give_up()
 }
 
 /// Frees so many of the oldest, as far as they go into one bundle; false when there is none.
 fn free_oldest(wanted: u32) -> bool {
-    let mut bundle = Bundle::new();
+    let mut bundle = Batch::new();
     let mut is_any = false;
-    for _ in 0..wanted.min(bundle::MOST) {
+    for _ in 0..wanted.min(batch::MOST) {
         let oldest = LEFT.load(Ordering::SeqCst);
         if oldest >= DUG.load(Ordering::SeqCst) {
             break;
@@ -173,7 +173,7 @@ fn free_oldest(wanted: u32) -> bool {
 /// Really frees a number, if it is still what the ring says.
 fn release(entry: u64) {
     if entry != 0 {
-        let mut bundle = Bundle::new();
+        let mut bundle = Batch::new();
         bundle.add(entry);
         bundle.free();
     }
@@ -208,7 +208,7 @@ pub(super) fn take_back(fd: c_int, (age, phase): Loan) {
 
 /// In a forked child: what other threads had begun is finished, they are not here.
 pub(super) fn settle() {
-    stone::settle();
+    placeholder::settle();
     for fd in 3..number::used() {
         let (phase, age) = number::state(fd);
         match phase {

@@ -191,21 +191,21 @@ fn take() -> Option<usize> {
 
 /// A call that this thread is in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entered {
+pub(crate) struct InflightCall {
     seat: usize,
     /// What it was in before: a signal handler runs within a call.
     before: u64,
 }
 
 /// Enters a call on a number, of which this is the turn.
-pub(crate) fn enter(fd: u32, touch: Touch, turn: u32) -> Option<Entered> {
+pub(crate) fn enter(fd: u32, touch: Touch, turn: u32) -> Option<InflightCall> {
     let seat = seat()?;
     ROOM.get(seat)?.turn.store(turn, Ordering::Relaxed);
     sit(seat, fd, touch)
 }
 
 /// Enters a call on several; those that find no place are not noted.
-pub(crate) fn enter_several(fds: impl Iterator<Item = u32>, touch: Touch) -> Option<Entered> {
+pub(crate) fn enter_several(fds: impl Iterator<Item = u32>, touch: Touch) -> Option<InflightCall> {
     let seat = seat()?;
     let mut places = ROOM.get(seat)?.noted.iter();
     for fd in fds {
@@ -220,17 +220,17 @@ pub(crate) fn enter_several(fds: impl Iterator<Item = u32>, touch: Touch) -> Opt
     sit(seat, SEVERAL, touch)
 }
 
-fn sit(seat: usize, fd: u32, touch: Touch) -> Option<Entered> {
+fn sit(seat: usize, fd: u32, touch: Touch) -> Option<InflightCall> {
     let call = CALLS.get(seat)?;
     let before = call.load(Ordering::Relaxed);
     ROOM.get(seat)?.torn.store(0, Ordering::Relaxed);
     let word = INSIDE | u64::from(touch as u8) << 32 | u64::from(fd);
     call.store(word, Ordering::Release);
-    Some(Entered { seat, before })
+    Some(InflightCall { seat, before })
 }
 
 /// Leaves it; gives the number that was closed meanwhile.
-pub(crate) fn leave(entered: Entered) -> Option<u32> {
+pub(crate) fn leave(entered: InflightCall) -> Option<u32> {
     let (call, seat) = (CALLS.get(entered.seat)?, ROOM.get(entered.seat)?);
     call.store(entered.before, Ordering::Relaxed);
     seat.torn.load(Ordering::Acquire).checked_sub(1)
@@ -276,7 +276,7 @@ fn is_noted(seat: &Seat, fd: u32) -> bool {
 }
 
 /// The numbers that a call was entered on, if there were several; they stay until the thread's next wait.
-pub(crate) fn noted(entered: Entered) -> impl Iterator<Item = u32> {
+pub(crate) fn noted(entered: InflightCall) -> impl Iterator<Item = u32> {
     let seat = ROOM.get(entered.seat);
     let noted = seat.into_iter().flat_map(|seat| &seat.noted);
     noted

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use fdguard_wire::UNTOLD;
 
 use crate::start::{self, Text};
-use crate::{errno, real, room, seat, sys};
+use crate::{errno, real, room, inflight, sys};
 
 const ASKED: &CStr = c"FDGUARD_FAREWELL";
 /// A program that leaves more has told enough.
@@ -62,7 +62,7 @@ fn write(pid: u32) -> Option<()> {
     // Threads of a program that ends go on meanwhile, in an interpreter that is gone: they must not be given time. Whoever lived
     // long enough was looked at from outside, and its descriptors have their names from there.
     let is_known = real::now().saturating_sub(began) > LONG;
-    if is_known && seat::is_threaded() {
+    if is_known && inflight::is_threaded() {
         sys::write(file, UNTOLD);
     } else {
         let open =

@@ -10,12 +10,12 @@ pub(super) const MOST: u32 = 16;
 const NONE: c_int = -1;
 
 /// Graves that are freed together.
-pub(super) struct Bundle {
+pub(super) struct Batch {
     graves: [(c_int, Age); MOST as usize],
     used: usize,
 }
 
-impl Bundle {
+impl Batch {
     pub(super) fn new() -> Self {
         Self {
             graves: [(NONE, 0); MOST as usize],

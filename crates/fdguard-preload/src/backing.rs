@@ -13,12 +13,12 @@ const WORDS: usize = Mapping::size().div_ceil(PIECE * BITS);
 
 /// The pieces that are known to be there.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct Backing {
     start: AtomicUsize,
     backed: [AtomicU64; WORDS],
 }
 
-impl Ground {
+impl Backing {
     pub(crate) const fn new() -> Self {
         Self {
             start: AtomicUsize::new(0),
@@ -54,7 +54,7 @@ impl Ground {
     }
 }
 
-impl Ground {
+impl Backing {
     /// What is known to be there now, to be kept over [`Ground::reset`].
     pub(crate) fn known(&self) -> BackedPieces {
         let mut known = BackedPieces([0; WORDS]);
@@ -92,7 +92,7 @@ fn pieces(offset: usize, bytes: usize, is_it: impl Fn(usize) -> bool) -> bool {
     true
 }
 
-impl Area for Ground {
+impl Area for Backing {
     fn is_backed(&self, offset: usize, bytes: usize) -> bool {
         pieces(offset, bytes, |piece| self.is_piece_backed(piece))
     }

@@ -8,7 +8,7 @@
 use fdguard_wire::{Area, Birth, EventRecord, Frame, Frames, How, Kind, Mapping, Tongue};
 
 use crate::language::{SEED, hash_of};
-use crate::{children, closing, real, thread};
+use crate::{children, close_sweep, real, thread};
 
 /// How a message begins.
 pub(crate) const CALL: &[u8] = b"/\x01fdguard/node/";
@@ -29,7 +29,7 @@ pub(crate) fn take(mapping: &Mapping, area: &impl Area, message: &[u8]) {
         return;
     }
     if let Some(fd) = whom.strip_prefix(b"closing ").and_then(number) {
-        closing::expect(fd, stack());
+        close_sweep::expect(fd, stack());
         return;
     }
     if whom == b"starting" {

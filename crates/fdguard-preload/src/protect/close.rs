@@ -3,9 +3,9 @@
 use core::ffi::c_int;
 
 use super::number::{self, Age, Phase};
-use super::{EBADF, answer, grave, kernel, stone, stranger};
+use super::{EBADF, answer, quarantine, kernel, placeholder, stranger};
 use crate::record::{self, Ending, Prevented};
-use crate::{errno, owner, seat};
+use crate::{errno, owner, inflight};
 
 /// What a close came to.
 pub(crate) enum Outcome {
@@ -21,13 +21,13 @@ pub(crate) fn close(fd: c_int) -> Outcome {
         return Outcome::Unprotected;
     }
     kernel::let_cancel();
-    if stone::is_it(fd) {
+    if placeholder::is_it(fd) {
         errno::store(EBADF);
         return Outcome::Done(-1);
     }
-    stone::erect_again();
+    placeholder::erect_again();
     answer::settle_suspect(Some(fd));
-    let is_row = seat::is_row(fd);
+    let is_row = inflight::is_row(fd);
     let Some(age) = number::claim(fd) else {
         return Outcome::Done(refuse(fd, is_row));
     };
@@ -43,7 +43,7 @@ pub(crate) fn close(fd: c_int) -> Outcome {
 
 fn end(fd: c_int, age: Age, ending: Ending) -> c_int {
     let is_put_off = stranger::put_off(fd, age, &ending);
-    if !is_put_off && !grave::bury(fd, age) {
+    if !is_put_off && !quarantine::bury(fd, age) {
         // No tombstone to be had: as it would be without us.
         kernel::close(fd);
         number::step(fd, age, Phase::Closing, Phase::Free);
@@ -90,7 +90,7 @@ pub(crate) fn stream(fd: c_int) -> Stream {
     if !super::is_on() || !number::is_ours(fd) || !owner::is_here() {
         return stream;
     }
-    if let Some((age, _)) = grave::lend(fd) {
+    if let Some((age, _)) = quarantine::lend(fd) {
         stream.age = Some(age);
         stream.was_closed = true;
     } else if let Some(age) = number::claim(fd) {
@@ -109,7 +109,7 @@ impl Stream {
     /// After the call: the number is taken back, unless somebody else has it already.
     pub(crate) fn over(self) {
         if let Some(age) = self.age {
-            grave::occupy(self.fd, age);
+            quarantine::occupy(self.fd, age);
         }
     }
 
