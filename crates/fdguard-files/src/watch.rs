@@ -54,7 +54,7 @@ pub struct FileEvent {
 
 /// What is known of a database.
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     id: Option<(u64, u64)>,
     is_bad: bool,
     looked: Instant,
@@ -66,7 +66,7 @@ struct Known {
 pub struct FileWatch {
     inotify: OwnedFd,
     folders: BTreeMap<i32, Folder>,
-    known: BTreeMap<PathBuf, Known>,
+    known: BTreeMap<PathBuf, KnownFile>,
     looks: u64,
 }
 
@@ -155,7 +155,7 @@ impl FileWatch {
     fn add(&mut self, path: &Path) {
         self.known.insert(
             path.to_owned(),
-            Known {
+            KnownFile {
                 id: Stamp::at(path).map(|stamp| stamp.id),
                 is_bad: false,
                 looked: Instant::now()

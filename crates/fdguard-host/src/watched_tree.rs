@@ -82,12 +82,12 @@ impl Control {
 
 /// A tree that the runtime holds, with its keeper listened to.
 #[derive(Debug)]
-pub(crate) struct WatchedTree(AsyncFd<Held>);
+pub(crate) struct WatchedTree(AsyncFd<HeldPidfd>);
 
 #[derive(Debug)]
-struct Held(Tree);
+struct HeldPidfd(Tree);
 
-impl AsRawFd for Held {
+impl AsRawFd for HeldPidfd {
     fn as_raw_fd(&self) -> i32 {
         self.0.fd().as_raw_fd()
     }
@@ -97,7 +97,7 @@ impl WatchedTree {
     /// On the runtime that calls.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
         // SAFETY: a tree has one control socket from its start to its drop, and it is private here: nobody takes or replaces it.
-        let watched = unsafe { AsyncFd::register_with_interest(Held(tree), Interest::READABLE) };
+        let watched = unsafe { AsyncFd::register_with_interest(HeldPidfd(tree), Interest::READABLE) };
         Ok(Self(watched?))
     }
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::adopt;
 use crate::cgroup::Leaf;
-use crate::identity::{Identity, signal_checked};
+use crate::identity::{ProcessId, signal_checked};
 use crate::members::{self, Member};
 use crate::sweep;
 
@@ -52,7 +52,7 @@ impl Strays {
     fn find(self) -> Option<Vec<Member>> {
         let strays = members::living(members::children(self.keeper));
         // It lives now, so it lived when they were read, and its own children were not among them.
-        let program = Identity::known(self.main.pid, self.main.started);
+        let program = ProcessId::known(self.main.pid, self.main.started);
         let lives = program.is_some_and(|program| program.matches())
             && !members::living(vec![self.main.pid]).is_empty();
         let others = strays.into_iter().filter(|stray| *stray != self.main);
@@ -67,7 +67,7 @@ pub(crate) fn end(main: Member, seen: &[Member], leaf: Option<&CStr>, mark: Opti
     }
     // Only while the program lives does its number mean it: asked again after those below were read.
     let mut known = members::below(main.pid);
-    let program = Identity::known(main.pid, main.started);
+    let program = ProcessId::known(main.pid, main.started);
     if !program.is_some_and(|program| program.matches()) {
         known.clear();
     }

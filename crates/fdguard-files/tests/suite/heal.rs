@@ -9,7 +9,7 @@ use fdguard_files::{FileVerdict, heal};
 use fdguard_probe::Probe;
 use rusqlite::Connection;
 
-use super::{Made, alert, dump, holder, integrity, record};
+use super::{MadeDatabase, alert, dump, holder, integrity, record};
 
 fn healed(path: &Path) -> HealResult {
     heal(&Probe::new().unwrap(), path, &HealPlan::default()).unwrap()
@@ -19,7 +19,7 @@ fn healed(path: &Path) -> HealResult {
 fn r45_the_alert_is_healed_byte_by_byte() {
     for mode in ["delete", "wal"] {
         for page in [512, 1024, 4096, 65536] {
-            let made = Made::with(mode, page, "");
+            let made = MadeDatabase::with(mode, page, "");
             let before = made.bytes();
             made.write(5, &alert());
             let damaged = made.bytes();
@@ -44,7 +44,7 @@ fn r45_the_alert_is_healed_byte_by_byte() {
 #[test]
 fn r45_a_log_with_page_1_heals_by_a_checkpoint_and_keeps_its_transactions() {
     for (has_first_page, by) in [(true, "checkpoint"), (false, "rebuilt header")] {
-        let made = Made::with_log(has_first_page);
+        let made = MadeDatabase::with_log(has_first_page);
         made.write(5, &alert());
         let log = fs::read(made.beside("-wal")).unwrap();
         let said = healed(&made.path);
@@ -77,7 +77,7 @@ fn r45_a_log_with_page_1_heals_by_a_checkpoint_and_keeps_its_transactions() {
 #[test]
 fn r45_the_longer_alert_takes_the_list_of_free_pages_and_it_is_found_again() {
     let more = "CREATE TABLE big(x); WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 900) INSERT INTO big SELECT zeroblob(900) FROM n; DELETE FROM big";
-    let made = Made::with("delete", 1024, more);
+    let made = MadeDatabase::with("delete", 1024, more);
     let free = u32::from_be_bytes(made.bytes()[36..40].try_into().unwrap());
     assert!(free > 500, "{free} free pages, in more than one trunk");
     let before = made.bytes();
@@ -110,7 +110,7 @@ fn r45_what_cannot_be_healed_is_refused_and_untouched() {
         ),
     ];
     for (at, bytes, why) in cases {
-        let made = Made::new("delete");
+        let made = MadeDatabase::new("delete");
         made.write(at, &bytes);
         let damaged = made.bytes();
         let said = healed(&made.path);
@@ -118,7 +118,7 @@ fn r45_what_cannot_be_healed_is_refused_and_untouched() {
         assert!(said.message.contains(why), "{}", said.message);
         assert_eq!(made.bytes(), damaged);
     }
-    let made = Made::with_log(true);
+    let made = MadeDatabase::with_log(true);
     super::write_at(&made.beside("-wal"), 32 + 24 + 700, b"damage");
     let said = healed(&made.path);
     assert_eq!(said.outcome, HealOutcome::Refused);
@@ -132,7 +132,7 @@ fn r45_what_cannot_be_healed_is_refused_and_untouched() {
 
 #[test]
 fn r45_an_empty_file_is_not_replaced_by_an_empty_database() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     fs::write(&made.path, "").unwrap();
     let said = healed(&made.path);
     assert_eq!(said.outcome, HealOutcome::Refused);
@@ -141,7 +141,7 @@ fn r45_an_empty_file_is_not_replaced_by_an_empty_database() {
 
 #[test]
 fn r45_a_sound_database_is_left_alone() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let before = made.bytes();
     assert_eq!(healed(&made.path).outcome, HealOutcome::NothingToDo);
     assert_eq!(made.bytes(), before);
@@ -154,7 +154,7 @@ fn r45_a_sound_database_is_left_alone() {
 
 #[test]
 fn r45_a_database_with_live_holders_is_never_healed() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let victim = holder(&made.path);
     assert_eq!(healed(&made.path).outcome, HealOutcome::NothingToDo);
     made.write(5, &alert());
@@ -173,7 +173,7 @@ fn r45_a_database_with_live_holders_is_never_healed() {
 
 #[test]
 fn r45_a_dry_run_changes_nothing() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     made.write(5, &alert());
     let damaged = made.bytes();
     let plan = HealPlan {
@@ -192,7 +192,7 @@ fn r45_a_dry_run_changes_nothing() {
 
 #[test]
 fn r45_ten_backups_are_kept_and_the_same_content_once() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     let whole = made.bytes();
     let mut last = None;
     for round in 0..13u8 {
@@ -216,7 +216,7 @@ fn r45_ten_backups_are_kept_and_the_same_content_once() {
 
 #[test]
 fn r45_a_name_that_others_share_is_refused() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     fs::hard_link(&made.path, made.beside("-link")).unwrap();
     made.write(5, &alert());
     let said = healed(&made.path);
@@ -226,7 +226,7 @@ fn r45_a_name_that_others_share_is_refused() {
 
 #[test]
 fn r45_one_repair_at_a_time() {
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     made.write(5, &alert());
     let said: Vec<HealResult> = std::thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| healed(&made.path)));
@@ -243,7 +243,7 @@ fn r45_one_repair_at_a_time() {
 #[test]
 fn odd_names_are_names() {
     use std::os::unix::ffi::OsStrExt as _;
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     let name = std::ffi::OsStr::from_bytes(b"a b%20?mode=rw#x\xff.db");
     let path = made.folder.path().join(name);
     fs::rename(&made.path, &path).unwrap();

@@ -6,7 +6,7 @@ use fdguard_core::lint::Severity;
 use fdguard_files::{Inspection, FileVerdict};
 use rusqlite::Connection;
 
-use super::{Made, alert, holder};
+use super::{MadeDatabase, alert, holder};
 
 fn has<'a>(found: &'a Inspection, rule: &str) -> Option<&'a fdguard_files::FileFinding> {
     found.findings.iter().find(|one| one.rule == rule)
@@ -14,7 +14,7 @@ fn has<'a>(found: &'a Inspection, rule: &str) -> Option<&'a fdguard_files::FileF
 
 #[test]
 fn r43_an_idle_connection_has_its_locks_and_our_look_leaves_them() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     for _ in 0..3 {
         let found = made.inspect();
@@ -42,7 +42,7 @@ fn r43_an_idle_connection_has_its_locks_and_our_look_leaves_them() {
 
 #[test]
 fn r44_live_connections_are_told_from_parked_descriptors() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     victim.tell("cs=[sqlite3.connect(p) for _ in range(10)]; [x.execute('SELECT count(*) FROM t').fetchall() for x in cs]");
     let process = made.inspect().holders.processes[0].clone();
@@ -63,7 +63,7 @@ fn r44_live_connections_are_told_from_parked_descriptors() {
 
 #[test]
 fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     victim.tell("open(p,'rb').close()");
     let found = made.inspect();
@@ -93,7 +93,7 @@ fn r43_a_process_that_lost_its_locks_is_told_from_outside() {
 
 #[test]
 fn r43_a_forked_child_without_locks_has_not_lost_them() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     victim.tell("rp, wp = os.pipe()");
     let child = victim.tell("r = os.fork(); (r == 0) and (os.read(rp, 1), os._exit(0))");
@@ -107,9 +107,9 @@ fn r43_a_forked_child_without_locks_has_not_lost_them() {
 
 #[test]
 fn r44_a_replaced_database_names_who_goes_on_with_the_old_one() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let victim = holder(&made.path);
-    let other = Made::new("delete");
+    let other = MadeDatabase::new("delete");
     fs::rename(&other.path, &made.path).unwrap();
     let found = made.inspect();
     let finding = has(&found, "deleted-file").unwrap();
@@ -119,7 +119,7 @@ fn r44_a_replaced_database_names_who_goes_on_with_the_old_one() {
 
 #[test]
 fn r44_several_writers_and_a_reader_that_pins_the_log_are_named() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut reader = holder(&made.path);
     let mut writer = holder(&made.path);
     reader.tell("c.execute('BEGIN'); r=c.execute('SELECT count(*) FROM t').fetchone()[0]");
@@ -142,7 +142,7 @@ fn r44_several_writers_and_a_reader_that_pins_the_log_are_named() {
 
 #[test]
 fn r42_a_record_over_a_live_log_mode_header_is_seen_while_sqlite_sees_nothing() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let mut victim = holder(&made.path);
     victim.tell("r=c.execute('CREATE TABLE later(x)').fetchall()");
     made.write(5, &alert());
@@ -183,8 +183,8 @@ def write():
 ";
 
 /// A database that a victim writes without a pause.
-fn busy(mode: &str) -> (Made, testkit::Victim) {
-    let made = Made::new(mode);
+fn busy(mode: &str) -> (MadeDatabase, testkit::Victim) {
+    let made = MadeDatabase::new(mode);
     let mut victim = holder(&made.path);
     victim.tell("import threading; stop = threading.Event(); told = []");
     victim.tell(&format!(

@@ -12,11 +12,11 @@ use fdguard_probe::Probe;
 use rusqlite::Connection;
 use testkit::software;
 
-use super::{Made, look};
+use super::{MadeDatabase, look};
 
 /// A row that an index has under another value: as many entries, and not the same.
-fn with_stale_index() -> Made {
-    let made = Made::new("delete");
+fn with_stale_index() -> MadeDatabase {
+    let made = MadeDatabase::new("delete");
     let steps = [
         "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET type = 'table', tbl_name = 'i', sql = 'CREATE TABLE i(x)' WHERE name = 'i'",
         "UPDATE t SET b = 'not in the index' WHERE a = 7",
@@ -44,7 +44,7 @@ fn an_index_that_differs_from_its_table_is_found_by_default() {
     assert_eq!(found.verdict, FileVerdict::Healthy);
     assert!(found.summary.contains("quick_check"), "{}", found.summary);
     assert!(found.summary.contains("--check full"), "{}", found.summary);
-    let sound = Made::new("wal").inspect();
+    let sound = MadeDatabase::new("wal").inspect();
     assert!(
         sound.summary.contains("integrity_check says ok"),
         "{}",
@@ -54,8 +54,8 @@ fn an_index_that_differs_from_its_table_is_found_by_default() {
 
 /// A small database with an index on something that is dear to compute: it is sound, and everything is
 /// computed to know that.
-fn with_dear_index(dear: &str, rows: u32) -> Made {
-    let made = Made::with("delete", 512, "");
+fn with_dear_index(dear: &str, rows: u32) -> MadeDatabase {
+    let made = MadeDatabase::with("delete", 512, "");
     let connection = Connection::open(&made.path).unwrap();
     connection
         .execute_batch(&format!(

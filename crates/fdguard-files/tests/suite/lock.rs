@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fdguard_files::{Error, LockFile};
-use testkit::Scripted;
+use testkit::ScriptedProcess;
 
 #[test]
 fn r46_two_of_us_exclude_each_other_and_the_file_goes_with_the_lock() {
@@ -25,7 +25,7 @@ fn r46_the_holder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
     let script = "import fcntl,struct,sys\nf=open(sys.argv[1],'w+')\nfcntl.fcntl(f,37,struct.pack('hhqqi4x',1,0,0,0,0))\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = Scripted::python(script, &path);
+    let child = ScriptedProcess::python(script, &path);
     let refused = LockFile::take(&path, Duration::from_millis(20))
         .unwrap_err()
         .to_string();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use fdguard_files::lease::LeaseAnswer;
 use fdguard_files::{Kind, FileVerdict};
-use testkit::Scripted;
+use testkit::ScriptedProcess;
 
 use super::{alert, look};
 
@@ -69,7 +69,7 @@ fn r44_a_writer_is_named_by_the_lease_and_by_the_tables() {
     fs::write(&path, "one line\n".repeat(10)).unwrap();
     assert_eq!(look(&path).writers.lease, LeaseAnswer::NoWriter);
     let script = ["-c", "exec 5>>\"$1\"; echo ready; read x", "sh"];
-    let child = Scripted::of(Command::new("sh").args(script).arg(&path));
+    let child = ScriptedProcess::of(Command::new("sh").args(script).arg(&path));
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
@@ -89,7 +89,7 @@ fn r44_a_writer_that_is_in_no_table_is_explained() {
     let path = folder.path().join("a.log");
     fs::write(&path, "one line\n".repeat(10)).unwrap();
     let script = "import os,socket,sys\na,b=socket.socketpair()\nfd=os.open(sys.argv[1],os.O_WRONLY)\nsocket.send_fds(a,[b'x'],[fd])\nos.close(fd)\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = Scripted::python(script, &path);
+    let child = ScriptedProcess::python(script, &path);
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
@@ -108,7 +108,7 @@ fn r44_a_mapping_without_a_descriptor_is_a_writer() {
     let path = folder.path().join("a.bin");
     fs::write(&path, vec![7; 8192]).unwrap();
     let script = "import mmap,os,sys\nfd=os.open(sys.argv[1],os.O_RDWR)\nm=mmap.mmap(fd,8192)\nos.close(fd)\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = Scripted::python(script, &path);
+    let child = ScriptedProcess::python(script, &path);
     let found = look(&path);
     assert_eq!(
         (found.writers.lease, found.writers.seen),
@@ -120,7 +120,7 @@ fn r44_a_mapping_without_a_descriptor_is_a_writer() {
 
 #[test]
 fn a_side_file_points_to_its_database() {
-    let made = super::Made::with_log(true);
+    let made = super::MadeDatabase::with_log(true);
     let found = look(&made.beside("-wal"));
     assert_eq!(
         (found.verdict, found.findings[0].rule),

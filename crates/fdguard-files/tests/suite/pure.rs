@@ -8,7 +8,7 @@ use fdguard_files::sqlite::judge::{DatabaseImage, is_database, strange};
 use fdguard_files::sqlite::{DatabaseHeader, Journal, Shm, Wal, header};
 use proptest::prelude::*;
 
-use super::Made;
+use super::MadeDatabase;
 
 fn image(bytes: &[u8]) -> DatabaseImage {
     let (wal, page) = Wal::read(bytes);
@@ -66,7 +66,7 @@ proptest! {
     fn so_are_databases_and_logs_with_holes(at in 0usize..200, with in proptest::collection::vec(any::<u8>(), 1..80), cut in 0usize..9000) {
         thread_local! {
             static WHOLE: (Vec<u8>, Vec<u8>) = {
-                let made = Made::with_log(true);
+                let made = MadeDatabase::with_log(true);
                 (made.bytes(), std::fs::read(made.beside("-wal")).unwrap())
             };
         }

@@ -10,7 +10,7 @@ use fdguard_files::{Options, FileVerdict, heal, inspect, read};
 use fdguard_probe::Probe;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Made, alert, dump, integrity, record, rows};
+use super::{MadeDatabase, alert, dump, integrity, record, rows};
 
 /// A generator whose seed is in the message of a failure.
 struct Chance(u64);
@@ -83,10 +83,10 @@ fn oracle(bytes: &[u8], path: &Path) -> (bool, Option<Vec<(i64, String)>>) {
 fn survives(seed: u64) {
     let probe = Probe::new().unwrap();
     let bases = [
-        Made::new("delete"),
-        Made::with("wal", 1024, "DELETE FROM t WHERE a % 3 = 0"),
+        MadeDatabase::new("delete"),
+        MadeDatabase::with("wal", 1024, "DELETE FROM t WHERE a % 3 = 0"),
     ];
-    let whole: Vec<Vec<u8>> = bases.iter().map(Made::bytes).collect();
+    let whole: Vec<Vec<u8>> = bases.iter().map(MadeDatabase::bytes).collect();
     let folder = tempfile::tempdir().unwrap();
     let [path, other] = ["damaged.db", "oracle.db"].map(|name| folder.path().join(name));
     let good: Vec<_> = whole.iter().map(|bytes| oracle(bytes, &other)).collect();
@@ -131,7 +131,7 @@ fn survives(seed: u64) {
 
 fn heals_or_refuses(seed: u64) {
     let probe = Probe::new().unwrap();
-    let base = Made::with("delete", 1024, "DELETE FROM t WHERE a % 3 = 0");
+    let base = MadeDatabase::with("delete", 1024, "DELETE FROM t WHERE a % 3 = 0");
     let whole = base.bytes();
     let good = dump(&base.path).unwrap();
     let mut chance = Chance(seed);
@@ -139,7 +139,7 @@ fn heals_or_refuses(seed: u64) {
     // More by hand: FDGUARD_HEALS=2000.
     let rounds = std::env::var("FDGUARD_HEALS").map_or(40, |text| text.parse().unwrap());
     for round in 0..rounds {
-        let made = Made {
+        let made = MadeDatabase {
             path: base.folder.path().join(format!("{round}.db")),
             folder: tempfile::tempdir().unwrap(),
         };

@@ -9,7 +9,7 @@ use fdguard_files::watch::{FileChange, FileEvent};
 use rusqlite::Connection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Made, alert};
+use super::{MadeDatabase, alert};
 
 /// The next things that happen, until one is as wanted.
 fn until(watch: &mut FileWatch, wanted: impl Fn(&FileChange) -> bool) -> Vec<FileEvent> {
@@ -41,7 +41,7 @@ fn descriptors() -> usize {
 
 #[test]
 fn r42_the_moment_is_told_once_and_so_is_its_end() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let whole = made.bytes();
     let mut watch = FileWatch::begin(&[made.folder.path().to_owned()]).unwrap();
     assert_eq!(watch.databases(), 1);
@@ -71,7 +71,7 @@ fn r42_the_moment_is_told_once_and_so_is_its_end() {
 fn r42_a_database_that_comes_later_is_watched_when_its_folder_is() {
     let folder = tempfile::tempdir().unwrap();
     let mut watch = FileWatch::begin(&[folder.path().to_owned()]).unwrap();
-    let made = Made::new("delete");
+    let made = MadeDatabase::new("delete");
     let path = folder.path().join("new.db");
     fs::copy(&made.path, &path).unwrap();
     until(&mut watch, |change| *change == FileChange::Appeared);
@@ -83,7 +83,7 @@ fn r42_a_database_that_comes_later_is_watched_when_its_folder_is() {
 
 #[test]
 fn a_thousand_writes_cost_no_descriptor_and_raise_no_alarm() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let connection = Connection::open(&made.path).unwrap();
     connection
         .pragma_update(None, "wal_autocheckpoint", 10)

@@ -19,7 +19,7 @@ impl Host {
         let inner = Arc::clone(&self.inner);
         let client = client.map(str::to_owned);
         let opening = Arc::clone(&inner).open(client, spec);
-        let mut wanted = Wanted {
+        let mut wanted = SessionRequest {
             opening: Some(inner.tasks.spawn_on(opening, &inner.runtime)),
             inner,
         };
@@ -28,12 +28,12 @@ impl Host {
 }
 
 /// A session that somebody waits for. When they do not wait any more, nobody knows its id: it is closed.
-struct Wanted {
+struct SessionRequest {
     opening: Option<JoinHandle<Result<String, Error>>>,
     inner: Arc<Inner>,
 }
 
-impl Wanted {
+impl SessionRequest {
     async fn opened(&mut self) -> Result<String, Error> {
         let Some(opening) = &mut self.opening else {
             return Err(Error::Closing);
@@ -44,7 +44,7 @@ impl Wanted {
     }
 }
 
-impl Drop for Wanted {
+impl Drop for SessionRequest {
     fn drop(&mut self) {
         let Some(opening) = self.opening.take() else {
             return;

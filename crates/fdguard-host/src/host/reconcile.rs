@@ -192,7 +192,7 @@ fn kill_unkept(
 }
 
 /// As the registry has it: without the inode of its pidfd. Boot, number and start are compared.
-fn pinned(process: &OwnerId) -> Option<identity::Identity> {
+fn pinned(process: &OwnerId) -> Option<identity::ProcessId> {
     format!("{process}:-").parse().ok()
 }
 

@@ -18,10 +18,10 @@ const HELD_BACK: usize = 4;
 
 /// The room.
 #[derive(Debug)]
-pub(super) struct Room(Mutex<Lent>);
+pub(super) struct Room(Mutex<LentRoom>);
 
 #[derive(Debug)]
-struct Lent {
+struct LentRoom {
     /// Absent when there was no room for it at the start.
     reserve: Option<Reserve>,
     borrowers: usize,
@@ -44,7 +44,7 @@ impl Room {
             events.tell(&LogEvent::new("no_reserve").with("error", error.to_string()));
         }
         let reserve = reserve.ok();
-        Self(Mutex::new(Lent {
+        Self(Mutex::new(LentRoom {
             reserve,
             borrowers: 0,
         }))

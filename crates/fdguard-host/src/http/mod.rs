@@ -9,7 +9,7 @@ mod body;
 mod counts;
 mod daemon;
 mod guard;
-mod held;
+mod registry_count;
 mod json_error;
 mod listen;
 mod openapi;

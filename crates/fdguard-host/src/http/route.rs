@@ -299,7 +299,7 @@ impl Route {
         };
         let response = (self.handler)(asked, bytes).await?;
         // A stream is being answered until its end.
-        Ok(super::held::until_sent(response, place))
+        Ok(super::registry_count::until_sent(response, place))
     }
 }
 

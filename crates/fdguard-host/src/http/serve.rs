@@ -25,7 +25,7 @@ use super::listen::{Link, ListeningSocket};
 use super::pace::{Answering, Late, Pace, PacedStream};
 use super::places::{Place, Places};
 use super::problem::Problem;
-use super::{held, refuse, table};
+use super::{registry_count, refuse, table};
 use crate::host::Host;
 use crate::scope::{Scope, Scopes};
 
@@ -226,7 +226,7 @@ impl Doorkeeper {
         headers.entry(header::CACHE_CONTROL).or_insert(no_store);
         let nosniff = HeaderValue::from_static("nosniff");
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-        held::until_sent(response, answering)
+        registry_count::until_sent(response, answering)
     }
 }
 

@@ -82,7 +82,7 @@ async fn serve(
     events: &Events,
 ) -> String {
     let (input, output) = stdio_pipes();
-    let input = Heard {
+    let input = MessageTap {
         input,
         ended: ended.clone(),
         strangers: Strangers::default(),
@@ -137,14 +137,14 @@ fn has_reader() -> bool {
 }
 
 /// An input that tells when it has ended, and what in it is no message.
-struct Heard<R> {
+struct MessageTap<R> {
     input: R,
     ended: CancellationToken,
     strangers: Strangers,
     events: Events,
 }
 
-impl<R> Heard<R> {
+impl<R> MessageTap<R> {
     fn look(&mut self, bytes: &[u8]) {
         for line in self.strangers.seen(bytes) {
             let begin = line.get(..line.len().min(BEGIN)).unwrap_or_default();
@@ -155,7 +155,7 @@ impl<R> Heard<R> {
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Heard<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for MessageTap<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

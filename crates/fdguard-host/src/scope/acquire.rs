@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 
 use super::Scope;
@@ -71,7 +71,7 @@ impl Scope {
     /// Takes a process that somebody else started. It gets a signal only while it is that very process.
     pub fn take_process(
         &self,
-        identity: Identity,
+        identity: ProcessId,
         whose: Ownership,
         role: ResourceRole,
     ) -> Result<u64, Error> {

@@ -56,7 +56,7 @@ pub(super) async fn close(
         Some(record) => note(timeout(limit, record.claim(files(&entries))).await),
         None => None,
     };
-    let broken = Broken::new(&subject, around.why);
+    let broken = BrokenClose::new(&subject, around.why);
     let (means, scope) = (Arc::clone(&around.means), subject.scope.clone());
     // In a task of its own: should it panic, whoever waits gets an answer.
     let work = tokio::spawn(clean_up(subject, entries, around));
@@ -117,9 +117,9 @@ async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> Clea
 
 /// What is told when the clean-up itself broke.
 #[derive(Debug)]
-struct Broken(CleanUp);
+struct BrokenClose(CleanUp);
 
-impl Broken {
+impl BrokenClose {
     fn new(subject: &Subject, why: CloseReason) -> Self {
         let now = Timestamp::now().to_string();
         Self(CleanUp {

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fdguard_core::Text;
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use serde::{Deserialize, Serialize};
 
 use super::resource::{Entry, FileEnd, Ownership, Resource, ResourceRole};
@@ -180,7 +180,7 @@ impl Head {
             archive_to: spec.archive_to.as_deref().map(text),
             client: spec.client.clone(),
             mark: mark.map(str::to_owned),
-            host: Identity::of(std::process::id())?.to_string(),
+            host: ProcessId::of(std::process::id())?.to_string(),
         })
     }
 
@@ -196,7 +196,7 @@ impl Head {
 
 /// Whether the host lives. One that is not known is gone: nobody else writes wills.
 fn is_kept(host: &str) -> bool {
-    host.parse::<Identity>().is_ok_and(|host| host.matches())
+    host.parse::<ProcessId>().is_ok_and(|host| host.matches())
 }
 
 /// One write: a line is there or not.

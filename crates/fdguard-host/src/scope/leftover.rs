@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use fdguard_process::run_id::RunId;
 
 use super::clean_up::{ScopeLeftover, EnvironmentScan};
@@ -24,7 +24,7 @@ pub(super) fn mark(scope: &str) -> Option<String> {
 #[derive(Debug, Default)]
 pub(super) struct FoundLeftovers {
     pub(super) look: EnvironmentScan,
-    pub(super) identities: Vec<Identity>,
+    pub(super) identities: Vec<ProcessId>,
 }
 
 /// Looks at every process. It blocks for a few milliseconds.
@@ -48,7 +48,7 @@ pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
             }
         }
         // The number may mean another process since: the identity first, then the mark once more.
-        let identity = Identity::of(pid);
+        let identity = ProcessId::of(pid);
         if let (Ok(identity), Ok(true)) = (identity, carries(pid, mark)) {
             let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let comm = comm.trim_end().to_owned();

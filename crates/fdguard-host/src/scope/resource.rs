@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ pub enum ResourceRole {
 pub(super) enum Resource {
     Session { id: String },
     Program { program: Arc<Program>, name: String },
-    Process { identity: Identity },
+    Process { identity: ProcessId },
     Descriptor { fd: OwnedFd, name: String },
     Socket { fd: OwnedFd, name: String },
     File { path: PathBuf, end: FileEnd },

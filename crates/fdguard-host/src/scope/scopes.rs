@@ -35,12 +35,12 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Table {
-    scopes: BTreeMap<String, Kept>,
+    scopes: BTreeMap<String, KeptCleanUps>,
     is_closing: bool,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptCleanUps {
     scope: Arc<Scope>,
     /// When it was seen closed.
     closed: Option<Instant>,
@@ -48,7 +48,7 @@ struct Kept {
 
 impl Table {
     fn keep(&mut self, scope: &Arc<Scope>) {
-        let kept = Kept {
+        let kept = KeptCleanUps {
             scope: Arc::clone(scope),
             closed: None,
         };
@@ -273,7 +273,7 @@ impl Scopes {
         let is_old = |since: Instant| now.duration_since(since) >= self.shared.kept_for;
         let old = closed.into_iter().enumerate();
         let old = old.filter(|(at, (since, _))| *at < too_many || is_old(*since));
-        let gone: Vec<Option<Kept>> = old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
+        let gone: Vec<Option<KeptCleanUps>> = old.map(|(_, (_, id))| table.scopes.remove(&id)).collect();
         drop(table);
         drop(gone);
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 
 use super::{CleanUp, FileEnd, CloseLimits, Ownership, ResourceRole, Scope, CloseReason};
@@ -21,7 +21,7 @@ pub enum StartResource {
     /// A program that is started.
     Program(Box<Plan>, ResourceRole),
     /// A process that somebody else started.
-    Process(Identity, Ownership, ResourceRole),
+    Process(ProcessId, Ownership, ResourceRole),
     /// A file.
     File(PathBuf, FileEnd),
     /// A folder that is made.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use fdguard_host::scope::{CleanUpAction, FileEnd, CloseLimits, Kind, Ownership, ResourceRole, CloseReason};
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 
 use super::scope_harness::{Ground, heard, line, lives, of_file, only, shell, stranger, until};
 
@@ -13,12 +13,12 @@ async fn a_stranger_with_the_same_number_and_another_start_is_not_touched() {
     let ground = Ground::new();
     let scope = ground.scope();
     let mut other = stranger(&[]);
-    let own = Identity::of(other.id()).unwrap();
+    let own = ProcessId::of(other.id()).unwrap();
     let text = own.to_string();
     let mut parts: Vec<String> = text.split(':').map(str::to_owned).collect();
     parts[2] = (own.started() - 1).to_string();
     parts[3] = "-".to_owned();
-    let earlier: Identity = parts.join(":").parse().unwrap();
+    let earlier: ProcessId = parts.join(":").parse().unwrap();
     scope
         .take_process(earlier, Ownership::Owned, ResourceRole::Main)
         .unwrap();
@@ -35,7 +35,7 @@ async fn r56_what_is_lent_is_left_alone() {
     let ground = Ground::new();
     let scope = ground.scope();
     let mut other = stranger(&[]);
-    let identity = Identity::of(other.id()).unwrap();
+    let identity = ProcessId::of(other.id()).unwrap();
     scope
         .take_process(identity, Ownership::Lent, ResourceRole::Main)
         .unwrap();
@@ -55,7 +55,7 @@ async fn neither_we_nor_the_first_process_can_be_given_to_a_scope() {
     let ground = Ground::new();
     let scope = ground.scope();
     for pid in [std::process::id(), 1] {
-        let identity = Identity::of(pid).unwrap();
+        let identity = ProcessId::of(pid).unwrap();
         let taken = scope.take_process(identity, Ownership::Owned, ResourceRole::Main);
         assert!(taken.is_err());
     }

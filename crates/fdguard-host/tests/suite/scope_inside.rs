@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fdguard_host::scope::{CloseAnswer, CloseLimits, ResourceRole, Scopes, CloseTicket, CloseReason, tcp_callers, unix_caller};
 use fdguard_host::session::{Exec, ExecOutcome};
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, UnixListener};
 
@@ -120,7 +120,7 @@ async fn r57_inside_is_who_is_below_a_program_a_session_or_carries_the_mark() {
     assert!(scope.is_inside(marked.id()) && !other.is_inside(marked.id()));
     let mut unmarked = stranger(&[]);
     assert!(!scope.is_inside(unmarked.id()));
-    let identity = Identity::of(unmarked.id()).unwrap();
+    let identity = ProcessId::of(unmarked.id()).unwrap();
     other
         .take_process(identity, fdguard_host::scope::Ownership::Owned, ResourceRole::Main)
         .unwrap();

@@ -6,7 +6,7 @@ use fdguard_core::detail::PipeEnd;
 use fdguard_core::{Class, Detail, FdEntry, Snapshot};
 use fdguard_probe::{Depth, Options, Probe, ProcessWatcher};
 use serde_json::Value;
-use testkit::{Launch, Namespace, Victim, have, is_root};
+use testkit::{VictimLaunch, Namespace, Victim, have, is_root};
 
 const LOOKS: usize = 320;
 /// Below are the standard streams and what is used in passing.
@@ -91,7 +91,7 @@ fn assert_of_one_piece(oracle: &Oracle, snapshot: &Snapshot) -> usize {
 
 /// The victim, where possible in a network of its own: there, the sockets of the host need not be
 /// dumped for every look.
-fn churn(slots: &str) -> Launch {
+fn churn(slots: &str) -> VictimLaunch {
     let launch = Victim::of("churn").arg(slots);
     if is_root() && have("unshare") {
         launch.in_new(Namespace::Net)

@@ -10,7 +10,7 @@ use fdguard_core::{Snapshot, Tier};
 use fdguard_probe::{Error, Options, Probe, Radar, ProcessWatcher};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{FakeProc, Launch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
+use testkit::{FakeProc, VictimLaunch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
 
 use super::select_use::waiter;
 
@@ -337,7 +337,7 @@ fn r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots() {
     let Some(program) = waiter(("polls", &["-DWAIT=BY_POLL"])) else {
         return;
     };
-    let launch = || Launch::program(&program);
+    let launch = || VictimLaunch::program(&program);
     let own = launch().as_user(NOBODY).in_new(Namespace::Mount).start();
     let roots = launch().start();
     let question = json!({"own": own.pid(), "roots": roots.pid()});

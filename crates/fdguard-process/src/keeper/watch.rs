@@ -49,7 +49,7 @@ pub(super) struct Keeper<'s> {
 
 /// Whether anything is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum RemainingKin {
     /// Children that live or may.
     Children,
     /// No child, but the cgroup is not empty: somebody in it left the tree by another way.
@@ -165,7 +165,7 @@ impl<'s> Keeper<'s> {
             let due = self.phase.due(self.main_exit.is_none(), now());
             self.act(due);
             self.tell_main();
-            if left == Left::Nothing {
+            if left == RemainingKin::Nothing {
                 self.finish();
             }
             self.wait(left);
@@ -191,18 +191,18 @@ impl<'s> Keeper<'s> {
         sys::exit(0)
     }
 
-    fn reap(&mut self) -> Left {
+    fn reap(&mut self) -> RemainingKin {
         loop {
             match sys::reap(None, false) {
                 Ok(Some(ended)) => self.count(ended),
                 Err(Errno::CHILD) => break,
                 Err(Errno::INTR) => {}
-                Ok(None) | Err(_) => return Left::Children,
+                Ok(None) | Err(_) => return RemainingKin::Children,
             }
         }
         match &self.leaf {
-            Some(leaf) if leaf.is_populated() => Left::Cgroup,
-            _ => Left::Nothing,
+            Some(leaf) if leaf.is_populated() => RemainingKin::Cgroup,
+            _ => RemainingKin::Nothing,
         }
     }
 
@@ -265,12 +265,12 @@ impl<'s> Keeper<'s> {
         }
     }
 
-    fn wait(&mut self, left: Left) {
+    fn wait(&mut self, left: RemainingKin) {
         let moment = now();
         let next = self.phase.next(self.main_exit.is_none());
         let mut pause = next.map(|at| at.saturating_sub(moment));
         // A child's end is told by the signal; a process that becomes ours is not, so we look again.
-        if self.phase == Phase::Killing || left == Left::Cgroup {
+        if self.phase == Phase::Killing || left == RemainingKin::Cgroup {
             pause = Some(pause.map_or(self.pause, |pause| pause.min(self.pause)));
             self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
@@ -288,7 +288,7 @@ impl<'s> Keeper<'s> {
                 *owner = PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN);
             }
         }
-        if let (Left::Cgroup, Some(leaf)) = (left, &self.leaf) {
+        if let (RemainingKin::Cgroup, Some(leaf)) = (left, &self.leaf) {
             *cgroup = PollFd::from_borrowed_fd(leaf.events(), PollFlags::PRI);
         }
         // Interrupted or refused: the next turn looks again.

@@ -269,7 +269,7 @@ fn from(folder: &OwnedFd, number: u64) -> Result<Option<u64>, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use testkit::{Launch, victim_path};
+    use testkit::{VictimLaunch, victim_path};
 
     use super::{Files, Refusal, highest, proportional};
 
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_process_is_counted_and_its_highest_number_found_without_a_list() {
-        let mut victim = Launch::program(&victim_path("leaker")).nofile(4096).start();
+        let mut victim = VictimLaunch::program(&victim_path("leaker")).nofile(4096).start();
         let mut files = Files::new();
         for more in [0, 1, 61, 200, 1500] {
             let said = victim.tell(&format!("{more}"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::count::as_f64;
 use fdguard_core::{Pid, command_line};
 use fdguard_probe::Probe;
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use jiff::Timestamp;
 
 use super::end::seconds;
@@ -120,7 +120,7 @@ fn at_this_rate(passed: &Excess) -> Option<Duration> {
 
 /// Which process this number means now.
 fn instance(pid: u32) -> Option<Instance> {
-    let identity = Identity::of(pid).ok()?;
+    let identity = ProcessId::of(pid).ok()?;
     Some(Instance {
         pid,
         start_ticks: identity.started(),

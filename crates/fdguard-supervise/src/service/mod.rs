@@ -22,7 +22,7 @@ use crate::remedy::RemedyLock;
 use crate::poll::{Readiness, Interest};
 
 mod end;
-mod injected;
+mod injection;
 mod listening;
 mod run;
 mod health;

@@ -28,7 +28,7 @@ use crate::{limit, trim};
 mod parent_notify;
 mod conflict;
 mod signals;
-mod injected;
+mod injection;
 mod self_check;
 mod pages;
 mod reload;

@@ -58,7 +58,7 @@ enum Progress {
 
 /// The file, once it is ours.
 #[derive(Debug)]
-struct Held {
+struct HeldFile {
     file: File,
     id: (u64, u64),
     is_closing: bool,
@@ -72,7 +72,7 @@ pub(super) struct Job<'a> {
     closing: OsString,
     lock: Option<LockFile>,
     was_busy: bool,
-    held: Option<Held>,
+    held: Option<HeldFile>,
     asking: Asking,
     watch: Option<i32>,
     is_named: bool,
@@ -224,7 +224,7 @@ impl<'a> Job<'a> {
                 meta.nlink()
             ));
         }
-        self.held = Some(Held {
+        self.held = Some(HeldFile {
             file,
             id: (meta.dev(), meta.ino()),
             is_closing,
@@ -282,7 +282,7 @@ impl<'a> Job<'a> {
         progress
     }
 
-    fn with(&mut self, held: &Held, is_last: bool) -> Result<Progress, ArchiveProblem> {
+    fn with(&mut self, held: &HeldFile, is_last: bool) -> Result<Progress, ArchiveProblem> {
         let path = self.named.folder.path().join(&self.closing);
         let question = Question {
             file: &held.file,
@@ -317,7 +317,7 @@ impl<'a> Job<'a> {
         progress
     }
 
-    fn transfer(&mut self, held: &Held, free: &Free) -> Result<Progress, ArchiveProblem> {
+    fn transfer(&mut self, held: &HeldFile, free: &Free) -> Result<Progress, ArchiveProblem> {
         let common = self.common;
         let (folder, closing) = (std::rc::Rc::clone(&self.named.folder), self.closing.clone());
         let (name, recovered) = (self.named.name.clone(), self.receipt.recovered);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fdguard_files::archive::{ArchiveOutcome, ArchiveTrouble};
 use rustix::thread::UnshareFlags;
-use testkit::Scripted;
+use testkit::ScriptedProcess;
 
 use super::{Place, listed, one};
 
@@ -162,7 +162,7 @@ fn r50_a_file_under_a_lock_is_not_moved_and_the_others_go_on() {
         let script = format!(
             "import fcntl,struct,sys\nf=open(sys.argv[1],'r+')\n{call}\nprint('ready',flush=True)\nsys.stdin.read()"
         );
-        let holder = Scripted::python(&script, &locked);
+        let holder = ScriptedProcess::python(&script, &locked);
         let report = place
             .archive(Duration::from_millis(60))
             .run(&[locked.clone(), good]);
@@ -189,7 +189,7 @@ fn r50_a_lock_of_one_who_only_reads_counts_as_well() {
     let place = Place::same();
     let path = place.file("a.log", "x\n");
     let script = "import fcntl,sys\nf=open(sys.argv[1])\nfcntl.flock(f, fcntl.LOCK_SH)\nprint('ready',flush=True)\nsys.stdin.read()";
-    let holder = Scripted::python(script, &path);
+    let holder = ScriptedProcess::python(script, &path);
     assert_eq!(place.once(&path).error.unwrap().kind, ArchiveTrouble::Locked);
     drop(holder);
     assert_eq!(place.once(&path).outcome, ArchiveOutcome::Archived);

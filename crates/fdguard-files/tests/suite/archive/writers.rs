@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fdguard_files::archive::{HolderSource, ArchiveObserver, ArchiveOutcome, ArchiveReceipt, ArchiveStep, ArchiveTrouble};
-use testkit::Scripted;
+use testkit::ScriptedProcess;
 
 use super::{PATIENCE, Place, closing, listed, one, open_descriptors, until};
 
@@ -99,7 +99,7 @@ fn r50_a_slow_writer_of_a_hundred_lines_is_archived_with_the_last_one() {
     let script = "import sys,time\nf=open(sys.argv[1],'a')\nprint('ready',flush=True)\nfor n in range(100):\n    f.write(f'{n}\\n'); f.flush(); time.sleep(0.004)\n";
     for place in Place::both() {
         let path = place.file("slow.log", "");
-        let writer = Scripted::python(script, &path);
+        let writer = ScriptedProcess::python(script, &path);
         let receipt = place.patiently(&path);
         assert_eq!(receipt.lines, Some(100), "{receipt:?}");
         assert_eq!(place.archived("slow.log").lines().last(), Some("99"));
@@ -110,7 +110,7 @@ fn r50_a_slow_writer_of_a_hundred_lines_is_archived_with_the_last_one() {
 /// Archives while `script` holds the file; it lets go when its input ends. What the first try says, and the second.
 fn held_by(place: &Place, script: &str) -> (ArchiveReceipt, ArchiveReceipt) {
     let path = place.file("held.log", "first\n");
-    let holder = Scripted::python(script, &path);
+    let holder = ScriptedProcess::python(script, &path);
     let refused = place.once(&path);
     assert_eq!(
         refused.error.as_ref().map(|error| error.kind),

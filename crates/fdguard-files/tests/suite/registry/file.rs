@@ -8,7 +8,7 @@ use fdguard_files::registry::{Error, RowFilter, OwnerId};
 use rusqlite::Connection;
 
 use super::{Place, session};
-use crate::suite::{Made, alert, settles, threads, write_at};
+use crate::suite::{MadeDatabase, alert, settles, threads, write_at};
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
@@ -95,7 +95,7 @@ fn r45_damage_is_refused_with_the_way_on_and_nothing_is_made_anew() {
 
 #[test]
 fn r45_other_programs_databases_and_later_versions_are_left_alone() {
-    let made = Made::new("wal");
+    let made = MadeDatabase::new("wal");
     let before = made.bytes();
     let refused = Registry::open(&made.path).unwrap_err().to_string();
     assert!(refused.contains("another program"), "{refused}");

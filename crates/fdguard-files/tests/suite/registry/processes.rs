@@ -285,7 +285,7 @@ fn r46_a_registry_that_stays_busy_names_the_holder() {
     let place = Place::new();
     let registry = place.open();
     let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1],isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\nprint('ready',flush=True)\nsys.stdin.read()";
-    let child = testkit::Scripted::python(script, &place.path);
+    let child = testkit::ScriptedProcess::python(script, &place.path);
     let started = Instant::now();
     let refused = registry.add(session("s")).unwrap_err().to_string();
     assert!(started.elapsed() >= Duration::from_secs(9), "{refused}");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::response::{IntoResponse as _, Response};
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,7 @@ enum NewResource {
 
 /// All scopes.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct ScopeList {
     /// With those that ended a short time ago.
     scopes: Vec<ScopeView>,
 }
@@ -148,9 +148,9 @@ async fn open(asked: ApiRequest, body: NewScope) -> Result<Reply<ScopeView>, Pro
     Ok(Reply::new(scope.view()).at(&path))
 }
 
-async fn list(asked: ApiRequest) -> Result<Reply<Listed>, Problem> {
+async fn list(asked: ApiRequest) -> Result<Reply<ScopeList>, Problem> {
     let scopes = asked.api.scopes.list();
-    Ok(Reply::new(Listed { scopes }))
+    Ok(Reply::new(ScopeList { scopes }))
 }
 
 async fn get(asked: ApiRequest) -> Result<Reply<ScopeView>, Problem> {
@@ -181,7 +181,7 @@ async fn add(asked: ApiRequest, body: NewResource) -> Result<Reply<ScopeView>, P
             scope.launch(launch).await?;
         }
         NewResource::Process { pid, whose, role } => {
-            let identity = Identity::of(pid).map_err(|error| {
+            let identity = ProcessId::of(pid).map_err(|error| {
                 let problem = Problem::senseless(format!("process {pid}: {error}"));
                 problem.at("process.pid".to_owned())
             })?;

@@ -94,7 +94,7 @@ struct Sessions {
 
 /// Whether something was interrupted.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Interrupted {
+struct InterruptAnswer {
     /// Which session.
     id: String,
     /// False: nothing ran.
@@ -197,11 +197,11 @@ async fn close(asked: ApiRequest) -> Result<Reply<Receipt>, Problem> {
     Ok(Reply::new(receipt.await?))
 }
 
-async fn interrupt(asked: ApiRequest) -> Result<Reply<Interrupted>, Problem> {
+async fn interrupt(asked: ApiRequest) -> Result<Reply<InterruptAnswer>, Problem> {
     let id = asked.id().to_owned();
     let was_running = whole(async move { asked.api.host.interrupt(asked.id()).await });
     let was_running = was_running.await?;
-    Ok(Reply::new(Interrupted { id, was_running }))
+    Ok(Reply::new(InterruptAnswer { id, was_running }))
 }
 
 async fn reset(asked: ApiRequest) -> Result<Reply<Receipt>, Problem> {

@@ -163,10 +163,10 @@ fn through(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
-type Tried = Result<ScopeEnd, Failure>;
+type ArchiveAttempt = Result<ScopeEnd, Failure>;
 
 /// Runs it on a thread that may block. What takes too long is not begun a second time beside itself: it is waited for once more.
-async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'static) -> ScopeEnd {
+async fn twice(limit: Duration, work: impl Fn() -> ArchiveAttempt + Clone + Send + 'static) -> ScopeEnd {
     let mut running = spawn_blocking(work.clone());
     let first = match timeout(limit, &mut running).await {
         Ok(done) => match settle(done) {
@@ -187,6 +187,6 @@ async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'stati
     }
 }
 
-fn settle(done: Result<Tried, JoinError>) -> Tried {
+fn settle(done: Result<ArchiveAttempt, JoinError>) -> ArchiveAttempt {
     done.unwrap_or_else(|error| Err(Failure::never(error.to_string())))
 }

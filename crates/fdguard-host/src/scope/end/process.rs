@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
@@ -13,7 +13,7 @@ use super::super::clean_up::{ResourceDetails, CleanUpAction};
 use super::{Around, ScopeEnd, too_long};
 use crate::watched_tree;
 
-pub(in crate::scope) async fn end_process(identity: &Identity, around: &Around) -> ScopeEnd {
+pub(in crate::scope) async fn end_process(identity: &ProcessId, around: &Around) -> ScopeEnd {
     let Some(pidfd) = open(identity) else {
         return ScopeEnd::fine(CleanUpAction::Absent).with(gone(0));
     };
@@ -57,7 +57,7 @@ pub(in crate::scope) async fn end_process(identity: &Identity, around: &Around) 
 
 /// A descriptor of exactly this process, if it lives. Its number was open before it was compared: a process that matches afterwards has
 /// had the number all the time.
-fn open(identity: &Identity) -> Option<OwnedFd> {
+fn open(identity: &ProcessId) -> Option<OwnedFd> {
     let pid = i32::try_from(identity.pid()).ok().and_then(Pid::from_raw)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     identity.matches().then_some(pidfd)

@@ -6,7 +6,7 @@ mod exercise;
 mod family;
 mod go;
 mod proof;
-mod started;
+mod start;
 mod stat;
 mod text;
 mod whole;

@@ -13,7 +13,7 @@ use super::baseline;
 use super::ending::{self, Ending};
 use super::family::Family;
 use super::proof::{self, Evidence, Proof};
-use super::{code_of, started};
+use super::{code_of, start};
 use crate::cli::CheckArgs;
 use crate::command::trace::{self, Watched, joined::Joined};
 use crate::watching::LiveWatch;
@@ -52,7 +52,7 @@ fn conclude(
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
-    let processes = started::left(family, leave, &leave.allow_process, traced);
+    let processes = start::left(family, leave, &leave.allow_process, traced);
     let detail = if args.reports.json {
         Detail::Every
     } else {

@@ -109,7 +109,7 @@ fn tools(args: &HostArgs, roots: Roots) -> mcp::Options {
 /// The document on stdout; 1 when an entry was not as it should be.
 /// What a host left.
 #[derive(Debug, Serialize)]
-struct Left {
+struct Leftovers {
     #[serde(flatten)]
     found: ReconcileOutcome,
     /// Files of agents: the next host with this state ends them.
@@ -126,7 +126,7 @@ fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
     })?;
     let scopes = Journals::unfinished(state);
     let is_clean = found.is_clean() && scopes.is_empty();
-    let text = serde_json::to_string_pretty(&Left { found, scopes })?;
+    let text = serde_json::to_string_pretty(&Leftovers { found, scopes })?;
     output::emit(None, |out| Ok(writeln!(out, "{text}")?))?;
     Ok(if is_clean {
         exit::CLEAN

@@ -17,7 +17,7 @@ use crate::output;
 
 mod facts;
 mod text;
-mod traced;
+mod trace;
 mod watch;
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {

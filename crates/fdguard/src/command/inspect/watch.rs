@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{text_of, traced};
+use super::{text_of, trace};
 use crate::cli::InspectArgs;
 use crate::exit;
 use crate::output::OutputStream;
@@ -155,7 +155,7 @@ impl Teller {
             Holding::default()
         };
         let hazards = if word == "bad" {
-            traced::hazards(&holders)
+            trace::hazards(&holders)
         } else {
             Vec::new()
         };

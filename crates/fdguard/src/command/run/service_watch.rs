@@ -8,7 +8,7 @@ use fdguard_supervise::event::LogEvent;
 use fdguard_trace::Became;
 
 use super::prevention::{News, PreventionEvent};
-use super::worker::{Counts, WorkerFindings, Gone, Reply, Worker};
+use super::worker::{Counts, WorkerFindings, WorkerGone, Reply, Worker};
 use crate::report::trace::name;
 
 /// Whether something was prevented is asked this often; that costs next to nothing.
@@ -72,7 +72,7 @@ impl ServiceWatch {
             match self.worker.reply(until) {
                 Ok(Some(reply)) => self.heard(reply),
                 Ok(None) => return,
-                Err(Gone) => self.is_over = true,
+                Err(WorkerGone) => self.is_over = true,
             }
         }
     }
@@ -108,7 +108,7 @@ impl ServiceWatch {
             match self.worker.reply(until) {
                 Ok(Some(reply)) => self.heard(reply),
                 Ok(None) => return None,
-                Err(Gone) => self.is_over = true,
+                Err(WorkerGone) => self.is_over = true,
             }
         }
         // The next time it is another look.

@@ -93,7 +93,7 @@ impl Worker {
     }
 
     /// The next answer until then; an error when the thread is gone.
-    pub(super) fn reply(&self, until: Instant) -> Result<Option<Reply>, Gone> {
+    pub(super) fn reply(&self, until: Instant) -> Result<Option<Reply>, WorkerGone> {
         let within = until.saturating_duration_since(Instant::now());
         match self
             .replies
@@ -101,7 +101,7 @@ impl Worker {
         {
             Ok(reply) => Ok(Some(reply)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(Gone),
+            Err(RecvTimeoutError::Disconnected) => Err(WorkerGone),
         }
     }
 
@@ -116,7 +116,7 @@ impl Worker {
 
 /// The thread is gone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gone;
+pub(super) struct WorkerGone;
 
 /// The thread's end of it.
 struct Looker {

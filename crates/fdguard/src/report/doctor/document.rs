@@ -24,13 +24,13 @@ struct Document<'a> {
     #[serde(flatten)]
     diagnosis: &'a Diagnosis,
     headline: String,
-    snapshot: Option<Held<'a>>,
+    snapshot: Option<HeldDocument<'a>>,
     lints: Vec<Lint<'a>>,
     evidence: Gathered<'a>,
 }
 
 #[derive(Serialize)]
-struct Held<'a> {
+struct HeldDocument<'a> {
     pid: Pid,
     tier: Tier,
     count: Option<u64>,
@@ -70,7 +70,7 @@ struct Gathered<'a> {
 
 #[derive(Serialize)]
 struct Patient<'a> {
-    snapshot: Held<'a>,
+    snapshot: HeldDocument<'a>,
     uptime_seconds: Option<u64>,
     runtime: Option<&'a RuntimeInfo>,
     select: Option<&'a SelectUse>,
@@ -124,10 +124,10 @@ pub fn bundled_document(evidence: &Evidence) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn held<'a>(visit: &'a ProcessVisit, examined: &'a ExaminedProcess) -> Held<'a> {
+fn held<'a>(visit: &'a ProcessVisit, examined: &'a ExaminedProcess) -> HeldDocument<'a> {
     let (latest, summary) = (visit.latest(), &examined.latest);
     let targets = summary.targets.as_deref();
-    Held {
+    HeldDocument {
         pid: latest.process.pid,
         tier: latest.tier,
         count: latest.count,

@@ -4,7 +4,7 @@ mod children;
 mod client;
 mod conclusion;
 mod cycle;
-mod judged;
+mod judgement;
 mod plan;
 mod ready;
 mod server;
@@ -370,7 +370,7 @@ impl Bench<'_> {
                 .show(|| format!("{}: letting the server settle", drill.title()));
             self.settle(survey, server, done)?;
             let tables = server.tables()?;
-            let (remains, is_undecided) = judged::judge(
+            let (remains, is_undecided) = judgement::judge(
                 survey,
                 tables.as_ref(),
                 &self.begins,

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::super::family::Family;
-use super::super::started;
+use super::super::start;
 use super::super::whole::limited;
 use super::tee::Tee;
 use crate::cli::{LeaveArgs, ReadyArg};
@@ -132,7 +132,7 @@ impl LaunchedServer {
 
     /// Who outlived it.
     pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<Leftover> {
-        started::left(&mut self.family, leave, allowed, &self.traced)
+        start::left(&mut self.family, leave, allowed, &self.traced)
     }
 }
 

@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 /// A running script. It prints `ready` when it holds what it should and ends when its input does. Dropped, it is told to, and waited for.
 #[derive(Debug)]
-pub struct Scripted(Child);
+pub struct ScriptedProcess(Child);
 
-impl Scripted {
+impl ScriptedProcess {
     /// `python3 -c SCRIPT ARGUMENT`, once it is ready.
     pub fn python(script: &str, argument: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new("python3");
@@ -35,7 +35,7 @@ impl Scripted {
     }
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedProcess {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         // Gone already, then.

@@ -1,13 +1,13 @@
 //! A keeper that somebody killed.
 
 use fdguard_process::adopt::{adopt_orphans, adopt_orphans_of_trees, end_adopted};
-use fdguard_process::identity::{Identity, signal_checked};
+use fdguard_process::identity::{ProcessId, signal_checked};
 use fdguard_process::tree::{TreeEvent, Tree};
 
 use super::harness::{LONG, alive, family, heard, line, pidfd, token, told, wait_for};
 
 fn kill_keeper(tree: &Tree) {
-    let keeper = Identity::of(tree.keeper()).unwrap();
+    let keeper = ProcessId::of(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
 }
 

@@ -7,12 +7,12 @@ use crate::sys;
 
 /// Holds a process until it is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct FdList {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Held {
+impl FdList {
     /// Stops it, and waits until it stands.
     #[must_use]
     pub fn new(pid: u32) -> Self {
@@ -33,7 +33,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for FdList {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {

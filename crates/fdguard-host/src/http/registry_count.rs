@@ -8,17 +8,17 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-struct Held<K> {
+struct RegistryCount<K> {
     body: Body,
     _kept: K,
 }
 
 /// Keeps it until the response's body is dropped, which is when it was sent or its receiver went away.
 pub(super) fn until_sent<K: Send + Unpin + 'static>(response: Response, kept: K) -> Response {
-    response.map(|body| Body::new(Held { body, _kept: kept }))
+    response.map(|body| Body::new(RegistryCount { body, _kept: kept }))
 }
 
-impl<K: Unpin> http_body::Body for Held<K> {
+impl<K: Unpin> http_body::Body for RegistryCount<K> {
     type Data = Bytes;
     type Error = axum::Error;
 

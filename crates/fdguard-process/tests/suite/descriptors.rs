@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use fdguard_process::plan::Plan;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use fdguard_process::tree::{Exit, Options, StopPlan, TreeEvent, Tree};
@@ -170,7 +170,7 @@ fn role() {
 }
 
 /// Starts such an owner; gives it, its identity, and its keeper's.
-fn owner(how: &str, token: &str) -> (Child, Identity, Identity) {
+fn owner(how: &str, token: &str) -> (Child, ProcessId, ProcessId) {
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "suite::held::role", "--nocapture"])
         .env(ROLE, format!("{how} {token}"))
@@ -183,8 +183,8 @@ fn owner(how: &str, token: &str) -> (Child, Identity, Identity) {
         let line = line.unwrap();
         Some(line.split_once("owns ")?.1.parse::<u32>().unwrap())
     });
-    let keeper = Identity::of(keeper.unwrap()).unwrap();
-    let identity = Identity::of(owner.id()).unwrap();
+    let keeper = ProcessId::of(keeper.unwrap()).unwrap();
+    let identity = ProcessId::of(owner.id()).unwrap();
     (owner, identity, keeper)
 }
 
@@ -234,7 +234,7 @@ fn trees_of_an_owner_that_is_gone_are_found_by_their_mark() {
 }
 
 /// Whether it lives; who reaps it is another's business.
-fn is_alive(process: &Identity) -> bool {
+fn is_alive(process: &ProcessId) -> bool {
     let state = super::harness::status(process.pid(), "State");
     process.matches() && state.is_some_and(|state| !state.starts_with('Z'))
 }
