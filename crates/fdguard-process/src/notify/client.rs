@@ -14,7 +14,7 @@ use fdguard_core::Gap;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::message::{Message, Watchdog};
+use super::message::{NotifyMessage, Watchdog};
 
 /// How soon something that must be known is tried again, and how often.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ const MOST_OWED: usize = 8;
 
 /// The connection to the parent.
 #[derive(Debug)]
-pub struct Client {
+pub struct NotifyClient {
     socket: OwnedFd,
     address: SocketAddrUnix,
     shown: String,
@@ -35,7 +35,7 @@ pub struct Client {
     warned: bool,
 }
 
-impl Client {
+impl NotifyClient {
     /// The client for the parent named in the environment; `None` without one. The gap has the reason of a failure.
     pub fn from_environment() -> Result<Option<Self>, Gap> {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|it| !it.is_empty()) else {
@@ -68,7 +68,7 @@ impl Client {
     }
 
     /// Sends a message to the parent without blocking. The first loss returns a gap; later ones are only counted.
-    pub fn tell(&mut self, message: &Message, now: Instant) -> Option<Gap> {
+    pub fn tell(&mut self, message: &NotifyMessage, now: Instant) -> Option<Gap> {
         let bytes = message.format();
         let lasting = message.ready || message.reloading || message.stopping;
         if !self.owed.is_empty() && lasting {
@@ -205,10 +205,10 @@ impl Heartbeat {
 
     /// The message itself.
     #[must_use]
-    pub fn message() -> Message {
-        Message {
+    pub fn message() -> NotifyMessage {
+        NotifyMessage {
             watchdog: Some(Watchdog::Ping),
-            ..Message::default()
+            ..NotifyMessage::default()
         }
     }
 }

@@ -17,7 +17,7 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use super::message::Message;
+use super::message::NotifyMessage;
 
 /// What systemd takes of a message, and as many descriptors as the kernel lets through at once.
 const LONGEST: usize = 4096;
@@ -30,7 +30,7 @@ const SOCKET: &str = "socket";
 
 /// fdguard's end of the notification socket. On drop its socket and directory are removed.
 #[derive(Debug)]
-pub struct Server {
+pub struct NotifyServer {
     socket: OwnedFd,
     folder: PathBuf,
     path: PathBuf,
@@ -40,11 +40,11 @@ pub struct Server {
 
 /// One message with its sender and descriptors.
 #[derive(Debug)]
-pub struct Heard {
+pub struct ReceivedMessage {
     /// The sender, as reported by the kernel.
     pub pid: u32,
     /// The message.
-    pub message: Message,
+    pub message: NotifyMessage,
     /// Descriptors that came along, close-on-exec. Dropped, they are closed.
     pub fds: Vec<OwnedFd>,
     /// The sender of a barrier waits until this is closed: when the caller drops it, with all before it dealt with.
@@ -52,7 +52,7 @@ pub struct Heard {
     barrier: Option<OwnedFd>,
 }
 
-impl Server {
+impl NotifyServer {
     /// Opens one below `XDG_RUNTIME_DIR`, or else the directory for temporary files.
     pub fn open() -> io::Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -104,7 +104,7 @@ impl Server {
     }
 
     /// Messages from permitted senders since the last call; never blocks. Process them in order and drop each: a barrier may be among them.
-    pub fn turn(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<Heard> {
+    pub fn turn(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
         let mut all = Vec::new();
         for _ in 0..MOST_AT_ONCE {
             match self.receive() {
@@ -131,7 +131,7 @@ impl Server {
     }
 
     /// One message; nothing when it must not be believed.
-    fn receive(&self) -> Result<Option<Heard>, Errno> {
+    fn receive(&self) -> Result<Option<ReceivedMessage>, Errno> {
         let mut bytes = [0; LONGEST];
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS), ScmCredentials(1))];
@@ -158,13 +158,13 @@ impl Server {
         let Some(pid) = pid.filter(|_| !received.flags.intersects(cut)) else {
             return Ok(None);
         };
-        let message = Message::parse(&bytes[..received.bytes]);
+        let message = NotifyMessage::parse(&bytes[..received.bytes]);
         let barrier = if message.barrier && fds.len() == 1 {
             fds.pop()
         } else {
             None
         };
-        Ok(Some(Heard {
+        Ok(Some(ReceivedMessage {
             pid,
             message,
             fds,
@@ -173,7 +173,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for NotifyServer {
     fn drop(&mut self) {
         remove(&self.folder);
     }
