@@ -113,7 +113,7 @@ mod tests {
         assert!(
             ordered(&[("a", &["z"])])
                 .unwrap_err()
-                .ends_with("there is no service `z`")
+                .ends_with("unknown service `z`")
         );
     }
 }

@@ -55,8 +55,8 @@ fn addresses_that_we_cannot_reach_are_a_gap_with_the_reason() {
     for (address, word) in [
         ("vsock:2:1234", "vsock"),
         ("vsock-stream:2:1234", "vsock"),
-        ("relative", "neither"),
-        ("@", "neither"),
+        ("relative", "not a path"),
+        ("@", "not a path"),
     ] {
         let gap = NotifyClient::at(OsStr::new(address)).unwrap_err();
         assert!(gap.why.contains(word), "{gap:?}");
