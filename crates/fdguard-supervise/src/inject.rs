@@ -9,7 +9,7 @@ use crate::event::LogEvent;
 /// Puts something into programs by their environment, and knows what came of it. It never holds the loop up for longer than a moment.
 pub trait Injector: std::fmt::Debug {
     /// A service is about to start: changes the environment of its program. Returns events to log.
-    fn begin(
+    fn start(
         &mut self,
         service: &str,
         command: &[OsString],
@@ -27,7 +27,7 @@ pub trait Injector: std::fmt::Debug {
     fn deadline(&self) -> Option<Instant>;
 
     /// Continues. Returns events to log.
-    fn turn(&mut self, now: Instant) -> Vec<LogEvent>;
+    fn poll(&mut self, now: Instant) -> Vec<LogEvent>;
 
     /// Every service is down. Returns the remaining events.
     fn finish(&mut self) -> Vec<LogEvent>;

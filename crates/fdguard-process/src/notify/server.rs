@@ -104,7 +104,7 @@ impl NotifyServer {
     }
 
     /// Messages from permitted senders since the last call; never blocks. Process them in order and drop each: a barrier may be among them.
-    pub fn turn(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
+    pub fn poll(&mut self, may_speak: impl Fn(u32) -> bool) -> Vec<ReceivedMessage> {
         let mut all = Vec::new();
         for _ in 0..MOST_AT_ONCE {
             match self.receive() {

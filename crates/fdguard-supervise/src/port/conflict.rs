@@ -75,7 +75,7 @@ impl Conflict {
 }
 
 /// Finds the holders of this address; `None` if it is free.
-pub fn look(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
+pub fn find_conflict(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
     let rows = probe.sockets()?;
     let rows: Vec<_> = rows
         .into_iter()

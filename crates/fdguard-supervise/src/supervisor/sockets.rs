@@ -39,7 +39,7 @@ impl Sockets {
     }
 
     /// The sockets of a service. A single service gets all sockets of the parent.
-    pub(super) fn of(
+    pub(super) fn bind(
         &mut self,
         service: &config::ServiceConfig,
         is_single: bool,
