@@ -14,6 +14,7 @@ pub mod blame;
 pub mod catalog;
 pub mod children;
 pub mod class;
+mod class_of_call;
 pub mod class_pattern;
 pub mod collapse;
 pub mod command_line;

@@ -10,7 +10,7 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-use fdguard_wire::{Bytes, Loading, Omission, interpreter, loading};
+use fdguard_wire::{Bytes, LoaderOutcome, Omission, interpreter, loading};
 
 use crate::{start, sys};
 
@@ -275,11 +275,11 @@ unsafe fn omission(program: Program, library: &[u8]) -> Option<Omission> {
     let mut line = [0; 256];
     for _ in 0..SCRIPTS {
         let length = match loading(&found, &mut line) {
-            Loading::Harmless => return None,
-            Loading::OtherLoader => return Some(Omission::OtherLoader),
-            Loading::OtherMachine => return Some(Omission::OtherMachine),
-            Loading::Sanitizer => return Some(Omission::Sanitizer),
-            Loading::Script(length) => length,
+            LoaderOutcome::Harmless => return None,
+            LoaderOutcome::OtherLoader => return Some(Omission::OtherLoader),
+            LoaderOutcome::OtherMachine => return Some(Omission::OtherMachine),
+            LoaderOutcome::Sanitizer => return Some(Omission::Sanitizer),
+            LoaderOutcome::Script(length) => length,
         };
         let name = interpreter(line.get(..length).unwrap_or_default());
         let name = terminated(name, &mut path)?;

@@ -10,7 +10,7 @@ use fdguard_core::origin::{Origin, Stack};
 use fdguard_core::proof::own;
 use fdguard_core::through::through;
 use fdguard_core::{ProcKey, Text};
-use fdguard_wire::{EventRecord, Kind};
+use fdguard_wire::{EventKind, EventRecord};
 
 use crate::Blind;
 use crate::observe::{Became, is_alive};
@@ -66,9 +66,9 @@ impl ChildWatch {
                 stack: (event.stack != 0).then(|| number(event.stack)),
             };
             match (event.kind, u32::try_from(pid)) {
-                (Kind::Started, Ok(0)) => self.children.add_start_within(since, start),
-                (Kind::Started, Ok(pid)) => self.children.add_start(pid, start),
-                (Kind::Reaped, Ok(pid)) => self.children.add_wait(process, pid, event.ns),
+                (EventKind::Started, Ok(0)) => self.children.add_start_within(since, start),
+                (EventKind::Started, Ok(pid)) => self.children.add_start(pid, start),
+                (EventKind::Reaped, Ok(pid)) => self.children.add_wait(process, pid, event.ns),
                 _ => self.children.note_activity(process, event.ns),
             }
         }

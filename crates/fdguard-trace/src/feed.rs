@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
-use fdguard_core::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, What};
+use fdguard_core::event::{Errno, Event, StackId, What};
 use fdguard_core::{FileId, ProcKey};
-use fdguard_wire::{End, EventRecord, How, Kind, LOCK_BEGINS, Prevented, Touch};
+use fdguard_wire::{
+    CloseCall, EventKind, EventRecord, FdCall, LOCK_BEGINS, OpenCall, PreventedHarm,
+};
 
 use crate::call_class::CallClasses;
 use crate::ring::Drained;
@@ -127,10 +129,10 @@ impl Feed {
                 self.threads = Threads::Several;
                 return Some(self.event(&record, None, What::Threaded));
             }
-            if record.kind == Kind::Inside && ticket >= self.next {
+            if record.kind == EventKind::Inside && ticket >= self.next {
                 match self.inside(&record, now, is_end) {
                     Inside::Unknown => return None,
-                    Inside::Not => record.kind = Kind::Unknown,
+                    Inside::Not => record.kind = EventKind::Unknown,
                     Inside::At(stack) => record.stack = stack,
                 }
             }
@@ -140,15 +142,15 @@ impl Feed {
             let Some(what) = self.what(&record) else {
                 continue;
             };
-            let may_be = matches!(record.kind, Kind::End | Kind::Use);
+            let may_be = matches!(record.kind, EventKind::Close | EventKind::Use);
             self.manner = if is_late {
                 Manner::Late
-            } else if may_be && record.code & Prevented::BIT != 0 {
+            } else if may_be && record.code & PreventedHarm::BIT != 0 {
                 Manner::Prevented
             } else {
                 Manner::InOrder
             };
-            if record.kind == Kind::End && !is_late {
+            if record.kind == EventKind::Close && !is_late {
                 self.closing.push((record.more[0], record));
             }
             let stack = (record.stack != 0).then(|| number(record.stack));
@@ -168,7 +170,7 @@ impl Feed {
 
     /// Whether this is the first that is heard of a second thread.
     fn is_second_thread(&self, record: &EventRecord) -> bool {
-        let has_several = record.kind == Kind::End && record.more[1] != 0;
+        let has_several = record.kind == EventKind::Close && record.more[1] != 0;
         has_several && self.threads == Threads::One
     }
 
@@ -177,7 +179,7 @@ impl Feed {
         let is_over = |(until, _): &(u64, EventRecord)| *until <= reached;
         let over = self.closing.iter().position(is_over)?;
         let (_, close) = self.closing.swap_remove(over);
-        Some(self.event(&close, None, What::Closed { fd: close.fd }))
+        Some(self.event(&close, None, What::CloseReturned { fd: close.fd }))
     }
 
     /// Whether a thread was inside a call when its number was closed. One that came out with success before the close
@@ -193,7 +195,7 @@ impl Feed {
         let came_out = out.filter(|out| out.record.errno == 0);
         let is_first = came_out
             .zip(close)
-            .filter(|(_, close)| close.record.code & Prevented::BIT == 0)
+            .filter(|(_, close)| close.record.code & PreventedHarm::BIT == 0)
             .is_some_and(|(out, close)| out.ticket < close.record.more[0]);
         if is_first || is_done(inside, out.map(|out| out.record)) && !is_late {
             return Inside::Not;
@@ -205,7 +207,7 @@ impl Feed {
     fn out_of(&self, inside: &EventRecord) -> Option<Ticketed> {
         let is_it = |event: &&Ticketed| {
             let event = event.record;
-            let is_torn = event.kind == Kind::Use && event.code & Touch::TORN != 0;
+            let is_torn = event.kind == EventKind::Use && event.code & FdCall::TORN != 0;
             is_torn && event.tid == inside.tid && event.fd == inside.fd
         };
         self.held.iter().find(is_it).copied()
@@ -215,7 +217,7 @@ impl Feed {
     fn close_of(&self, inside: &EventRecord) -> Option<Ticketed> {
         let is_it = |event: &&Ticketed| {
             let event = event.record;
-            event.kind == Kind::End && event.fd == inside.fd && event.ns == inside.ns
+            event.kind == EventKind::Close && event.fd == inside.fd && event.ns == inside.ns
         };
         self.held.iter().find(is_it).copied()
     }
@@ -224,20 +226,15 @@ impl Feed {
         let fd = record.fd;
         let errno = (record.errno != 0).then(|| Errno::from_linux(i32::from(record.errno)));
         Some(match record.kind {
-            Kind::Birth => self.birth(record),
-            Kind::End => {
+            EventKind::Open => self.open(record),
+            EventKind::Close => {
                 if errno != Some(Errno::Ebadf) {
                     self.classes.close(fd);
                 }
-                let is_replaced = record.code & !Prevented::BIT == End::Dup2 as u8;
-                let how = if is_replaced {
-                    DeathHow::Dup2
-                } else {
-                    DeathHow::Close
-                };
-                What::Death { fd, how, errno }
+                let call = CloseCall::from_code(record.code);
+                What::Close { fd, call, errno }
             }
-            Kind::EndRange => {
+            EventKind::CloseRange => {
                 let last = u32::try_from(record.more[0]).unwrap_or(u32::MAX);
                 self.classes.close_range(fd, last);
                 What::CloseRange {
@@ -246,48 +243,46 @@ impl Feed {
                     at_exec: false,
                 }
             }
-            Kind::Inside => What::Enter {
+            EventKind::Inside => What::Enter {
                 fd,
-                call: call(record.code),
+                call: FdCall::from_code(record.code),
             },
-            Kind::Use => What::Use {
+            EventKind::Use => What::Use {
                 fd,
-                call: call(record.code),
+                call: FdCall::from_code(record.code),
                 bytes: bytes(record),
                 errno,
             },
-            Kind::Lock if record.code == LOCK_BEGINS => What::Locking { fd },
-            Kind::Lock | Kind::Unlock => What::Lock {
+            EventKind::Lock if record.code == LOCK_BEGINS => What::Locking { fd },
+            EventKind::Lock | EventKind::Unlock => What::Lock {
                 fd,
                 file: None,
                 range: Some((record.more[0], record.more[1])),
-                taken: record.kind == Kind::Lock,
+                taken: record.kind == EventKind::Lock,
             },
-            Kind::File => What::File {
+            EventKind::File => What::File {
                 fd,
                 file: FileId {
                     mnt: record.more[0],
                     ino: record.more[1],
                 },
             },
-            Kind::Refused => What::Refused {
-                call: birth_how(How::of(record.code)),
+            EventKind::Refused => What::Refused {
+                call: OpenCall::from_code(record.code),
                 errno: errno?,
             },
-            Kind::Select => What::Select { nfds: fd },
-            Kind::Retold => What::Retold { fd },
+            EventKind::Select => What::Select { nfds: fd },
+            EventKind::Reassigned => What::Reassigned { fd },
             // Children are followed elsewhere.
-            Kind::Started | Kind::Reaped | Kind::Unknown => return None,
+            EventKind::Started | EventKind::Reaped | EventKind::Unknown => return None,
         })
     }
 
-    fn birth(&mut self, record: &EventRecord) -> What {
-        let how = How::of(record.code);
-        let class = self.classes.open(record);
-        What::Birth {
+    fn open(&mut self, record: &EventRecord) -> What {
+        What::Open {
             fd: record.fd,
-            how: birth_how(how),
-            class,
+            call: OpenCall::from_code(record.code),
+            class: self.classes.open(record),
             file: None,
             cloexec: false,
         }
@@ -306,49 +301,7 @@ enum Inside {
 
 /// Whether the call was over but for its return: what it wrote is often the very message on which the other thread closes.
 fn is_done(inside: &EventRecord, out: Option<EventRecord>) -> bool {
-    let writes = matches!(Touch::of(inside.code), Touch::Write | Touch::Send);
-    writes && out.is_none_or(|out| out.errno == 0)
-}
-
-fn birth_how(how: How) -> BirthHow {
-    match how {
-        How::Open
-        | How::Creat
-        | How::Fopen
-        | How::Freopen
-        | How::Mkstemp
-        | How::Tmpfile
-        | How::ShmOpen
-        | How::MqOpen
-        | How::Openpt
-        | How::Openpty => BirthHow::Open,
-        How::Opendir => BirthHow::Opendir,
-        How::Socket => BirthHow::Socket,
-        How::Socketpair => BirthHow::Socketpair,
-        How::Accept => BirthHow::Accept,
-        How::Dup | How::Fcntl => BirthHow::Dup,
-        How::Dup2 => BirthHow::Dup2,
-        How::Pipe | How::Popen => BirthHow::Pipe,
-        How::Received => BirthHow::Received,
-        How::Unknown => BirthHow::Unseen,
-        _ => BirthHow::Anonymous,
-    }
-}
-
-fn call(code: u8) -> Call {
-    match Touch::of(code) {
-        Touch::Other => Call::Other,
-        Touch::Read => Call::Read,
-        Touch::Write => Call::Write,
-        Touch::Recv => Call::Recv,
-        Touch::Send => Call::Send,
-        Touch::Poll => Call::Poll,
-        Touch::EpollWait => Call::EpollWait,
-        Touch::Connect => Call::Connect,
-        Touch::Accept => Call::Accept,
-        Touch::Fsync => Call::Fsync,
-        Touch::Truncate => Call::Truncate,
-    }
+    FdCall::from_code(inside.code).writes() && out.is_none_or(|out| out.errno == 0)
 }
 
 /// The first bytes of what was written. Zeros at the end are not told apart from none: a record has its length in front.

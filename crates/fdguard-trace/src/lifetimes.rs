@@ -11,7 +11,7 @@ use fdguard_core::lifetimes::{
 };
 use fdguard_core::origin::Stack;
 use fdguard_core::{Class, Fd, Text};
-use fdguard_wire::{EventRecord, How, Kind};
+use fdguard_wire::{EventKind, EventRecord, OpenCall};
 
 use crate::call_class::CallClasses;
 use crate::runtime;
@@ -284,10 +284,10 @@ impl State {
     fn take(&mut self, event: &EventRecord, number: &dyn Fn(u32) -> StackId, codes: &Codes<'_>) {
         let (fd, at) = (event.fd, event.ns);
         match event.kind {
-            Kind::Birth => {
-                let how = How::of(event.code);
+            EventKind::Open => {
+                let call = OpenCall::from_code(event.code);
                 let path = path_number(number(event.stack));
-                self.lifetimes.open(fd, path, at, how.name(), event.tid);
+                self.lifetimes.open(fd, path, at, call, event.tid);
                 if let Some(class) = self.calls.open(event) {
                     self.classes.insert((fd, at), class);
                 }
@@ -298,7 +298,7 @@ impl State {
                     self.links.retain(|one, _| is_open(one));
                 }
             }
-            Kind::End if event.errno != EBADF => {
+            EventKind::Close if event.errno != EBADF => {
                 let opener = self.lifetimes.path_of(fd).map(StackId);
                 // An interpreter that cleans up has left the program's outermost line behind.
                 let is_finalized = opener.is_some_and(&codes.is_python)
@@ -308,12 +308,12 @@ impl State {
                 self.lifetimes.close(fd, at, is_finalized);
                 self.calls.close(fd);
             }
-            Kind::EndRange => {
+            EventKind::CloseRange => {
                 let last = u32::try_from(event.more[0]).unwrap_or(u32::MAX);
                 self.lifetimes.close_range(fd, last, at);
                 self.calls.close_range(fd, last);
             }
-            Kind::Retold => {
+            EventKind::Reassigned => {
                 let path = path_number(number(event.stack));
                 self.lifetimes.assign(fd, path);
             }
@@ -336,7 +336,7 @@ impl State {
         let own = table.open.iter().filter(|(_, one)| one.forks == 0);
         let open = own.map(|(fd, one)| {
             let path = path_number(number(one.stack));
-            (*fd, (path, one.ns, one.how.name(), one.tid))
+            (*fd, (path, one.ns, one.call, one.tid))
         });
         let counts = table.accounts.iter().map(|(stack, account)| {
             let path = path_number(number(*stack));
@@ -366,7 +366,7 @@ impl State {
 
     /// Reads what some of the new descriptors are called: the first, second, fourth, eighth … of each path.
     fn read_links(&mut self, pid: u32, events: &[EventRecord]) {
-        for event in events.iter().filter(|event| event.kind == Kind::Birth) {
+        for event in events.iter().filter(|event| event.kind == EventKind::Open) {
             let (fd, at) = (event.fd, event.ns);
             let is_open = self.lifetimes.opened_at(fd) == Some(at);
             let opened = self.lifetimes.opened_by_path_of(fd);

@@ -519,7 +519,7 @@ impl Code {
         let mut code = Self::default();
         for spot in spots {
             if let Spot::Language {
-                tongue: fdguard_wire::Tongue::Python,
+                tongue: fdguard_wire::RuntimeLanguage::Python,
                 function,
                 ..
             } = spot

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use fdguard_wire::{Bytes, Loading, loading};
+use fdguard_wire::{Bytes, LoaderOutcome, loading};
 use object::Endianness;
 use object::elf::{EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -241,7 +241,7 @@ fn has_sanitizer(path: &Path) -> bool {
         }
     }
     let file = File::open(path).map(Whole);
-    file.is_ok_and(|file| loading(&file, &mut [0; 256]) == Loading::Sanitizer)
+    file.is_ok_and(|file| loading(&file, &mut [0; 256]) == LoaderOutcome::Sanitizer)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use fdguard_wire::{EVENTS, EventRecord, Image, Omission};
+use fdguard_wire::{EVENTS, EventRecord, Omission, TableImage};
 
 /// A ticket that is not filled after so many nanoseconds is passed over; it is told late, if ever. What comes after it is
 /// doubtful then, so a thread that is not run for a while on a busy machine is waited for.
@@ -68,7 +68,7 @@ impl Ring {
 
     /// Reads what is new. At the end nobody fills a ticket any more.
     pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<Drained> {
-        let mut head = [0; Image::HEAD];
+        let mut head = [0; TableImage::HEAD];
         match self.file.read_exact_at(&mut head, 0) {
             // It was found before its process gave it its length.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -76,7 +76,7 @@ impl Ring {
             }
             result => result?,
         }
-        let Some(image) = Image::new(&head) else {
+        let Some(image) = TableImage::new(&head) else {
             return Ok(Drained::default());
         };
         let written = image.tickets();
@@ -113,11 +113,11 @@ impl Ring {
             // As far as it goes without a turn.
             let until_turn = EVENTS as u64 - self.next % EVENTS as u64;
             let count = (written - self.next).min(until_turn);
-            let mut bytes = vec![0; usize::try_from(count).unwrap_or(0) * Image::EVENT];
-            let at = Image::event_at(self.next) as u64;
+            let mut bytes = vec![0; usize::try_from(count).unwrap_or(0) * TableImage::EVENT];
+            let at = TableImage::event_at(self.next) as u64;
             self.file.read_exact_at(&mut bytes, at)?;
-            for bytes in bytes.chunks_exact(Image::EVENT) {
-                match Image::event(bytes, self.next) {
+            for bytes in bytes.chunks_exact(TableImage::EVENT) {
+                match TableImage::event(bytes, self.next) {
                     Some(event) => drained.push(self.next, event),
                     None if is_end => {}
                     None => {
@@ -141,10 +141,10 @@ impl Ring {
         self.holes.retain(|ticket| ticket + EVENTS as u64 > written);
         let mut left = Vec::new();
         for ticket in std::mem::take(&mut self.holes) {
-            let mut bytes = [0; Image::EVENT];
+            let mut bytes = [0; TableImage::EVENT];
             self.file
-                .read_exact_at(&mut bytes, Image::event_at(ticket) as u64)?;
-            match Image::event(&bytes, ticket) {
+                .read_exact_at(&mut bytes, TableImage::event_at(ticket) as u64)?;
+            match TableImage::event(&bytes, ticket) {
                 Some(event) => drained.push(ticket, event),
                 None => left.push(ticket),
             }

@@ -8,7 +8,7 @@ use fdguard_core::lifetimes::{self, CallPath, Lifetime};
 use fdguard_core::origin::{Culprit, Origin, Stack};
 use fdguard_core::through::through;
 
-use fdguard_wire::{Account, How};
+use fdguard_wire::Account;
 
 use crate::symbol::Symbols;
 use crate::table::{Descriptor, Table, Tables};
@@ -85,7 +85,7 @@ impl From<&Lifetime> for Open {
                 stack: 0,
                 tid: one.thread,
                 ns: one.at,
-                how: How::named(one.call),
+                call: one.call,
                 forks: 0,
                 used: 0,
             },

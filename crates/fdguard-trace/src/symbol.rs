@@ -8,7 +8,7 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use fdguard_core::Text;
 use fdguard_core::origin::{Frame, Language, Stack};
-use fdguard_wire::Tongue;
+use fdguard_wire::RuntimeLanguage;
 
 use crate::runtime::Module;
 use crate::table::Spot;
@@ -103,9 +103,9 @@ fn language_frame(spot: &Spot) -> Option<Frame> {
         line: (*line > 0).then_some(*line),
         module: None,
         language: match tongue {
-            Tongue::Python => Language::Python,
-            Tongue::Java => Language::Java,
-            Tongue::Node => Language::Node,
+            RuntimeLanguage::Python => Language::Python,
+            RuntimeLanguage::Java => Language::Java,
+            RuntimeLanguage::Node => Language::Node,
         },
     })
 }

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use fdguard_wire::{Account, Frame, How, Image, Prevented, Tongue, UNTOLD};
+use fdguard_wire::{
+    Account, FrameRecord, INCOMPLETE_EXIT_REPORT, OpenCall, PreventedHarm, RuntimeLanguage,
+    TableImage,
+};
 
 use crate::Error;
 
@@ -47,16 +50,16 @@ pub struct Table {
     /// Stacks that found no place.
     pub lost_stacks: u64,
     /// Descriptors whose end nobody saw.
-    pub unseen_ends: u64,
+    pub unseen_closes: u64,
     /// Whether it is protected.
     pub is_protected: bool,
     /// Descriptors that protection holds in it now, which the program does not know of.
-    pub graves: u64,
+    pub quarantined: u64,
     /// What that prevented, by the id of its hazard.
     pub prevented: BTreeMap<&'static str, u64>,
     /// When it told of something last, by the monotonic clock; absent before it did.
     pub last: Option<u64>,
-    stacks: HashMap<u32, Vec<Frame>>,
+    stacks: HashMap<u32, Vec<FrameRecord>>,
     modules: HashMap<u16, PathBuf>,
     texts: HashMap<u32, (String, String)>,
     file: PathBuf,
@@ -74,7 +77,7 @@ pub struct Descriptor {
     /// When, by the monotonic clock, in nanoseconds.
     pub ns: u64,
     /// The call.
-    pub how: How,
+    pub call: OpenCall,
     /// How many forks ago: the stack is one of an ancestor.
     pub forks: u8,
     /// After which event it was used last, by the time of that event; 0 when it was not.
@@ -111,7 +114,7 @@ impl Farewell {
             Some((fd, line[blank + 1..].to_vec()))
         });
         let names: BTreeMap<u32, Vec<u8>> = parsed.collect();
-        let is_whole = names.len() < Self::MOST && bytes != UNTOLD;
+        let is_whole = names.len() < Self::MOST && bytes != INCOMPLETE_EXIT_REPORT;
         Self { names, is_whole }
     }
 }
@@ -125,7 +128,7 @@ pub(crate) enum Spot {
     },
     Unknown(u64),
     Language {
-        tongue: Tongue,
+        tongue: RuntimeLanguage,
         file: String,
         function: String,
         line: u32,
@@ -239,11 +242,11 @@ impl Table {
 
     pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
-        let mut head = vec![0; Image::HEAD];
+        let mut head = vec![0; TableImage::HEAD];
         if file.read_exact_at(&mut head, 0).is_err() {
             return Ok(None);
         }
-        let Some(image) = Image::new(&head) else {
+        let Some(image) = TableImage::new(&head) else {
             return Ok(None);
         };
         let (hole, words) = image.hole();
@@ -258,23 +261,23 @@ impl Table {
             let bytes = buffer.get_mut(..needed).unwrap_or_default();
             fill(&file, bytes, 0, hole)?;
             fill(&file, bytes, words, needed)?;
-            Ok(Image::new(bytes).map(|image| Self {
+            Ok(TableImage::new(bytes).map(|image| Self {
                 last,
                 ..Self::of(&image, path)
             }))
         })
     }
 
-    fn of(image: &Image<'_>, path: &Path) -> Self {
+    fn of(image: &TableImage<'_>, path: &Path) -> Self {
         let open = image.open().filter_map(|(fd, record)| {
-            let birth = record.birth?;
+            let open = record.open?;
             let descriptor = Descriptor {
                 generation: record.generation,
-                stack: birth.stack,
-                tid: birth.tid,
-                ns: birth.ns,
-                how: birth.how,
-                forks: birth.forks,
+                stack: open.stack,
+                tid: open.tid,
+                ns: open.ns,
+                call: open.call,
+                forks: open.forks,
                 used: record.used,
             };
             Some((fd, descriptor))
@@ -286,14 +289,14 @@ impl Table {
             comm: comm(&image.comm()),
             parent: image.parent(),
             open: open.collect(),
-            ended: image.ended().collect(),
+            ended: image.closed().collect(),
             accounts: accounts.collect(),
             inherited: (0..1024).filter(|fd| image.is_inherited(*fd)).collect(),
             lost_events: image.lost_events(),
             lost_stacks: image.lost_stacks(),
-            unseen_ends: image.unseen_ends(),
+            unseen_closes: image.unseen_closes(),
             is_protected: image.is_protected(),
-            graves: image.graves(),
+            quarantined: image.quarantined(),
             prevented: prevented(image),
             last: None,
             stacks: HashMap::new(),
@@ -307,24 +310,24 @@ impl Table {
         table
     }
 
-    fn take_stack(&mut self, image: &Image<'_>, stack: u32) {
-        let frames: Vec<Frame> = image.frames(stack).collect();
+    fn take_stack(&mut self, image: &TableImage<'_>, stack: u32) {
+        let frames: Vec<FrameRecord> = image.frames(stack).collect();
         for frame in &frames {
             match frame {
-                Frame::Native { module, .. } => {
+                FrameRecord::Native { module, .. } => {
                     self.modules.entry(*module).or_insert_with(|| {
                         let path = image.module(*module).map_or(&b""[..], |found| found.path);
                         PathBuf::from(bytes_to_os(path))
                     });
                 }
-                Frame::Language { text, .. } => {
+                FrameRecord::Language { text, .. } => {
                     self.texts.entry(*text).or_insert_with(|| {
                         let (file, function) = image.text(*text).unwrap_or_default();
                         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                         (text(file), text(function))
                     });
                 }
-                Frame::Address(_) => {}
+                FrameRecord::Address(_) => {}
             }
         }
         self.stacks.insert(stack, frames);
@@ -336,13 +339,13 @@ impl Table {
             .get(&stack)
             .map(Vec::as_slice)
             .unwrap_or_default();
-        let spot = |frame: &Frame| match frame {
-            Frame::Native { module, offset } => Spot::Native {
+        let spot = |frame: &FrameRecord| match frame {
+            FrameRecord::Native { module, offset } => Spot::Native {
                 module: self.modules.get(module).cloned().unwrap_or_default(),
                 offset: *offset,
             },
-            Frame::Address(address) => Spot::Unknown(*address),
-            Frame::Language { tongue, text, line } => {
+            FrameRecord::Address(address) => Spot::Unknown(*address),
+            FrameRecord::Language { tongue, text, line } => {
                 let (file, function) = self.texts.get(text).cloned().unwrap_or_default();
                 Spot::Language {
                     tongue: *tongue,
@@ -357,11 +360,11 @@ impl Table {
 }
 
 /// What protection prevented; nothing that did not happen.
-fn prevented(image: &Image<'_>) -> BTreeMap<&'static str, u64> {
+fn prevented(image: &TableImage<'_>) -> BTreeMap<&'static str, u64> {
     let kinds = [
-        ("use-after-close", Prevented::Use),
-        ("double-close", Prevented::DoubleClose),
-        ("stranger-close", Prevented::Stranger),
+        ("use-after-close", PreventedHarm::Use),
+        ("double-close", PreventedHarm::DoubleClose),
+        ("stranger-close", PreventedHarm::Stranger),
     ];
     let counted = kinds.map(|(rule, kind)| (rule, image.prevented(kind)));
     counted
@@ -376,10 +379,10 @@ fn last_event(file: &File, tickets: u64) -> Option<u64> {
     (tickets.saturating_sub(TRIES)..tickets)
         .rev()
         .find_map(|ticket| {
-            let mut bytes = [0; Image::EVENT];
-            let at = Image::event_at(ticket) as u64;
+            let mut bytes = [0; TableImage::EVENT];
+            let at = TableImage::event_at(ticket) as u64;
             file.read_exact_at(&mut bytes, at).ok()?;
-            Image::event(&bytes, ticket).map(|event| event.ns)
+            TableImage::event(&bytes, ticket).map(|event| event.ns)
         })
 }
 
@@ -428,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_threaded_program_that_had_no_time_to_tell_has_not_told_that_all_is_closed() {
-        let untold = Farewell::of(fdguard_wire::UNTOLD);
+        let untold = Farewell::of(fdguard_wire::INCOMPLETE_EXIT_REPORT);
         assert!(untold.names.is_empty() && !untold.is_whole);
         let none = Farewell::of(b"");
         assert!(none.names.is_empty() && none.is_whole);

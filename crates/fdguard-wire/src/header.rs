@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::event::Prevented;
+use crate::event::PreventedHarm;
 use crate::loader::Omission;
 
 /// The first word of a mapping, written last: `fdguard1`.
@@ -13,7 +13,7 @@ pub const VERSION: u32 = 5;
 /// The header. Counters only rise.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Header {
+pub struct TableHeader {
     /// [`MAGIC`].
     pub magic: AtomicU64,
     /// [`VERSION`].
@@ -47,7 +47,7 @@ pub struct Header {
     /// Births whose stack found no place: counted, with stack 0.
     pub lost_stacks: AtomicU64,
     /// Descriptors whose end nobody saw: closed inside the C library or by a system call of its own.
-    pub unseen_ends: AtomicU64,
+    pub unseen_closes: AtomicU64,
     /// Calls by a child that borrows our memory (vfork) or that no handler told us of: not recorded.
     pub foreign_calls: AtomicU64,
     /// Stacks that stopped before the outermost frame.
@@ -59,14 +59,14 @@ pub struct Header {
     /// 1 when the process is protected.
     pub protected: AtomicU64,
     /// How many numbers that keeps now: the process has so many descriptors more than it knows of.
-    pub graves: AtomicU64,
-    /// What that prevented, by [`Prevented`].
-    pub prevented: [AtomicU64; Prevented::KINDS],
+    pub quarantined: AtomicU64,
+    /// What that prevented, by [`PreventedHarm`].
+    pub prevented: [AtomicU64; PreventedHarm::KINDS],
     /// Programs that were started without the library, by [`Omission`].
     pub omissions: [AtomicU64; Omission::KINDS],
 }
 
-impl Header {
+impl TableHeader {
     /// All zeros.
     #[must_use]
     pub const fn new() -> Self {
@@ -87,20 +87,20 @@ impl Header {
             stacks: AtomicU64::new(0),
             lost_events: AtomicU64::new(0),
             lost_stacks: AtomicU64::new(0),
-            unseen_ends: AtomicU64::new(0),
+            unseen_closes: AtomicU64::new(0),
             foreign_calls: AtomicU64::new(0),
             cut_stacks: AtomicU64::new(0),
             inherited: [const { AtomicU64::new(0) }; 16],
             comm: [const { AtomicU64::new(0) }; 2],
             protected: AtomicU64::new(0),
-            graves: AtomicU64::new(0),
-            prevented: [const { AtomicU64::new(0) }; Prevented::KINDS],
+            quarantined: AtomicU64::new(0),
+            prevented: [const { AtomicU64::new(0) }; PreventedHarm::KINDS],
             omissions: [const { AtomicU64::new(0) }; Omission::KINDS],
         }
     }
 }
 
-impl Default for Header {
+impl Default for TableHeader {
     fn default() -> Self {
         Self::new()
     }

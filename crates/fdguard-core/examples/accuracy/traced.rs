@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fdguard_core::event::OpenCall;
 use fdguard_core::lifetimes::course::judge;
 use fdguard_core::lifetimes::{Course, ProcessLifetimes};
 
@@ -85,10 +86,10 @@ fn is_leaking(life: &Life) -> bool {
     events.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (at, fd, what) in events {
         match what {
-            0 => process.open(fd, PATH, ns(at), "open", 1),
+            0 => process.open(fd, PATH, ns(at), OpenCall::Open, 1),
             1 => process.close(fd, ns(at), life.finalized.is_some_and(|from| at >= from)),
             _ => {
-                process.open(fd, WORK, ns(at), "open", 1);
+                process.open(fd, WORK, ns(at), OpenCall::Open, 1);
                 process.close(fd, ns(at + 0.001), false);
             }
         }

@@ -6,7 +6,7 @@
 use super::incident::Incident;
 use super::scene::{Scene, called, is_stream};
 use super::{Fault, HazardRule};
-use crate::event::{DeathHow, Errno, What};
+use crate::event::{CloseCall, Errno, What};
 use crate::ledger::Lifetime;
 use crate::lint::Severity;
 
@@ -25,9 +25,9 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
 }
 
 fn retried(scene: &Scene<'_>) -> Option<Incident> {
-    let What::Death {
+    let What::Close {
         fd,
-        how: DeathHow::Close,
+        call: CloseCall::Close,
         errno,
     } = scene.event.what
     else {

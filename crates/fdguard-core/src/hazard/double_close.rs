@@ -14,7 +14,7 @@ use super::scene::{Scene, called, is_deliberate, is_stream};
 use super::stale::{self, WrongClose};
 use super::{Fault, HazardRule};
 use crate::Fd;
-use crate::event::{Call, DeathHow, Errno, What};
+use crate::event::{CloseCall, Errno, FdCall, What};
 use crate::ledger::{Actor, Past};
 use crate::lint::Severity;
 
@@ -30,14 +30,14 @@ pub(super) const RULE: HazardRule = HazardRule {
 
 fn check(scene: &Scene<'_>) -> Vec<Incident> {
     let found = match scene.event.what {
-        What::Death {
+        What::Close {
             fd,
-            how: DeathHow::Close,
+            call: CloseCall::Close,
             errno: Some(Errno::Ebadf),
         } => failed(scene, fd),
-        What::Death {
+        What::Close {
             fd,
-            how: DeathHow::Close,
+            call: CloseCall::Close,
             ..
         } => struck(scene, fd),
         What::Use { .. } => noticed(scene),
@@ -123,7 +123,7 @@ pub(super) fn struck(scene: &Scene<'_>, fd: Fd) -> Option<Incident> {
     let hit = Past {
         life: life.clone(),
         closer: Some(scene.actor()),
-        how: DeathHow::Close,
+        call: CloseCall::Close,
         torn: Vec::new(),
         root: None,
     };
@@ -153,7 +153,7 @@ pub(super) fn noticed(scene: &Scene<'_>) -> Option<Incident> {
     else {
         return None;
     };
-    if is_stream(fd) || call == Call::Other {
+    if is_stream(fd) || call == FdCall::Other {
         return None;
     }
     let lost = match errno {

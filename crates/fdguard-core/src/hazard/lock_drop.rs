@@ -9,7 +9,7 @@ use super::incident::Incident;
 use super::overlap::Doubt;
 use super::scene::Scene;
 use super::{Fault, Hazard, HazardRule, Party};
-use crate::event::{DeathHow, What};
+use crate::event::{CloseCall, What};
 use crate::ledger::{Lifetime, Slot};
 use crate::lint::Severity;
 
@@ -28,7 +28,7 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
 }
 
 fn dropped(scene: &Scene<'_>) -> Option<Incident> {
-    let What::Death { how, .. } = scene.event.what else {
+    let What::Close { call, .. } = scene.event.what else {
         return None;
     };
     let fd = scene.closes()?;
@@ -38,10 +38,10 @@ fn dropped(scene: &Scene<'_>) -> Option<Incident> {
     let locks = scene.memory.locks(process, file)?;
     let holder = scene.ledger.slot(process, locks.fd).and_then(Slot::current);
     let is_held = holder.is_some_and(|holder: &Lifetime| holder.generation == locks.generation);
-    let is_ordered = match how {
-        DeathHow::Close => true,
+    let is_ordered = match call {
+        CloseCall::Close => true,
         // It is told after the call: a lock of another thread may have come since.
-        DeathHow::Dup2 => !locks.is_shared && locks.actor.thread == scene.event.thread,
+        CloseCall::Dup2 => !locks.is_shared && locks.actor.thread == scene.event.thread,
         _ => false,
     };
     if locks.fd == fd || !is_held || !is_ordered {

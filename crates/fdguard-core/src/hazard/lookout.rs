@@ -218,7 +218,7 @@ fn root(scene: &Scene<'_>) -> Option<Actor> {
 
 /// Whether the event tries to close a number of which nothing was ever known.
 fn is_blind(scene: &Scene<'_>) -> bool {
-    let What::Death { fd, errno, .. } = scene.event.what else {
+    let What::Close { fd, errno, .. } = scene.event.what else {
         return false;
     };
     let is_known = |slot: &Slot| slot.current().is_some() || slot.past().next().is_some();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::overlap::{Busy, BusyThreads};
-use crate::event::{Call, Errno, Event, StackId, Tid, What};
+use crate::event::{Errno, Event, FdCall, StackId, Tid, What};
 use crate::ledger::{Actor, Generation, Ledger, Lifetime, Slot};
 use crate::{Fd, FileId, ProcKey};
 
@@ -23,7 +23,7 @@ const MOST_RANGES: usize = 256;
 pub(super) struct Inside {
     pub(super) fd: Fd,
     pub(super) generation: Option<Generation>,
-    pub(super) call: Call,
+    pub(super) call: FdCall,
     pub(super) actor: Actor,
 }
 
@@ -171,14 +171,14 @@ impl Memory {
         }
         match &event.what {
             What::Enter { fd, call } => self.enter(event, current(*fd), *fd, *call),
-            What::Birth { fd, .. } => self.settle(by, *fd),
+            What::Open { fd, .. } => self.settle(by, *fd),
             What::Use { fd, errno, .. } => {
                 self.settle(by, *fd);
                 if let Some(life) = current(*fd).filter(|_| errno.is_none() && !is_stale) {
                     note(&mut self.uses, event.stack, life);
                 }
             }
-            What::Death { fd, errno, .. } => self.close(event, current(*fd), *fd, *errno),
+            What::Close { fd, errno, .. } => self.close(event, current(*fd), *fd, *errno),
             What::CloseRange {
                 first,
                 last,
@@ -244,7 +244,7 @@ impl Memory {
         }
     }
 
-    fn enter(&mut self, event: &Event, life: Option<&Lifetime>, fd: Fd, call: Call) {
+    fn enter(&mut self, event: &Event, life: Option<&Lifetime>, fd: Fd, call: FdCall) {
         make_room(&mut self.inside);
         let calls = self
             .inside
@@ -253,7 +253,7 @@ impl Memory {
         // Several at once are the numbers of one poll; anything else means that a Leave is missing.
         if calls
             .last()
-            .is_some_and(|last| last.call != Call::Poll || call != Call::Poll)
+            .is_some_and(|last| last.call != FdCall::Poll || call != FdCall::Poll)
         {
             calls.clear();
         }

@@ -10,7 +10,7 @@ use super::incident::Incident;
 use super::scene::{Scene, is_stream};
 use super::{Fault, HazardRule};
 use crate::Fd;
-use crate::event::{Call, DeathHow, Errno, What};
+use crate::event::{CloseCall, Errno, FdCall, What};
 use crate::lint::Severity;
 
 pub(super) const RULE: HazardRule = HazardRule {
@@ -25,9 +25,9 @@ pub(super) const RULE: HazardRule = HazardRule {
 
 fn check(scene: &Scene<'_>) -> Vec<Incident> {
     let (fd, call) = match scene.event.what {
-        What::Death {
+        What::Close {
             fd,
-            how: DeathHow::Close,
+            call: CloseCall::Close,
             errno: Some(Errno::Ebadf),
         } => (fd, None),
         What::Use {
@@ -35,7 +35,7 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
             call,
             errno: Some(Errno::Ebadf),
             ..
-        } if call != Call::Other => (fd, Some(call)),
+        } if call != FdCall::Other => (fd, Some(call)),
         _ => return Vec::new(),
     };
     if is_stream(fd) || !was_never_open(scene, fd) {
@@ -55,7 +55,7 @@ fn negative(fd: Fd) -> Option<i32> {
     (number < 0).then_some(number)
 }
 
-fn found(scene: &Scene<'_>, fd: Fd, call: Option<Call>) -> Incident {
+fn found(scene: &Scene<'_>, fd: Fd, call: Option<FdCall>) -> Incident {
     let thread = scene.event.thread;
     let number = negative(fd).map_or_else(|| fd.to_string(), |number| number.to_string());
     let did = match call {

@@ -1,7 +1,7 @@
 //! Incidents that another thread's unlock, if it came first, would make untrue.
 //!
 //! A close drops locks only if they are still held when it happens, and it happens somewhere between its
-//! [`What::Death`] and its [`What::Closed`]. So the incident waits until the close and every change of
+//! [`What::Close`] and its [`What::CloseReturned`]. So the incident waits until the close and every change of
 //! locks that was under way meanwhile are over. If one of them gave back a lock of the file, or another
 //! close dropped it, the order of the two is not known, and nothing is told.
 
@@ -107,7 +107,7 @@ fn is_still_possible(one: &mut Waiting, event: &Event, ledger: &Ledger) -> bool 
             true
         }
         // Of two closes that overlap one dropped the locks, and nobody knows which.
-        What::Death { fd, errno, .. } => {
+        What::Close { fd, errno, .. } => {
             let is_of_file = *fd == one.doubt.holder || file_of(*fd) == Some(one.doubt.file);
             one.is_closed || !is_of_file || *errno == Some(Errno::Ebadf)
         }

@@ -2,7 +2,7 @@
 
 use super::incident::Incident;
 use super::memory::Memory;
-use crate::event::{DeathHow, Errno, Event, What};
+use crate::event::{CloseCall, Errno, Event, What};
 use crate::ledger::{Actor, Ledger, Lifetime, Past, Slot};
 use crate::{Class, Fd};
 
@@ -80,7 +80,7 @@ impl<'a> Scene<'a> {
     /// The number of a close that really releases it.
     pub(super) fn closes(&self) -> Option<Fd> {
         match self.event.what {
-            What::Death { fd, errno, .. } if errno != Some(Errno::Ebadf) => Some(fd),
+            What::Close { fd, errno, .. } if errno != Some(Errno::Ebadf) => Some(fd),
             _ => None,
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn is_stream(fd: Fd) -> bool {
 
 /// Whether somebody who is known closed this very number: `close_range` means no one in particular.
 pub(super) fn is_deliberate(past: &Past) -> bool {
-    past.closer.is_some() && past.how == DeathHow::Close
+    past.closer.is_some() && past.call == CloseCall::Close
 }
 
 pub(super) fn is_socket(class: &Class) -> bool {

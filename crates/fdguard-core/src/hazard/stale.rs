@@ -7,7 +7,7 @@ use super::memory::Memory;
 use super::scene::{Scene, differ, is_deliberate, is_socket, is_stream};
 use super::{Fault, tls};
 use crate::Fd;
-use crate::event::{BirthHow, Call, DeathHow, Errno, Tid, What};
+use crate::event::{CloseCall, Errno, FdCall, OpenCall, Tid, What};
 use crate::ledger::{Lifetime, Past, Slot};
 
 /// A line must have worked on so many descriptors of one origin before that is its habit.
@@ -17,7 +17,7 @@ const HABIT: u32 = 2;
 #[derive(Debug)]
 pub(super) struct StaleUse<'a> {
     pub(super) fd: Fd,
-    pub(super) call: Call,
+    pub(super) call: FdCall,
     /// What was meant.
     pub(super) meant: &'a Past,
     /// What was hit.
@@ -32,11 +32,11 @@ pub(super) struct StaleUse<'a> {
 pub(super) fn claim(slot: &Slot, thread: Tid) -> Option<&Past> {
     if slot
         .current()
-        .is_some_and(|life| life.how == BirthHow::Dup2)
+        .is_some_and(|life| life.call == OpenCall::Dup2)
     {
         return None;
     }
-    let placed = |past: &&Past| past.how != DeathHow::Dup2;
+    let placed = |past: &&Past| past.call != CloseCall::Dup2;
     let known = slot.past().take_while(placed);
     let mut mine = known.filter(|past| has_claim(past, thread));
     mine.next()
@@ -118,9 +118,10 @@ pub(super) fn stale_use<'a>(scene: &Scene<'a>) -> Option<StaleUse<'a>> {
     let record = (call.writes() && errno.is_none())
         .then(|| tls::record(bytes))
         .flatten();
-    let misses_socket = call.wants_socket() && *errno == Some(Errno::Enotsock);
+    let misses_socket = call.needs_socket() && *errno == Some(Errno::Enotsock);
     let by_shape = was_socket && is_other && (record.is_some() || misses_socket);
-    let is_new = hit.is_strange_to(thread) && *errno != Some(Errno::Ebadf) && *call != Call::Other;
+    let is_new =
+        hit.is_strange_to(thread) && *errno != Some(Errno::Ebadf) && *call != FdCall::Other;
     let by_past = is_new
         && differ(class(&meant.life), class(hit))
         && (meant.torn.contains(&thread) || breaks_habit(scene, meant, hit));
@@ -174,7 +175,7 @@ pub(super) fn wrong_close<'a>(
 /// - the line is known to close what that one's opener opens, and never what the opener of `hit` opens.
 fn meant_by_closer<'a>(memory: &Memory, slot: &'a Slot, hit: &Past) -> Option<&'a Past> {
     let closer = hit.closer.filter(|_| is_deliberate(hit))?;
-    if !hit.life.is_strange_to(closer.thread) || hit.life.how == BirthHow::Dup2 {
+    if !hit.life.is_strange_to(closer.thread) || hit.life.call == OpenCall::Dup2 {
         return None;
     }
     let is_habit = |past: &Past| {
@@ -191,6 +192,6 @@ fn meant_by_closer<'a>(memory: &Memory, slot: &'a Slot, hit: &Past) -> Option<&'
     let older = slot
         .past()
         .filter(|past| past.life.generation < hit.life.generation);
-    let mut older = older.take_while(|past| past.how != DeathHow::Dup2);
+    let mut older = older.take_while(|past| past.call != CloseCall::Dup2);
     older.find(is_meant)
 }

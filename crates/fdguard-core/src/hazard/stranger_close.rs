@@ -9,7 +9,7 @@ use super::memory::Inside;
 use super::scene::{Scene, called, is_stream};
 use super::{Fault, HazardRule, double_close, stale};
 use crate::Fd;
-use crate::event::{DeathHow, What};
+use crate::event::{CloseCall, What};
 use crate::lint::Severity;
 
 pub(super) const RULE: HazardRule = HazardRule {
@@ -25,8 +25,8 @@ pub(super) const RULE: HazardRule = HazardRule {
 fn check(scene: &Scene<'_>) -> Vec<Incident> {
     let event = scene.event;
     let numbers: Vec<Fd> = match event.what {
-        What::Death {
-            how: DeathHow::Close,
+        What::Close {
+            call: CloseCall::Close,
             ..
         } => scene.closes().into_iter().collect(),
         What::CloseRange {

@@ -62,7 +62,7 @@ impl Sweeps {
         let by = (event.process, event.thread);
         let mut over = self.lose_patience(event.at);
         let fd = match event.what {
-            What::Death { fd, .. } => fd,
+            What::Close { fd, .. } => fd,
             What::Exit => {
                 over.extend(self.end(|(process, _), _| *process == event.process));
                 return over;

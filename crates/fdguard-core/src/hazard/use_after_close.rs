@@ -8,7 +8,7 @@ use super::incident::Incident;
 use super::scene::{Scene, called, is_stream};
 use super::stale::{self, StaleUse};
 use super::{Fault, HazardRule, double_close};
-use crate::event::{Call, Errno, What};
+use crate::event::{Errno, FdCall, What};
 use crate::lint::Severity;
 
 pub(super) const RULE: HazardRule = HazardRule {
@@ -41,7 +41,7 @@ fn fails(scene: &Scene<'_>) -> Option<Incident> {
     else {
         return None;
     };
-    if is_stream(fd) || call == Call::Other {
+    if is_stream(fd) || call == FdCall::Other {
         return None;
     }
     let thread = scene.event.thread;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::event::{BirthHow, DeathHow, StackId, Tid};
+use crate::event::{CloseCall, OpenCall, StackId, Tid};
 use crate::{Class, FileId};
 
 /// Which use of a number: rises with every birth in a table, so a number that was given out again
@@ -31,7 +31,7 @@ pub struct Lifetime {
     /// Who opened it; absent where nobody saw it.
     pub opener: Option<Actor>,
     /// By which call.
-    pub how: BirthHow,
+    pub call: OpenCall,
     /// What it is, as far as the call told.
     pub class: Option<Class>,
     /// Which file it is.
@@ -117,7 +117,7 @@ pub struct Past {
     /// Who closed it; absent where nobody saw it.
     pub closer: Option<Actor>,
     /// By which call.
-    pub how: DeathHow,
+    pub call: CloseCall,
     /// Threads that were inside a call on it in that moment.
     pub torn: Vec<Tid>,
     /// Whose close began it, if the closer acted on a number whose own descriptor had been taken from it.

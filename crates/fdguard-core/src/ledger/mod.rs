@@ -25,7 +25,7 @@ pub(crate) use table::Aside;
 use table::Table;
 pub use tally::Tally;
 
-use crate::event::{BirthHow, DeathHow, Errno, Event, What};
+use crate::event::{CloseCall, Errno, Event, OpenCall, What};
 use crate::{Fd, ProcKey};
 
 /// So many processes that ended are remembered with what they had open.
@@ -62,8 +62,8 @@ impl Ledger {
     pub(crate) fn take_with(&mut self, event: &Event, aside: Aside) {
         let process = event.process;
         match &event.what {
-            What::Birth { .. } => self.bear(event),
-            What::Death { fd, how, errno } => self.die(event, *fd, *how, *errno, aside),
+            What::Open { .. } => self.bear(event),
+            What::Close { fd, call, errno } => self.die(event, *fd, *call, *errno, aside),
             What::CloseRange {
                 first,
                 last,
@@ -86,7 +86,7 @@ impl Ledger {
                     life.file = Some(*file);
                 }
             }
-            What::Retold { fd } => self.table_mut(process).retell(*fd, event.stack),
+            What::Reassigned { fd } => self.table_mut(process).retell(*fd, event.stack),
             What::Fork {
                 child,
                 shares_table,
@@ -101,7 +101,7 @@ impl Ledger {
             // To enter a call proves nothing yet: the number may be a stale one.
             What::Enter { .. }
             | What::Leave
-            | What::Closed { .. }
+            | What::CloseReturned { .. }
             | What::Locking { .. }
             | What::Shutdown { .. }
             | What::Refused { .. }
@@ -113,7 +113,7 @@ impl Ledger {
     /// Takes an event that is told after later ones. Only a birth and a death are of use then, and only as
     /// far as nothing newer is known of their number.
     pub(crate) fn take_late(&mut self, event: &Event) {
-        let (What::Birth { fd, .. } | What::Death { fd, .. }) = event.what else {
+        let (What::Open { fd, .. } | What::Close { fd, .. }) = event.what else {
             return;
         };
         let slot = self.slot(event.process, fd);
@@ -123,7 +123,7 @@ impl Ledger {
             .and_then(|past| past.closer);
         let is_newer = |actor: Option<Actor>| actor.is_some_and(|actor| actor.at >= event.at);
         let is_known = match event.what {
-            What::Birth { .. } => is_newer(opened) || is_newer(closed),
+            What::Open { .. } => is_newer(opened) || is_newer(closed),
             // It fills a gap in the past of the number, if there is one.
             _ => is_newer(closed),
         };
@@ -239,9 +239,9 @@ impl Ledger {
     }
 
     fn bear(&mut self, event: &Event) {
-        let What::Birth {
+        let What::Open {
             fd,
-            how,
+            call,
             class,
             file,
             cloexec,
@@ -251,7 +251,7 @@ impl Ledger {
         };
         let life = Lifetime {
             opener: Some(actor(event)),
-            how: *how,
+            call: *call,
             class: class.clone(),
             file: *file,
             cloexec: *cloexec,
@@ -260,24 +260,24 @@ impl Ledger {
         self.table_mut(event.process).bear(*fd, life);
     }
 
-    fn die(&mut self, event: &Event, fd: Fd, how: DeathHow, errno: Option<Errno>, aside: Aside) {
+    fn die(&mut self, event: &Event, fd: Fd, call: CloseCall, errno: Option<Errno>, aside: Aside) {
         let closer = actor(event);
         let table = self.table_mut(event.process);
         let current = table.slot(fd).and_then(Slot::current);
         if errno == Some(Errno::Ebadf) {
             // The kernel knows: if the ledger still has it open, it was closed unseen.
-            table.die(fd, None, DeathHow::Unseen, Aside::default());
+            table.die(fd, None, CloseCall::Unknown, Aside::default());
             return;
         }
         match current {
             Some(life) if life.opener.is_some_and(|opener| event.at < opener.at) => {
-                table.close_late(fd, closer, how);
+                table.close_late(fd, closer, call);
             }
             Some(_) => {
-                table.die(fd, Some(closer), how, aside);
+                table.die(fd, Some(closer), call, aside);
             }
             None => {
-                table.bury_unknown(fd, unseen(), closer, how);
+                table.bury_unknown(fd, unseen(), closer, call);
                 self.unseen_births = self.unseen_births.saturating_add(1);
             }
         }
@@ -291,7 +291,7 @@ impl Ledger {
         }
         for fd in table.live_within(first..=last) {
             if !at_exec {
-                table.die(fd, Some(closer), DeathHow::CloseRange, Aside::default());
+                table.die(fd, Some(closer), CloseCall::CloseRange, Aside::default());
             } else if let Some(life) = table.current_mut(fd) {
                 life.cloexec = true;
             }
@@ -362,7 +362,7 @@ fn unseen() -> Lifetime {
     Lifetime {
         generation: 0,
         opener: None,
-        how: BirthHow::Unseen,
+        call: OpenCall::Unknown,
         class: None,
         file: None,
         cloexec: false,

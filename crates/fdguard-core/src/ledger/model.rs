@@ -1,7 +1,7 @@
 //! The same bookkeeping as simply as can be: every descriptor that ever was, in one list.
 
 use super::{Actor, Generation, Ledger};
-use crate::event::{DeathHow, Errno, Event, StackId, What};
+use crate::event::{CloseCall, Errno, Event, StackId, What};
 use crate::{Fd, ProcKey};
 
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ struct Entry {
     /// Whether it was ever seen open.
     was_open: bool,
     /// Its place in the order of deaths, who closed it, and how.
-    death: Option<(u64, Option<Actor>, DeathHow)>,
+    death: Option<(u64, Option<Actor>, CloseCall)>,
     is_forgotten: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Model {
 }
 
 type Open = (Fd, Option<Actor>, bool, bool);
-type Closed = (Option<Actor>, Option<Actor>, DeathHow);
+type Closed = (Option<Actor>, Option<Actor>, CloseCall);
 type Place = (Option<StackId>, u64, u64, Option<u64>);
 
 impl Model {
@@ -44,7 +44,7 @@ impl Model {
         self.tables.len() - 1
     }
 
-    fn kill(&mut self, table: usize, fd: Fd, closer: Option<Actor>, how: DeathHow) -> bool {
+    fn kill(&mut self, table: usize, fd: Fd, closer: Option<Actor>, call: CloseCall) -> bool {
         self.deaths += 1;
         let mut open = self.tables[table]
             .iter_mut()
@@ -52,7 +52,7 @@ impl Model {
         let found = open.find(|entry| entry.fd == fd);
         let is_found = found.is_some();
         if let Some(entry) = found {
-            entry.death = Some((self.deaths, closer, how));
+            entry.death = Some((self.deaths, closer, call));
         }
         is_found
     }
@@ -68,7 +68,7 @@ impl Model {
             What::Exit
                 | What::Leave
                 | What::Enter { .. }
-                | What::Closed { .. }
+                | What::CloseReturned { .. }
                 | What::Locking { .. }
                 | What::Shutdown { .. }
                 | What::Refused { .. }
@@ -83,11 +83,11 @@ impl Model {
         }
         let table = self.table(event.process);
         match &event.what {
-            What::Birth { fd, cloexec, .. } => {
-                self.kill(table, *fd, None, DeathHow::Unseen);
+            What::Open { fd, cloexec, .. } => {
+                self.kill(table, *fd, None, CloseCall::Unknown);
                 self.tables[table].push(entry(*fd, Some(actor), *cloexec));
             }
-            What::Death { fd, how, errno } => self.die(table, *fd, actor, *how, *errno),
+            What::Close { fd, call, errno } => self.die(table, *fd, actor, *call, *errno),
             What::CloseRange {
                 first,
                 last,
@@ -95,7 +95,7 @@ impl Model {
             } => {
                 for fd in *first..=*last {
                     if !*at_exec {
-                        self.kill(table, fd, Some(actor), DeathHow::CloseRange);
+                        self.kill(table, fd, Some(actor), CloseCall::CloseRange);
                     }
                     self.mark(table, fd, true);
                 }
@@ -114,9 +114,9 @@ impl Model {
         }
     }
 
-    fn die(&mut self, table: usize, fd: Fd, actor: Actor, how: DeathHow, errno: Option<Errno>) {
+    fn die(&mut self, table: usize, fd: Fd, actor: Actor, call: CloseCall, errno: Option<Errno>) {
         if errno == Some(Errno::Ebadf) {
-            self.kill(table, fd, None, DeathHow::Unseen);
+            self.kill(table, fd, None, CloseCall::Unknown);
             return;
         }
         let entries = &mut self.tables[table];
@@ -137,10 +137,10 @@ impl Model {
                 ..
             }) = last
             {
-                (*closer, *known) = (Some(actor), how);
+                (*closer, *known) = (Some(actor), call);
             }
-        } else if !self.kill(table, fd, Some(actor), how) {
-            let death = Some((self.deaths, Some(actor), how));
+        } else if !self.kill(table, fd, Some(actor), call) {
+            let death = Some((self.deaths, Some(actor), call));
             let was_open = false;
             self.tables[table].push(Entry {
                 death,
@@ -201,7 +201,7 @@ impl Model {
                 .find(|entry| entry.fd == fd && entry.death.is_none());
             let Some(open) = open else { continue };
             if kept.map_or(open.cloexec, |kept| !kept.contains(&fd)) {
-                self.kill(table, fd, None, DeathHow::Exec);
+                self.kill(table, fd, None, CloseCall::Exec);
             }
         }
         self.forget(table);
@@ -234,7 +234,7 @@ impl Model {
             .filter_map(|entry| {
                 entry
                     .death
-                    .map(|(order, closer, how)| (order, (entry.opener, closer, how)))
+                    .map(|(order, closer, call)| (order, (entry.opener, closer, call)))
             })
             .collect();
         dead.sort_by_key(|one| std::cmp::Reverse(one.0));
@@ -269,7 +269,7 @@ impl Model {
         for fd in numbers {
             let closed = ledger.closes_of(process, fd);
             let closed: Vec<Closed> = closed
-                .map(|past| (past.life.opener, past.closer, past.how))
+                .map(|past| (past.life.opener, past.closer, past.call))
                 .collect();
             assert_eq!(
                 closed,

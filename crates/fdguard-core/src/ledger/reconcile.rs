@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lifetime::Lifetime;
 use super::{Aside, Ledger, unseen};
-use crate::event::{DeathHow, StackId};
+use crate::event::{CloseCall, StackId};
 use crate::{Class, Fd, FileId, ProcKey};
 
 /// A descriptor as somebody saw it from outside.
@@ -64,7 +64,7 @@ impl Ledger {
             .map(|(fd, _)| fd)
             .collect();
         for fd in wrong {
-            table.die(fd, None, DeathHow::Unseen, Aside::default());
+            table.die(fd, None, CloseCall::Unknown, Aside::default());
             outcome.corrected.push(fd);
         }
         for one in seen {

@@ -7,7 +7,7 @@ use super::lifetime::{Actor, Generation, Lifetime, Past};
 use super::slot::Slot;
 use super::tally::{Counts, Tally};
 use crate::Fd;
-use crate::event::{DeathHow, StackId, Tid};
+use crate::event::{CloseCall, StackId, Tid};
 
 /// So many numbers are kept. Linux gives out up to 2^20 by default; what nonsense names beyond is not kept.
 const MOST_SLOTS: usize = 1 << 20;
@@ -84,7 +84,7 @@ impl Table {
         if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
             return;
         }
-        self.die(fd, None, DeathHow::Unseen, Aside::default());
+        self.die(fd, None, CloseCall::Unknown, Aside::default());
         self.latest += 1;
         life.generation = self.latest;
         let opened_at = life.opener.map_or(0, |opener| opener.at);
@@ -99,7 +99,7 @@ impl Table {
         &mut self,
         fd: Fd,
         closer: Option<Actor>,
-        how: DeathHow,
+        call: CloseCall,
         aside: Aside,
     ) -> bool {
         let Some(slot) = self.slots.get_mut(&fd) else {
@@ -113,7 +113,7 @@ impl Table {
         slot.bury(Past {
             life,
             closer,
-            how,
+            call,
             torn: aside.torn,
             root: aside.root,
         });
@@ -134,7 +134,7 @@ impl Table {
     }
 
     /// Something was closed that nobody saw opening.
-    pub(super) fn bury_unknown(&mut self, fd: Fd, life: Lifetime, closer: Actor, how: DeathHow) {
+    pub(super) fn bury_unknown(&mut self, fd: Fd, life: Lifetime, closer: Actor, call: CloseCall) {
         if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
             return;
         }
@@ -143,7 +143,7 @@ impl Table {
         self.slots.entry(fd).or_default().bury(Past {
             life: Lifetime { generation, ..life },
             closer: Some(closer),
-            how,
+            call,
             torn: Vec::new(),
             root: None,
         });
@@ -151,14 +151,14 @@ impl Table {
     }
 
     /// A close that is told late, after its number was given out again: it belongs to what was there before.
-    pub(super) fn close_late(&mut self, fd: Fd, closer: Actor, how: DeathHow) {
+    pub(super) fn close_late(&mut self, fd: Fd, closer: Actor, call: CloseCall) {
         let last = self
             .slots
             .get_mut(&fd)
             .and_then(|slot| slot.past.back_mut());
         if let Some(past) = last.filter(|past| past.closer.is_none()) {
             past.closer = Some(closer);
-            past.how = how;
+            past.call = call;
         }
     }
 
@@ -264,7 +264,7 @@ impl Table {
             .map(|(fd, _)| fd)
             .collect();
         for fd in going {
-            self.die(fd, None, DeathHow::Exec, Aside::default());
+            self.die(fd, None, CloseCall::Exec, Aside::default());
         }
         self.forget_past();
         for slot in self.slots.values_mut() {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::model::Model;
 use super::{Ledger, Seen, Standing};
-use crate::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, What};
+use crate::event::{CloseCall, Errno, Event, FdCall, OpenCall, StackId, What};
 use crate::testing::traced::{MAIN, Traced, process, traced};
 use crate::{Class, Fd, FileId, ProcKey};
 
@@ -67,7 +67,7 @@ fn r21_who_closed_a_number_is_remembered_with_thread_and_place() {
     let closes: Vec<_> = ledger.closes_of(MAIN, 5).collect();
     assert_eq!(closes.len(), 1);
     let closer = closes[0].closer.unwrap();
-    assert_eq!((closer.thread, closes[0].how), (2, DeathHow::Close));
+    assert_eq!((closer.thread, closes[0].call), (2, CloseCall::Close));
     assert!(closes[0].life.is_opened_by(1));
     let now = ledger.slot(MAIN, 5).unwrap().current().unwrap();
     assert!(now.generation > closes[0].life.generation);
@@ -151,7 +151,10 @@ fn r20_a_close_without_a_birth_was_opened_unseen() {
     let ledger = ledger(&traced(|t| t.close(1, "main", 5)));
     assert_eq!(ledger.unseen_births(), 1);
     let past = ledger.closes_of(MAIN, 5).next().unwrap();
-    assert_eq!((past.life.opener, past.life.how), (None, BirthHow::Unseen));
+    assert_eq!(
+        (past.life.opener, past.life.call),
+        (None, OpenCall::Unknown)
+    );
 }
 
 #[test]
@@ -191,21 +194,21 @@ fn a_million_events_of_ever_new_numbers_processes_and_places_stay_small() {
     let mut ledger = Ledger::new();
     for step in 0..1_000_000_u32 {
         let what = match step % 3 {
-            0 => What::Birth {
+            0 => What::Open {
                 fd: step,
-                how: BirthHow::Open,
+                call: OpenCall::Open,
                 class: None,
                 file: None,
                 cloexec: false,
             },
-            1 => What::Death {
+            1 => What::Close {
                 fd: step - 1,
-                how: DeathHow::Close,
+                call: CloseCall::Close,
                 errno: None,
             },
-            _ => What::Death {
+            _ => What::Close {
                 fd: step,
-                how: DeathHow::Close,
+                call: CloseCall::Close,
                 errno: None,
             },
         };
@@ -237,19 +240,22 @@ fn what() -> impl Strategy<Value = What> {
         1 => Just(Some(Errno::Ebadf)),
         1 => Just(Some(Errno::Eintr)),
     ];
-    let how = prop_oneof![Just(DeathHow::Close), Just(DeathHow::Dup2)];
-    let birth = (NUMBERS, cloexec).prop_map(|(fd, cloexec)| What::Birth {
+    let call = prop_oneof![Just(CloseCall::Close), Just(CloseCall::Dup2)];
+    let birth = (NUMBERS, cloexec).prop_map(|(fd, cloexec)| What::Open {
         fd,
-        how: BirthHow::Open,
+        call: OpenCall::Open,
         class: None,
         file: None,
         cloexec,
     });
-    let death =
-        (NUMBERS, how, errno.clone()).prop_map(|(fd, how, errno)| What::Death { fd, how, errno });
+    let death = (NUMBERS, call, errno.clone()).prop_map(|(fd, call, errno)| What::Close {
+        fd,
+        call,
+        errno,
+    });
     let used = (NUMBERS, errno).prop_map(|(fd, errno)| What::Use {
         fd,
-        call: Call::Read,
+        call: FdCall::Read,
         bytes: Vec::new(),
         errno,
     });

@@ -2,6 +2,7 @@
 
 use super::course::Closed;
 use crate::Fd;
+use crate::event::OpenCall;
 
 /// A point in time, in seconds since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -27,7 +28,7 @@ pub struct Lifetime {
     /// its objects when it ends.
     pub is_finalized: bool,
     /// The call that opened it.
-    pub call: &'static str,
+    pub call: OpenCall,
     /// The thread that opened it.
     pub thread: u32,
 }
@@ -36,7 +37,7 @@ pub struct Lifetime {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// The call that opened them: one line may make an event loop and accept connections.
-    pub call: &'static str,
+    pub call: OpenCall,
     /// Descriptors that it ever opened.
     pub opened: u64,
     /// Those of them that were closed.

@@ -6,6 +6,7 @@ use super::activity::ActivityClock;
 use super::course::Closed;
 use super::history::{History, Lifetime, Moment};
 use crate::Fd;
+use crate::event::OpenCall;
 
 /// A call path of one process, by the number that the tracer gave its stack.
 pub type PathNumber = u32;
@@ -46,7 +47,7 @@ pub struct ProcessLifetimes {
 /// One path, while events come.
 #[derive(Clone, Debug, Default)]
 struct PathState {
-    call: &'static str,
+    call: OpenCall,
     opened: u64,
     closed: u64,
     past: Closed,
@@ -100,7 +101,7 @@ impl ProcessLifetimes {
     }
 
     /// A number was given out.
-    pub fn open(&mut self, fd: Fd, path: PathNumber, at: u64, call: &'static str, thread: u32) {
+    pub fn open(&mut self, fd: Fd, path: PathNumber, at: u64, call: OpenCall, thread: u32) {
         let opened = self.advance(at);
         let lifetime = Lifetime {
             fd,
@@ -218,7 +219,7 @@ impl ProcessLifetimes {
     /// puts right what the events did not tell.
     pub fn reconcile(
         &mut self,
-        open: &HashMap<Fd, (PathNumber, u64, &'static str, u32)>,
+        open: &HashMap<Fd, (PathNumber, u64, OpenCall, u32)>,
         counts: impl IntoIterator<Item = (PathNumber, u64, u64)>,
         now: u64,
     ) {
@@ -238,7 +239,7 @@ impl ProcessLifetimes {
         missing.sort_by_key(|(_, (_, at, _, _))| *at);
         for (fd, (path, at, call, thread)) in missing {
             self.closed.remove(fd);
-            self.open(*fd, *path, *at, call, *thread);
+            self.open(*fd, *path, *at, *call, *thread);
         }
         let moment = self.moment(now);
         for (path, opened, _) in counts {

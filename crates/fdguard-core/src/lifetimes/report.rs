@@ -10,6 +10,7 @@ use super::site::{CallPath, Site};
 use crate::blame::own_frames;
 use crate::collapse;
 use crate::count::as_f64;
+use crate::event::OpenCall;
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::judge::Verdict;
 use crate::lint::Severity;
@@ -381,7 +382,7 @@ where
 fn is_clients(members: &[(Lifetime, Name)]) -> bool {
     let accepted = members
         .iter()
-        .filter(|(one, _)| one.call == "accept")
+        .filter(|(one, _)| one.call == OpenCall::Accept)
         .count();
     let is_alive =
         |(_, (class, _)): &&(Lifetime, Name)| *class == Some(Class::Tcp(TcpState::Established));

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use super::course::{Course, Judgement, judge};
 use super::history::{History, Lifetime};
 use crate::blame::{blamed, own_frames, telling_frame};
+use crate::event::OpenCall;
 use crate::origin::{Culprit, Frame, Stack};
 
 /// A stack of a process and what it did.
@@ -176,7 +177,7 @@ fn blame_together(paths: &mut [CallPath]) {
         let has_some = !path.judgement.survivors.is_empty();
         has_some && path.judgement.course == Course::Unclear && !path.history.is_used_well()
     };
-    let mut together: HashMap<&'static str, History> = HashMap::new();
+    let mut together: HashMap<OpenCall, History> = HashMap::new();
     for path in paths.iter().filter(|path| is_undecided(path)) {
         let history = &path.history;
         let known = together.entry(history.call);
@@ -186,7 +187,7 @@ fn blame_together(paths: &mut [CallPath]) {
     }
     together.retain(|_, all| judge(all).course == Course::Arrives);
     for path in paths.iter_mut() {
-        path.is_leaking = is_undecided(path) && together.contains_key(path.history.call);
+        path.is_leaking = is_undecided(path) && together.contains_key(&path.history.call);
     }
 }
 
@@ -204,7 +205,7 @@ fn leaking_caller(paths: &[CallPath]) -> Option<Culprit> {
 }
 
 /// What makes two stacks one call path: the line, the call, and the lines that lead there.
-type PathKey = (Option<Culprit>, &'static str, Vec<OwnLine>);
+type PathKey = (Option<Culprit>, OpenCall, Vec<OwnLine>);
 
 type OwnLine = (Option<crate::Text>, Option<String>, Option<u32>);
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::history::History;
 use super::process::ProcessLifetimes;
+use crate::event::OpenCall;
 
 /// Nanoseconds.
 pub(crate) fn ns(seconds: f64) -> u64 {
@@ -59,13 +60,13 @@ impl Story {
         }
         for (at, fd, what) in events {
             match what {
-                Some(true) => process.open(fd, PATH, ns(at), "open", 1),
+                Some(true) => process.open(fd, PATH, ns(at), OpenCall::Open, 1),
                 Some(false) => {
                     let is_finalized = self.finalized.is_some_and(|from| at >= from);
                     process.close(fd, ns(at), is_finalized);
                 }
                 None => {
-                    process.open(fd, WORK, ns(at), "open", 1);
+                    process.open(fd, WORK, ns(at), OpenCall::Open, 1);
                     process.close(fd, ns(at + 0.001), false);
                 }
             }

@@ -1,6 +1,6 @@
 //! Traces told step by step, with places in the code by name.
 
-use crate::event::{BirthHow, Call, DeathHow, Errno, Event, StackId, Tid, What};
+use crate::event::{CloseCall, Errno, Event, FdCall, OpenCall, StackId, Tid, What};
 use crate::origin::{Frame, Language, Stack};
 use crate::{Class, Fd, FileId, ProcKey};
 
@@ -53,10 +53,10 @@ impl Traced {
         self.process = Some(to);
     }
 
-    pub(crate) fn birth(&mut self, thread: Tid, place: &str, fd: Fd, how: BirthHow, class: Class) {
-        let birth = What::Birth {
+    pub(crate) fn birth(&mut self, thread: Tid, place: &str, fd: Fd, call: OpenCall, class: Class) {
+        let birth = What::Open {
             fd,
-            how,
+            call,
             class: Some(class),
             file: None,
             cloexec: true,
@@ -66,18 +66,18 @@ impl Traced {
 
     pub(crate) fn socket(&mut self, thread: Tid, place: &str, fd: Fd) {
         let class = "tcp:UNBOUND".parse().unwrap();
-        self.birth(thread, place, fd, BirthHow::Socket, class);
+        self.birth(thread, place, fd, OpenCall::Socket, class);
     }
 
     pub(crate) fn file(&mut self, thread: Tid, place: &str, fd: Fd) {
-        self.birth(thread, place, fd, BirthHow::Open, Class::Regular);
+        self.birth(thread, place, fd, OpenCall::Open, Class::Regular);
     }
 
     /// A file with an inode number.
     pub(crate) fn inode(&mut self, thread: Tid, place: &str, fd: Fd, ino: u64) {
-        let birth = What::Birth {
+        let birth = What::Open {
             fd,
-            how: BirthHow::Open,
+            call: OpenCall::Open,
             class: Some(Class::Regular),
             file: Some(FileId { mnt: 1, ino }),
             cloexec: true,
@@ -91,7 +91,7 @@ impl Traced {
 
     /// Its close has returned.
     pub(crate) fn closed(&mut self, thread: Tid, place: &str, fd: Fd) {
-        self.tell(thread, place, What::Closed { fd });
+        self.tell(thread, place, What::CloseReturned { fd });
     }
 
     pub(crate) fn bad_close(&mut self, thread: Tid, place: &str, fd: Fd) {
@@ -99,18 +99,18 @@ impl Traced {
     }
 
     pub(crate) fn fail_close(&mut self, thread: Tid, place: &str, fd: Fd, errno: Option<Errno>) {
-        let how = DeathHow::Close;
-        self.tell(thread, place, What::Death { fd, how, errno });
+        let call = CloseCall::Close;
+        self.tell(thread, place, What::Close { fd, call, errno });
     }
 
     /// `dup2` onto this number.
     pub(crate) fn dup2(&mut self, thread: Tid, place: &str, fd: Fd, class: Class) {
-        let (how, errno) = (DeathHow::Dup2, None);
-        self.tell(thread, place, What::Death { fd, how, errno });
-        self.birth(thread, place, fd, BirthHow::Dup2, class);
+        let (call, errno) = (CloseCall::Dup2, None);
+        self.tell(thread, place, What::Close { fd, call, errno });
+        self.birth(thread, place, fd, OpenCall::Dup2, class);
     }
 
-    pub(crate) fn enter(&mut self, thread: Tid, place: &str, fd: Fd, call: Call) {
+    pub(crate) fn enter(&mut self, thread: Tid, place: &str, fd: Fd, call: FdCall) {
         self.tell(thread, place, What::Enter { fd, call });
     }
 
@@ -118,7 +118,7 @@ impl Traced {
         self.tell(thread, place, What::Leave);
     }
 
-    pub(crate) fn call(&mut self, thread: Tid, place: &str, fd: Fd, call: Call) {
+    pub(crate) fn call(&mut self, thread: Tid, place: &str, fd: Fd, call: FdCall) {
         self.fail(thread, place, fd, call, None);
     }
 
@@ -127,7 +127,7 @@ impl Traced {
         thread: Tid,
         place: &str,
         fd: Fd,
-        call: Call,
+        call: FdCall,
         errno: Option<Errno>,
     ) {
         let bytes = Vec::new();
@@ -143,7 +143,7 @@ impl Traced {
     pub(crate) fn write(&mut self, thread: Tid, place: &str, fd: Fd, bytes: &[u8]) {
         let what = What::Use {
             fd,
-            call: Call::Write,
+            call: FdCall::Write,
             bytes: bytes.to_vec(),
             errno: None,
         };

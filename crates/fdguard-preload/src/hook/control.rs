@@ -4,7 +4,7 @@
 
 use core::ffi::c_int;
 
-use fdguard_wire::How;
+use fdguard_wire::OpenCall;
 
 use super::{again, missing};
 use crate::lock::{self, Change, Outcome};
@@ -90,7 +90,7 @@ unsafe fn controlled(
     result: c_int,
 ) {
     if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
-        born_from(result, How::Fcntl, fd);
+        born_from(result, OpenCall::Fcntl, fd);
     }
     let Some(change) = change else {
         return;

@@ -4,7 +4,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use fdguard_wire::How;
+use fdguard_wire::OpenCall;
 
 use super::spawn::child_of_stream;
 use super::{again, missing};
@@ -54,7 +54,7 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_v
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(path, mode) });
-    born_within(number_of_stream(stream), How::Fopen, since);
+    born_within(number_of_stream(stream), OpenCall::Fopen, since);
     stream
 }
 
@@ -72,7 +72,7 @@ unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(path, mode) });
-    born_within(number_of_stream(stream), How::Fopen, since);
+    born_within(number_of_stream(stream), OpenCall::Fopen, since);
     stream
 }
 
@@ -105,7 +105,7 @@ unsafe extern "C" fn freopen(
     } else {
         buried.over();
     }
-    born_within(number_of_stream(result), How::Freopen, since);
+    born_within(number_of_stream(result), OpenCall::Freopen, since);
     result
 }
 
@@ -138,7 +138,7 @@ unsafe extern "C" fn freopen64(
     } else {
         buried.over();
     }
-    born_within(number_of_stream(result), How::Freopen, since);
+    born_within(number_of_stream(result), OpenCall::Freopen, since);
     result
 }
 
@@ -155,7 +155,7 @@ unsafe extern "C" fn tmpfile() -> *mut c_void {
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real() });
-    born_within(number_of_stream(stream), How::Tmpfile, since);
+    born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
     stream
 }
 
@@ -172,7 +172,7 @@ unsafe extern "C" fn tmpfile64() -> *mut c_void {
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real() });
-    born_within(number_of_stream(stream), How::Tmpfile, since);
+    born_within(number_of_stream(stream), OpenCall::Tmpfile, since);
     stream
 }
 
@@ -190,7 +190,7 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(command, mode) });
-    born_within(number_of_stream(stream), How::Popen, since);
+    born_within(number_of_stream(stream), OpenCall::Popen, since);
     // SAFETY: `popen` gave it just now.
     started(unsafe { child_of_stream(stream) });
     stream
@@ -210,7 +210,7 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     let since = now();
     // SAFETY: the caller's own arguments.
     let stream = again(|| unsafe { real(path) });
-    born_within(number_of_directory(stream), How::Opendir, since);
+    born_within(number_of_directory(stream), OpenCall::Opendir, since);
     stream
 }
 
@@ -230,7 +230,7 @@ macro_rules! makes_temporary {
             let since = now();
             // SAFETY: the caller's own arguments.
             let fd = again(|| unsafe { real($($argument),*) });
-            born_within(fd, How::Mkstemp, since);
+            born_within(fd, OpenCall::Mkstemp, since);
             fd
         }
     };

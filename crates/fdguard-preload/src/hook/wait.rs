@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use fdguard_wire::{How, Touch};
+use fdguard_wire::{FdCall, OpenCall};
 
 use super::{again, missing, on_descriptor};
 use crate::call;
@@ -221,9 +221,9 @@ unsafe extern "C" fn __fdelt_chk(number: c_long) -> c_long {
 }
 
 /// A wait for at most so many events: some programs have room for as many numbers.
-fn waits(most: c_int) -> Touch {
+fn waits(most: c_int) -> FdCall {
     protect::has_places(most);
-    Touch::EpollWait
+    FdCall::EpollWait
 }
 
 on_descriptor! { EPOLL_WAIT, c"epoll_wait", waits(most),
@@ -243,7 +243,7 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint
     let Some(real) = ACCEPT.get() else {
         return missing();
     };
-    let call = call::begin(fd, Touch::Accept);
+    let call = call::begin(fd, FdCall::Accept);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;
@@ -251,7 +251,7 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut c_void, length: *mut c_uint
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fd, address, length) });
     call.end(result < 0);
-    born_from(result, How::Accept, fd)
+    born_from(result, OpenCall::Accept, fd)
 }
 
 // SAFETY: the type of its manual page.
@@ -269,7 +269,7 @@ unsafe extern "C" fn accept4(
     let Some(real) = ACCEPT4.get() else {
         return missing();
     };
-    let call = call::begin(fd, Touch::Accept);
+    let call = call::begin(fd, FdCall::Accept);
     if answer::is_put_off(fd) {
         call.refuse();
         return -1;
@@ -277,5 +277,5 @@ unsafe extern "C" fn accept4(
     // SAFETY: the caller's own arguments.
     let result = again(|| unsafe { real(fd, address, length, flags) });
     call.end(result < 0);
-    born_from(result, How::Accept, fd)
+    born_from(result, OpenCall::Accept, fd)
 }

@@ -98,7 +98,7 @@ pub(super) fn dig(fd: c_int, age: Age) {
 pub(super) fn tell_count() {
     if let Some(mapping) = start::current() {
         let stone = u32::from(stone::number() >= 0);
-        mapping.graves(count().saturating_add(stone));
+        mapping.quarantined(count().saturating_add(stone));
     }
 }
 

@@ -77,7 +77,7 @@ fn leaks(minor: &str) -> Option<Vec<Site>> {
 
 /// The native functions and Python's, of what was opened so.
 fn functions(sites: &[Site], how: &str) -> (Vec<String>, Vec<String>) {
-    let is_wanted = |site: &&Site| site.open[0].descriptor.how.name() == how;
+    let is_wanted = |site: &&Site| site.open[0].descriptor.call.name() == how;
     let site = sites.iter().find(is_wanted).expect("a site of the call");
     let name = |frame: &Frame| frame.function.clone().unwrap_or_default();
     let (python, native): (Vec<_>, Vec<_>) = site

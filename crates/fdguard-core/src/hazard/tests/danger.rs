@@ -1,7 +1,7 @@
 //! How grave a second close is that failed: by what it could have hit.
 
 use super::hazards;
-use crate::event::{Call, What};
+use crate::event::{FdCall, What};
 use crate::lint::Severity;
 use crate::testing::traced::{Traced, traced};
 
@@ -38,7 +38,7 @@ fn r40_with_threads_it_is_as_grave_as_the_chance_to_hit_somebody() {
         t.bad_close(1, "second", 7);
     };
     let alone = severity(|t| {
-        t.call(2, "worker", 5, Call::Write);
+        t.call(2, "worker", 5, FdCall::Write);
         same_thread(t);
     });
     assert_eq!(alone, [Severity::Warning], "nobody opened anything");
@@ -82,7 +82,7 @@ fn r40_the_gravest_of_several_counts() {
 #[test]
 fn r40_a_program_that_follows_in_the_same_process_has_one_thread_again() {
     let after = severity(|t| {
-        t.call(2, "worker", 5, Call::Write);
+        t.call(2, "worker", 5, FdCall::Write);
         t.tell(1, "exec", What::Exec { kept: None });
         t.file(1, "open", 7);
         t.close(1, "first", 7);

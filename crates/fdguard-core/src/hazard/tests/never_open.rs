@@ -2,7 +2,7 @@
 
 use super::hazards;
 use crate::Fd;
-use crate::event::{Call, Errno, What};
+use crate::event::{Errno, FdCall, What};
 use crate::lint::Severity;
 use crate::testing::traced::{Traced, traced};
 
@@ -21,8 +21,8 @@ fn never(fd: Option<Fd>, message: &str) -> (String, Option<Fd>, String) {
 fn r40_a_close_and_a_use_of_what_was_never_open_are_told() {
     let told = rules(|t| {
         t.bad_close(1, "cleanup", MINUS_ONE);
-        t.fail(1, "log", 10, Call::Write, Some(Errno::Ebadf));
-        t.fail(1, "answer", MINUS_ONE, Call::Send, Some(Errno::Ebadf));
+        t.fail(1, "log", 10, FdCall::Write, Some(Errno::Ebadf));
+        t.fail(1, "answer", MINUS_ONE, FdCall::Send, Some(Errno::Ebadf));
         t.bad_close(1, "finish", 40);
     });
     let expected = [
@@ -61,16 +61,16 @@ fn r40_what_was_open_once_or_may_have_been_is_another_matter() {
     quiet("closed", &|t| {
         t.file(1, "open", 7);
         t.close(1, "close", 7);
-        t.fail(1, "log", 7, Call::Write, ebadf);
+        t.fail(1, "log", 7, FdCall::Write, ebadf);
         t.bad_close(1, "again", 7);
     });
     quiet("inherited, and closed", &|t| {
         t.close(1, "close", 9);
-        t.fail(1, "log", 9, Call::Write, ebadf);
+        t.fail(1, "log", 9, FdCall::Write, ebadf);
     });
     quiet("inherited, and used", &|t| {
-        t.call(1, "log", 9, Call::Write);
-        t.fail(1, "log", 9, Call::Write, ebadf);
+        t.call(1, "log", 9, FdCall::Write);
+        t.fail(1, "log", 9, FdCall::Write, ebadf);
     });
     quiet("inherited, and closed with all others", &|t| {
         let (first, last, at_exec) = (3, u32::MAX, false);
@@ -83,9 +83,9 @@ fn r40_what_was_open_once_or_may_have_been_is_another_matter() {
                 at_exec,
             },
         );
-        t.fail(1, "log", 9, Call::Write, ebadf);
+        t.fail(1, "log", 9, FdCall::Write, ebadf);
     });
-    quiet("probed", &|t| t.fail(1, "fstat", 9, Call::Other, ebadf));
+    quiet("probed", &|t| t.fail(1, "fstat", 9, FdCall::Other, ebadf));
     quiet("a standard stream", &|t| t.bad_close(1, "daemon", 0));
     quiet("a row of numbers", &|t| {
         for fd in 3..64 {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::event::{BirthHow, Call, Collected, DeathHow, Errno, Event, StackId, What};
+use crate::event::{CloseCall, Collected, Errno, Event, FdCall, OpenCall, StackId, What};
 use crate::hazard::Lookout;
 use crate::testing::traced::process;
 use crate::{Class, FileId};
@@ -24,17 +24,17 @@ fn file() -> impl Strategy<Value = Option<FileId>> {
 
 fn birth() -> impl Strategy<Value = What> {
     let class = [None, Some(Class::Regular), Some(Class::Unix)];
-    let how = [BirthHow::Open, BirthHow::Dup2, BirthHow::Socket];
+    let call = [OpenCall::Open, OpenCall::Dup2, OpenCall::Socket];
     let birth = (
         number(),
-        select(how.to_vec()),
+        select(call.to_vec()),
         select(class.to_vec()),
         file(),
         any::<bool>(),
     );
-    birth.prop_map(|(fd, how, class, file, cloexec)| What::Birth {
+    birth.prop_map(|(fd, call, class, file, cloexec)| What::Open {
         fd,
-        how,
+        call,
         class,
         file,
         cloexec,
@@ -42,8 +42,9 @@ fn birth() -> impl Strategy<Value = What> {
 }
 
 fn death() -> impl Strategy<Value = What> {
-    let how = select(vec![DeathHow::Close, DeathHow::Dup2, DeathHow::Unseen]);
-    let one = (number(), how, errno()).prop_map(|(fd, how, errno)| What::Death { fd, how, errno });
+    let call = select(vec![CloseCall::Close, CloseCall::Dup2, CloseCall::Unknown]);
+    let one =
+        (number(), call, errno()).prop_map(|(fd, call, errno)| What::Close { fd, call, errno });
     let range = (number(), number(), any::<bool>());
     let many = range.prop_map(|(first, last, at_exec)| What::CloseRange {
         first,
@@ -54,7 +55,14 @@ fn death() -> impl Strategy<Value = What> {
 }
 
 fn call() -> impl Strategy<Value = What> {
-    let call = || select(vec![Call::Read, Call::Write, Call::Poll, Call::Send]);
+    let call = || {
+        select(vec![
+            FdCall::Read,
+            FdCall::Write,
+            FdCall::Poll,
+            FdCall::Send,
+        ])
+    };
     let bytes = prop::collection::vec(any::<u8>(), 0..20);
     let used = (number(), call(), bytes, errno());
     let used = used.prop_map(|(fd, call, bytes, errno)| What::Use {
@@ -81,7 +89,7 @@ fn other() -> impl Strategy<Value = What> {
         shares_table,
     });
     let refused = errno().prop_map(|errno| What::Refused {
-        call: BirthHow::Open,
+        call: OpenCall::Open,
         errno: errno.unwrap_or(Errno::Emfile),
     });
     let kept = prop::option::of(prop::collection::vec(number(), 0..4));
@@ -124,9 +132,9 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
     let mut lookout = Lookout::new(Collected::ALL);
     for step in 0..200_000_u32 {
         let fd = 3 + step % 500;
-        let birth = What::Birth {
+        let birth = What::Open {
             fd,
-            how: BirthHow::Open,
+            call: OpenCall::Open,
             class: Some(Class::Regular),
             file: Some(FileId {
                 mnt: 1,
@@ -134,8 +142,8 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
             }),
             cloexec: true,
         };
-        let (call, range, taken) = (Call::Read, None, true);
-        let how = DeathHow::Close;
+        let (call, range, taken) = (FdCall::Read, None, true);
+        let close = CloseCall::Close;
         let enter = What::Enter { fd, call };
         let lock = What::Lock {
             fd,
@@ -143,7 +151,11 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
             range,
             taken,
         };
-        let twice = |errno| What::Death { fd, how, errno };
+        let twice = |errno| What::Close {
+            fd,
+            call: close,
+            errno,
+        };
         for what in [birth, enter, twice(None), twice(Some(Errno::Ebadf)), lock] {
             lookout.take(&Event {
                 process: process(1),

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use crate::event::{BirthHow, Collected, DeathHow, Event, StackId, What};
+use crate::event::{CloseCall, Collected, Event, OpenCall, StackId, What};
 use crate::hazard::Lookout;
 use crate::testing::traced::MAIN;
 use crate::{Class, FileId};
@@ -85,21 +85,28 @@ fn told_of(call: &Call) -> Vec<(u64, What)> {
         range,
         taken,
     };
-    let birth = What::Birth {
+    let birth = What::Open {
         fd,
-        how: BirthHow::Open,
+        call: OpenCall::Open,
         class: Some(Class::Regular),
         file: Some(FILE),
         cloexec: true,
     };
-    let how = DeathHow::Close;
+    let close = CloseCall::Close;
     match call.act {
         Act::Open => vec![(over, birth)],
         Act::Lock => vec![(began, What::Locking { fd }), (over, lock(true))],
         Act::Unlock => vec![(began, What::Locking { fd }), (over, lock(false))],
         Act::Close => vec![
-            (began, What::Death { fd, how, errno }),
-            (over, What::Closed { fd }),
+            (
+                began,
+                What::Close {
+                    fd,
+                    call: close,
+                    errno,
+                },
+            ),
+            (over, What::CloseReturned { fd }),
         ],
     }
 }
@@ -118,7 +125,7 @@ fn events(calls: &[Call]) -> Vec<Event> {
         thread,
         at,
         stack: Some(StackId(match what {
-            What::Birth { fd, .. } | What::Death { fd, .. } => fd,
+            What::Open { fd, .. } | What::Close { fd, .. } => fd,
             _ => 0,
         })),
         what,

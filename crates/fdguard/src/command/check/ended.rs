@@ -126,7 +126,7 @@ fn place(names: &EndNames<'_>, life: &Life, site: &Site, path: &CallPath) -> Opt
                     fd: one.fd,
                     class,
                     target,
-                    call: one.call.to_owned(),
+                    call: one.call.name().to_owned(),
                     age: age(one),
                     by_main: one.thread == life.pid,
                 }

@@ -42,5 +42,5 @@ pub(super) fn what<'p>(site: &Site, process: &'p Origins) -> Option<(&'p Class, 
 /// How most of them were opened.
 pub(super) fn how(site: &Site) -> &'static str {
     let first = site.open.first();
-    first.map_or("", |open| open.descriptor.how.name())
+    first.map_or("", |open| open.descriptor.call.name())
 }

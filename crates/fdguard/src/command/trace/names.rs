@@ -75,7 +75,7 @@ impl Names {
         // `open` says nothing about what the file is.
         let by_call = || {
             let class = process.classes.get(&key).cloned();
-            class.filter(|class| *class != Class::Regular || link::of_call(one.call).is_some())
+            class.filter(|class| *class != Class::Regular || Class::from_call(one.call).is_some())
         };
         match (seen, process.links.get(&key)) {
             (Some(seen), _) if !matches!(seen.class, Class::Other(_)) => {
@@ -85,7 +85,7 @@ impl Names {
                 let (class, target) = link::of_link(text.as_bytes());
                 (class.or_else(by_call), Some(target))
             }
-            _ => (by_call().or_else(|| link::of_call(one.call)), None),
+            _ => (by_call().or_else(|| Class::from_call(one.call)), None),
         }
     }
 }

@@ -51,7 +51,7 @@ fn place<'a>(site: &'a Site, process: &'a Origins) -> Place<'a> {
         culprit: site.culprit.as_ref(),
         telling: site.telling.as_ref(),
         stack: &site.stack,
-        how: oldest.map_or("", |open| open.descriptor.how.name()),
+        how: oldest.map_or("", |open| open.descriptor.call.name()),
         thread: oldest.map(|open| open.descriptor.tid),
         live: site.open.len() as u64,
         opened: site.opened,

@@ -163,7 +163,7 @@ fn take_site(
             continue;
         }
         let group = find(groups, site.culprit.as_ref(), &seen.class.family(), None);
-        group.call = open.descriptor.how.name().to_owned();
+        group.call = open.descriptor.call.name().to_owned();
         group.origin.get_or_insert_with(|| site.origin(now));
         let cycle = u32::try_from(cycle).unwrap_or(u32::MAX);
         group.members.push((
