@@ -271,7 +271,7 @@ fn origin(stack: Stack, counts: (Option<Tid>, u64, u64, u64), age: Option<f64>) 
     let (thread, live, opened, closed) = counts;
     Origin {
         culprit: own::culprit(&stack),
-        telling: None,
+        leaking_caller: None,
         through: through(&stack),
         partly: false,
         stack,

@@ -37,6 +37,6 @@ pub use listener::monotonic;
 pub use observe::{Became, Observed};
 pub use program::{Blind, GO, Program};
 pub use protect::{Protection, Report};
-pub use site::{Open, Site, Strand};
+pub use site::{CallPath, OpenFd, Site};
 pub use symbol::Symbols;
 pub use table::{Descriptor, Farewell, Table, Tables};

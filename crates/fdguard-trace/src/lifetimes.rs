@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fdguard_core::event::StackId;
 use fdguard_core::lifetimes::{
-    History, LEAST, PathNumber, Peak, ProcessLifetimes, Site, TracedPath, sites,
+    History, JudgedSite, LEAST, NamedPath, PathNumber, Peak, ProcessLifetimes, sites,
 };
 use fdguard_core::origin::Stack;
 use fdguard_core::{Class, Fd, Text};
@@ -42,7 +42,7 @@ pub struct TracedProcess {
     /// The process that it was forked from, if it runs the same program.
     pub parent: Option<Key>,
     /// Every line that opened something, those that leak first.
-    pub sites: Vec<Site>,
+    pub sites: Vec<JudgedSite>,
     /// What descriptors are as far as the calls say, by number and time of opening.
     pub classes: HashMap<(Fd, u64), Class>,
     /// What links in `/proc` said of descriptors, by number and time of opening.
@@ -244,7 +244,7 @@ impl Unnamed {
                 let outline = is_few.then(|| runtime::outline(spots)).flatten();
                 outline.unwrap_or_else(|| symbols.name(spots))
             });
-            if !found.iter().any(Site::is_leaking) {
+            if !found.iter().any(JudgedSite::is_leaking) {
                 self.process.sites = found;
                 return self.process;
             }
@@ -257,8 +257,8 @@ impl Unnamed {
 fn named(
     paths: impl Iterator<Item = (Vec<Spot>, History)>,
     mut name: impl FnMut(&[Spot], &History) -> Stack,
-) -> Vec<Site> {
-    let paths = paths.map(|(spots, history)| TracedPath {
+) -> Vec<JudgedSite> {
+    let paths = paths.map(|(spots, history)| NamedPath {
         stack: name(&spots, &history),
         history,
     });

@@ -40,7 +40,7 @@ pub struct Table {
     /// What is open, by number.
     pub open: BTreeMap<u32, Descriptor>,
     /// The numbers that were open once and are not now.
-    pub ended: BTreeSet<u32>,
+    pub closed: BTreeSet<u32>,
     /// What each stack opened, and what became of it.
     pub accounts: HashMap<u32, Account>,
     /// Numbers below 1024 that were open before its first instruction.
@@ -289,7 +289,7 @@ impl Table {
             comm: comm(&image.comm()),
             parent: image.parent(),
             open: open.collect(),
-            ended: image.closed().collect(),
+            closed: image.closed().collect(),
             accounts: accounts.collect(),
             inherited: (0..1024).filter(|fd| image.is_inherited(*fd)).collect(),
             lost_events: image.lost_events(),

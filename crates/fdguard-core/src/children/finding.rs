@@ -227,7 +227,7 @@ mod tests {
                     line: Some(line),
                     language: Language::Python,
                 }),
-                telling: None,
+                leaking_caller: None,
                 through: Vec::new(),
                 partly: false,
                 stack: Vec::new(),

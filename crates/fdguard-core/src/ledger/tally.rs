@@ -79,7 +79,7 @@ impl Tally {
         let stack = self.stack.map(resolve).unwrap_or_default();
         Origin {
             culprit: Culprit::of(&stack),
-            telling: None,
+            leaking_caller: None,
             through: through(&stack),
             partly: false,
             stack,

@@ -24,4 +24,4 @@ pub(crate) mod testing;
 pub use course::{Closed, Course, LEAST};
 pub use history::{History, Lifetime, Moment};
 pub use process::{PathNumber, Peak, ProcessLifetimes};
-pub use site::{CallPath, Site, TracedPath, sites};
+pub use site::{JudgedPath, JudgedSite, NamedPath, sites};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::advice::{Suspicion, advice};
 use super::history::Lifetime;
-use super::site::{CallPath, Site};
+use super::site::{JudgedPath, JudgedSite};
 use crate::blame::own_frames;
 use crate::collapse;
 use crate::count::as_f64;
@@ -34,7 +34,7 @@ pub struct Subject<'a> {
     /// Its command.
     pub comm: Text,
     /// Its lines.
-    pub sites: &'a [Site],
+    pub sites: &'a [JudgedSite],
     /// What each descriptor is.
     pub name: &'a dyn Fn(&Lifetime) -> Name,
     /// Its soft limit; absent where nobody knows.
@@ -146,7 +146,7 @@ impl Subject<'_> {
     }
 
     /// One finding for each kind of descriptor that a site leaves open.
-    fn findings(&self, site: &Site) -> Vec<Finding> {
+    fn findings(&self, site: &JudgedSite) -> Vec<Finding> {
         let mut kinds: BTreeMap<Option<Class>, Vec<(Lifetime, Name)>> = BTreeMap::new();
         for one in site.survivors() {
             let name = (self.name)(&one);
@@ -164,7 +164,7 @@ impl Subject<'_> {
         kinds.map(|members| self.finding(site, &members)).collect()
     }
 
-    fn finding(&self, site: &Site, members: &[(Lifetime, Name)]) -> Finding {
+    fn finding(&self, site: &JudgedSite, members: &[(Lifetime, Name)]) -> Finding {
         let (class, target) = common(members.iter().map(|(_, name)| name));
         let count = members.len() as u64;
         let origin = self.origin(site, count);
@@ -210,7 +210,7 @@ impl Subject<'_> {
         finding
     }
 
-    fn origin(&self, site: &Site, live: u64) -> Origin {
+    fn origin(&self, site: &JudgedSite, live: u64) -> Origin {
         let first = site.leaking().next().or(site.paths.first());
         let stack = first.map(|path| path.stack.clone()).unwrap_or_default();
         let (opened, closed) = site.leaking().fold((0, 0), |(opened, closed), path| {
@@ -220,7 +220,7 @@ impl Subject<'_> {
         let oldest = survivors.first();
         Origin {
             culprit: site.culprit.clone(),
-            telling: site.leaking_caller.clone(),
+            leaking_caller: site.leaking_caller.clone(),
             through: through(&stack),
             partly: closed > 0 && closed * 10 >= opened,
             stack,
@@ -266,7 +266,7 @@ impl Subject<'_> {
 
     fn reports(&self, findings: &[Finding]) -> Vec<SiteReport> {
         let mut spent = 0;
-        let is_listed = |site: &&Site| {
+        let is_listed = |site: &&JudgedSite| {
             let holds = site.live() > 0 || site.is_leaking();
             spent += usize::from(!holds);
             holds || spent <= MOST_SPENT
@@ -284,7 +284,7 @@ impl Subject<'_> {
         reports
     }
 
-    fn report(&self, site: &Site, findings: &[Finding]) -> SiteReport {
+    fn report(&self, site: &JudgedSite, findings: &[Finding]) -> SiteReport {
         let shown: Vec<Lifetime> = site
             .paths
             .iter()
@@ -325,7 +325,7 @@ impl Subject<'_> {
     fn release(&self) -> Option<Release> {
         let leaking = self.sites.iter().filter(|site| site.is_leaking());
         let closed: Vec<f64> = leaking
-            .flat_map(Site::survivors)
+            .flat_map(JudgedSite::survivors)
             .filter_map(|one| one.closed.map(|closed| closed.real))
             .collect();
         let at = closed.iter().copied().reduce(f64::max)?;
@@ -337,7 +337,7 @@ impl Subject<'_> {
 }
 
 /// What was closed before the end began.
-fn closed_before(path: &CallPath) -> u64 {
+fn closed_before(path: &JudgedPath) -> u64 {
     let released = match path.judgement.is_released {
         true => path.history.recent.len() as u64,
         false => 0,
@@ -345,7 +345,7 @@ fn closed_before(path: &CallPath) -> u64 {
     path.history.closed.saturating_sub(released)
 }
 
-fn path_report(path: &CallPath) -> PathReport {
+fn path_report(path: &JudgedPath) -> PathReport {
     PathReport {
         stack: path.stack.clone(),
         opened: path.history.opened,
@@ -399,7 +399,7 @@ fn rate(members: &[(Lifetime, Name)]) -> Option<f64> {
 
 /// `60 files opened from 2 s to 15 s (4.0 a second), none closed`.
 fn why(
-    site: &Site,
+    site: &JudgedSite,
     members: &[(Lifetime, Name)],
     class: Option<&Class>,
     target: Option<&Text>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fdguard_core::blame::blamed;
 use fdguard_core::judge;
-use fdguard_core::lifetimes::{CallPath, Lifetime, Site};
+use fdguard_core::lifetimes::{JudgedPath, JudgedSite, Lifetime};
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Remains;
 use fdguard_core::proof::ended::{self, Left, Life, Place};
@@ -95,7 +95,7 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
 }
 
 /// What one call path left open; none where it left nothing.
-fn place(names: &EndNames<'_>, life: &Life, site: &Site, path: &CallPath) -> Option<Place> {
+fn place(names: &EndNames<'_>, life: &Life, site: &JudgedSite, path: &JudgedPath) -> Option<Place> {
     // Of a parent's it is the parent who is asked, and stdio is nobody's to close.
     let open = path.history.live.iter();
     let open: Vec<&Lifetime> = open
@@ -106,7 +106,7 @@ fn place(names: &EndNames<'_>, life: &Life, site: &Site, path: &CallPath) -> Opt
     Some(Place {
         origin: Origin {
             culprit: blamed(&path.stack),
-            telling: site.leaking_caller.clone().filter(|_| path.is_leaking),
+            leaking_caller: site.leaking_caller.clone().filter(|_| path.is_leaking),
             through: through(&path.stack),
             partly: false,
             stack: path.stack.clone(),

@@ -15,7 +15,8 @@ use super::family::Family;
 use super::proof::{self, Evidence, Proof};
 use super::{code_of, started};
 use crate::cli::CheckArgs;
-use crate::command::trace::{self, Watched, joined::Joined};
+use crate::command::trace::{self, Watched};
+use crate::report::trace::TraceReport;
 use crate::watching::Live;
 
 /// Runs it and judges what it left.
@@ -58,12 +59,12 @@ fn conclude(
     } else {
         Detail::Held
     };
-    let joined = Joined::of(watched, (traced, detail), &args.command, settings)?;
-    let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(Live::watch));
+    let report = TraceReport::of_launched(watched, (traced, detail), &args.command, settings)?;
+    let (mut diagnosis, watch) = (report.diagnosis, watched.live.as_ref().map(Live::watch));
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.tables()?;
     let ending = Ending {
-        traces: &joined.traces,
+        traces: &report.traced,
         tables: &tables,
         names: &watched.names,
         root: (traced.pid(), status.signal().is_some() || watched.was_ended),
@@ -72,7 +73,7 @@ fn conclude(
     };
     let remains = ended::remains(&ending);
     let held = ended::held(&ending);
-    let is_untold = joined.traces.iter().all(|one| one.pid != traced.pid());
+    let is_untold = report.traced.iter().all(|one| one.pid != traced.pid());
     let blind = is_untold && !watch.is_some_and(|watch| has_history(watch, traced.pid()));
     if blind {
         diagnosis.gaps.push(proof::too_short());

@@ -17,8 +17,9 @@ use fdguard_core::{Pid, Text};
 use fdguard_trace::{Site, TracedProcess, monotonic};
 use jiff::{SignedDuration, Timestamp};
 
-use super::joined::{Origins, is_go, members};
+use super::aggregate::{is_go, members};
 use super::names::Names;
+use crate::report::trace::ProcessSites;
 
 /// Rules about the course of counts: of a traced process its lifetimes say more.
 const BY_COUNT: &[&str] = &["leak", "growth", "plateau"];
@@ -34,10 +35,10 @@ pub(super) struct Material<'a> {
 impl Material<'_> {
     /// Puts what the lifetimes say into a diagnosis of the looks from outside; gives the sites of
     /// each process.
-    pub(super) fn conclude(&self, diagnosis: &mut Diagnosis) -> Vec<Origins> {
+    pub(super) fn conclude(&self, diagnosis: &mut Diagnosis) -> Vec<ProcessSites> {
         let root = diagnosis.process.pid;
         let mut sites = Vec::new();
-        let mut origins = Vec::new();
+        let mut shown_sites = Vec::new();
         let mut released: Option<(Pid, Released)> = None;
         for process in self.processes {
             let conclusion = self.conclusion(process);
@@ -55,7 +56,7 @@ impl Material<'_> {
             let is_shown = |one: &&SiteReport| is_latest || one.verdict == Verdict::Leaking;
             sites.extend(shown.filter(is_shown).cloned());
             if is_latest {
-                origins.push(self.origins(process));
+                shown_sites.push(self.process_sites(process));
             }
             self.overrule(diagnosis, process, conclusion);
         }
@@ -66,7 +67,7 @@ impl Material<'_> {
         sites.sort_by_key(|site| std::cmp::Reverse(site.verdict));
         diagnosis.sites = Some(sites);
         self.settle(diagnosis);
-        origins
+        shown_sites
     }
 
     /// The verdict of all of it, and its findings, the gravest first.
@@ -153,7 +154,7 @@ impl Material<'_> {
     }
 
     /// The sites of a process as they were when the end began, for the report and its pictures.
-    fn origins(&self, process: &TracedProcess) -> Origins {
+    fn process_sites(&self, process: &TracedProcess) -> ProcessSites {
         let subject = self.subject(process.pid);
         let sites: Vec<Site> = process
             .sites
@@ -164,10 +165,10 @@ impl Material<'_> {
             let shown = site.paths.iter();
             shown.flat_map(|path| path.judgement.survivors.iter().chain(&path.history.live))
         });
-        let mut held = HashMap::new();
+        let mut open = HashMap::new();
         for one in survivors {
             if let (Some(class), target) = self.names.name(process, one) {
-                held.insert(one.fd, (class, target.unwrap_or_else(|| Text::from(""))));
+                open.insert(one.fd, (class, target.unwrap_or_else(|| Text::from(""))));
             }
         }
         let listed = subject.map(|one| one.timeline.live().iter());
@@ -175,11 +176,11 @@ impl Material<'_> {
             let is_unknown = |fd: &u32| !process.knows(*fd) && !process.inherited.contains(fd);
             live.map(|(fd, _)| fd).filter(is_unknown).count()
         });
-        Origins {
+        ProcessSites {
             pid: process.pid,
             comm: process.comm.clone(),
             sites,
-            held,
+            open,
             now: process.until,
             inherited: process.inherited.len(),
             unknown: unknown.unwrap_or(0),

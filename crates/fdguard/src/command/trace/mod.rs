@@ -1,17 +1,15 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
+pub(super) mod aggregate;
 pub(super) mod asked;
 pub(super) mod children;
 mod conclusions;
-mod figures;
 mod follow;
-pub(super) mod joined;
 pub(super) mod names;
 mod notes;
 mod outputs;
 mod report;
 mod running;
-mod seen;
 mod sites;
 mod text;
 mod unread;
@@ -34,12 +32,12 @@ use super::{clearing, settings};
 use crate::cli::TraceArgs;
 use crate::exit;
 use crate::output::Stream;
+use crate::report::trace::TraceReport;
 use crate::terminal;
 use crate::watching::Progress;
 
 use asked::Asked;
 use follow::Follower;
-use joined::Joined;
 use notes::Notes;
 use outputs::Outputs;
 use running::{Audience, Running};
@@ -121,19 +119,20 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     } else {
         Detail::Held
     };
-    let mut joined = Joined::of(&watched, (&traced, detail), &args.command, &settings)?;
-    children::add(&mut joined.diagnosis, &traced);
+    let mut report =
+        TraceReport::of_launched(&watched, (&traced, detail), &args.command, &settings)?;
+    children::add(&mut report.diagnosis, &traced);
     let clearance = Clearance::new(&args.allow, &settings);
-    clearing::clear(&mut joined.diagnosis, &clearance);
-    clearing::settle(&mut joined.diagnosis);
-    let unused = clearance.unused(&clearing::reasons(&joined.diagnosis));
-    let written = outputs.write(&joined);
+    clearing::clear(&mut report.diagnosis, &clearance);
+    clearing::settle(&mut report.diagnosis);
+    let unused = clearance.unused(&clearing::reasons(&report.diagnosis));
+    let written = outputs.write(&report);
     if let Some(follower) = &mut follower {
-        follower.hazards(&joined.diagnosis.hazards);
+        follower.hazards(&report.diagnosis.hazards);
     }
-    write(args, &joined, &unused, stream)?;
+    write(args, &report, &unused, stream)?;
     written?;
-    Ok(exit_code(args, &watched, &joined.diagnosis))
+    Ok(exit_code(args, &watched, &report.diagnosis))
 }
 
 /// Watches a program until it ends, or as long as the pace says: the time between two looks, and of all.
@@ -169,16 +168,16 @@ impl Audience for Nobody {
 
 fn write(
     args: &TraceArgs,
-    joined: &Joined,
+    report: &TraceReport,
     unused: &[String],
     stream: Option<Stream>,
 ) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     if args.json {
-        serde_json::to_writer(&mut bytes, &joined.diagnosis)?;
+        serde_json::to_writer(&mut bytes, &report.diagnosis)?;
         bytes.push(b'\n');
     } else {
-        text::write(&mut bytes, joined, terminal::width())?;
+        text::write(&mut bytes, report, terminal::width())?;
         let columns = crate::report::diagnosis::columns(terminal::width());
         clearing::write_unused(&mut bytes, unused, columns)?;
     }

@@ -16,14 +16,15 @@ use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, Observed, Tables, monotonic};
 use serde::Serialize;
 
-use super::joined::{About, Joined, Origins};
-use super::{PATIENCE, figures, text, view};
+use super::aggregate::About;
+use super::{PATIENCE, text, view};
 use crate::cli::TraceArgs;
 use crate::command::{clearing, settings};
 use crate::exit::{self, Hinted};
 use crate::output;
 use crate::report::diagnosis;
 use crate::report::style::HEADING;
+use crate::report::trace::{ProcessSites, TraceReport};
 use crate::terminal::{self, sanitize_str};
 use crate::watching::{Live, OnSignal, Plan, Progress};
 
@@ -48,20 +49,20 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     if !is_seen {
         return Err(ProbeError::Vanished(observed.pid()).into());
     }
-    let mut joined = looked.joined(&observed, live.watch(), &settings)?;
+    let mut report = looked.report(&observed, live.watch(), &settings)?;
     let clearance = Clearance::new(&args.allow, &settings);
-    clearing::clear(&mut joined.diagnosis, &clearance);
+    clearing::clear(&mut report.diagnosis, &clearance);
     if args.json {
         output::emit(args.output.as_deref(), |out| {
-            serde_json::to_writer(&mut *out, &Document::of(&joined, live.watch()))?;
+            serde_json::to_writer(&mut *out, &Document::of(&report, live.watch()))?;
             Ok(out.write_all(b"\n")?)
         })?;
     } else {
         output::emit_styled(args.output.as_deref(), |out| {
-            write(out, args, &joined, live.watch())
+            write(out, args, &report, live.watch())
         })?;
     }
-    Ok(exit_code(&joined.diagnosis))
+    Ok(exit_code(&report.diagnosis))
 }
 
 /// The trace of a process; else one clear line.
@@ -145,12 +146,12 @@ impl Looked {
         &self.after
     }
 
-    fn joined(
+    fn report(
         &self,
         observed: &Observed,
         watch: &Watch,
         settings: &Settings,
-    ) -> anyhow::Result<Joined> {
+    ) -> anyhow::Result<TraceReport> {
         let Some(diagnosis) = watch.diagnosis(settings) else {
             return Err(ProbeError::NoSuchProcess(observed.pid()).into());
         };
@@ -163,7 +164,7 @@ impl Looked {
             told: BTreeSet::new(),
         };
         let tables = (&self.before, &self.after);
-        Ok(Joined::watched(
+        Ok(TraceReport::of_observed(
             tables, self.since, &about, watch, diagnosis,
         ))
     }
@@ -188,16 +189,16 @@ fn watch(args: &TraceArgs, live: &mut Live<'_>, observed: &Observed) -> anyhow::
 fn write(
     out: &mut dyn Write,
     args: &TraceArgs,
-    joined: &Joined,
+    report: &TraceReport,
     watch: &Watch,
 ) -> anyhow::Result<()> {
     // One look tells no verdict.
-    let mut told = joined.diagnosis.clone();
+    let mut told = report.diagnosis.clone();
     if args.length.is_none() && !args.live {
         told.processes.clear();
     }
     for subject in running(watch) {
-        let origins = joined.processes.iter().find(|one| is_of(one, subject));
+        let origins = report.processes.iter().find(|one| is_of(one, subject));
         let account = Account::of(subject, origins);
         let comm = account.comm.to_lossy();
         let head = format!("in {} (pid {}):", sanitize_str(&comm), account.pid);
@@ -217,7 +218,7 @@ fn running(watch: &Watch) -> impl Iterator<Item = &Subject> {
     watch.subjects().filter(|subject| subject.gone.is_none())
 }
 
-fn is_of(origins: &Origins, subject: &Subject) -> bool {
+fn is_of(origins: &ProcessSites, subject: &Subject) -> bool {
     origins.pid == subject.process.pid
 }
 
@@ -276,17 +277,17 @@ struct OpenNow {
 }
 
 impl<'a> Document<'a> {
-    fn of(joined: &'a Joined, watch: &'a Watch) -> Self {
+    fn of(report: &'a TraceReport, watch: &'a Watch) -> Self {
         let account = |subject| {
-            let mut processes = joined.processes.iter();
+            let mut processes = report.processes.iter();
             Account::of(subject, processes.find(|one| is_of(one, subject)))
         };
-        let sites = joined.processes.iter().flat_map(|process| {
+        let sites = report.processes.iter().flat_map(|process| {
             let now = |site| SiteNow::of(site, process);
             process.sites.iter().map(now)
         });
         Self {
-            diagnosis: &joined.diagnosis,
+            diagnosis: &report.diagnosis,
             accounts: running(watch).map(account).collect(),
             sites: sites.collect(),
         }
@@ -294,15 +295,18 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> SiteNow<'a> {
-    fn of(site: &fdguard_trace::Site, process: &'a Origins) -> Self {
-        let what = figures::what(site, process);
+    fn of(site: &fdguard_trace::Site, process: &'a ProcessSites) -> Self {
+        let what = process.class_and_target(site);
         Self {
             pid: process.pid,
             comm: &process.comm,
             class: what.map(|(class, _)| class),
             target: what.and_then(|(_, target)| target),
-            how: figures::how(site),
-            rate_per_second: figures::rate(site).map(|rate| (rate * 1e3).round() / 1e3),
+            how: site
+                .open
+                .first()
+                .map_or("", |open| open.descriptor.call.name()),
+            rate_per_second: site.per_second().map(|rate| (rate * 1e3).round() / 1e3),
             fds: OpenNow::all(site, process.now),
             origin: site.origin(process.now),
         }
@@ -311,7 +315,7 @@ impl<'a> SiteNow<'a> {
 
 impl OpenNow {
     fn all(site: &fdguard_trace::Site, now: u64) -> Vec<Self> {
-        let of = |open: &fdguard_trace::Open| Self {
+        let of = |open: &fdguard_trace::OpenFd| Self {
             fd: open.fd,
             generation: open.descriptor.generation,
             thread: open.descriptor.tid,
@@ -324,7 +328,7 @@ impl OpenNow {
 }
 
 impl<'a> Account<'a> {
-    fn of(subject: &'a Subject, origins: Option<&Origins>) -> Self {
+    fn of(subject: &'a Subject, origins: Option<&ProcessSites>) -> Self {
         let timeline = &subject.timeline;
         let listed = timeline.is_listed().then(|| timeline.live().len() as u64);
         // What was opened or closed since the look is counted as the table has it.

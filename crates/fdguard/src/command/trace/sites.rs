@@ -7,8 +7,7 @@ use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Text};
 use fdguard_trace::{Site, Symbols, Tables, monotonic};
 
-use super::figures;
-use super::joined::Origins;
+use crate::report::trace::ProcessSites;
 
 /// What is said to be the rate of now, in seconds.
 const NOW: f64 = 10.0;
@@ -63,9 +62,15 @@ impl Sites {
             let Some(table) = tables.of(subject.process.pid) else {
                 continue;
             };
-            let origins = Origins::of(tables, (table, table), subject, looked, &mut self.symbols);
-            for site in &origins.sites {
-                let key = (origins.pid, site.culprit.clone());
+            let process = ProcessSites::from_tables(
+                tables,
+                (table, table),
+                subject,
+                looked,
+                &mut self.symbols,
+            );
+            for site in &process.sites {
+                let key = (process.pid, site.culprit.clone());
                 let history = self.histories.entry(key).or_insert_with(|| {
                     let mut history = History::default();
                     if last < at {
@@ -74,7 +79,7 @@ impl Sites {
                     history
                 });
                 history.add(at, site.open.len());
-                self.now.push(SiteNow::of(site, &origins, history, now));
+                self.now.push(SiteNow::of(site, &process, history, now));
             }
         }
         self.histories.retain(|_, history| !history.is_empty());
@@ -91,12 +96,12 @@ impl Sites {
 }
 
 impl SiteNow {
-    fn of(site: &Site, origins: &Origins, history: &mut History, now: u64) -> Self {
-        let what = figures::what(site, origins);
+    fn of(site: &Site, process: &ProcessSites, history: &mut History, now: u64) -> Self {
+        let what = process.class_and_target(site);
         let is_growing = history.is_growing();
         Self {
-            pid: origins.pid,
-            comm: origins.comm.clone(),
+            pid: process.pid,
+            comm: process.comm.clone(),
             class: what.map(|(class, _)| class.clone()),
             target: what.and_then(|(_, target)| target.cloned()),
             rate: history.rate(),

@@ -263,7 +263,7 @@ fn says_more(finding: &Finding, target: &Text) -> bool {
 }
 
 fn write_stack(out: &mut dyn Write, origin: &Origin, shown: &Shown) -> anyhow::Result<()> {
-    if let Some(caller) = &origin.telling {
+    if let Some(caller) = &origin.leaking_caller {
         let caller = shown.place(caller);
         writeln!(
             out,

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use fdguard_core::origin::Language;
 
 use super::flame::{Node, share};
-use super::{Seen, name};
+use super::{TraceReport, name};
 use crate::report::html::escape;
 use crate::report::table::{counted, thousands};
 
@@ -27,9 +27,9 @@ const HEAD: usize = 66;
 
 /// A file of its own.
 #[must_use]
-pub fn file(seen: &Seen<'_>) -> String {
-    let root = Node::of(seen);
-    let comm = crate::terminal::sanitize(&seen.diagnosis.process.comm);
+pub fn file(report: &TraceReport) -> String {
+    let root = Node::from_report(report);
+    let comm = crate::terminal::sanitize(&report.diagnosis.process.comm);
     let title = format!("What {comm} still holds, by the line that opened it");
     let (frames, left) = frames(&root, HEAD);
     let height = HEAD + ROW * root.depth() + 12;
@@ -59,8 +59,8 @@ pub fn file(seen: &Seen<'_>) -> String {
 
 /// A part of a page, which brings style and script, with its legend.
 #[must_use]
-pub fn figure(seen: &Seen<'_>) -> String {
-    let root = Node::of(seen);
+pub fn figure(report: &TraceReport) -> String {
+    let root = Node::from_report(report);
     let (frames, left) = frames(&root, 0);
     let height = ROW * root.depth();
     let about = xml(&about(&root, left));
@@ -159,7 +159,7 @@ impl Drawing {
             class(node.language),
             100.0 * from,
             100.0 * width,
-            xml(&node.told(self.whole)),
+            xml(&node.describe(self.whole)),
             ROW - 1,
             xml(&node.name),
         );
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_as_wide_as_what_is_open_along_it() {
-        let svg = file(&made().seen());
+        let svg = file(&made().report());
         assert!(
             svg.contains("<title>arm (main.c:3): 75 descriptors still open, 75.0 %, c</title>"),
             "{svg}"
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn foreign_names_are_text_and_the_file_is_complete() {
-        let svg = file(&made().seen());
+        let svg = file(&made().report());
         assert_eq!(svg.matches("<script").count(), 1, "only our own");
         assert!(
             svg.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\u{ffff}\\u{1b}&amp;&quot;"),
@@ -217,7 +217,7 @@ mod tests {
         ] {
             assert!(!rest.contains(never), "{never}");
         }
-        let figure = figure(&made().seen());
+        let figure = figure(&made().report());
         assert!(
             !figure.contains("<script") && figure.contains("class=\"key python\""),
             "{figure}"
@@ -235,14 +235,14 @@ mod tests {
                 2,
             );
         }
-        let svg = file(&made.seen());
+        let svg = file(&made.report());
         assert!(svg.contains("3 frames are too narrow to be drawn"), "{svg}");
         assert!(!svg.contains("thin0") && svg.contains(">wide<"), "{svg}");
     }
 
     #[test]
     fn nothing_open_is_still_a_picture() {
-        let svg = file(&Made::default().seen());
+        let svg = file(&Made::default().report());
         assert!(svg.contains("0 descriptors are still open"), "{svg}");
     }
 }

@@ -1,6 +1,6 @@
-//! The verdict of the watch, joined with the origins that the tracer knows.
+//! Builds a trace report: the verdict of the watch together with the sites that the tracer knows.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -16,46 +16,17 @@ use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Gap, Text};
 use fdguard_trace::{
-    Became, Blind, Descriptor, Detail, GO, Program, Site, Symbols, Table, Tables, Traced,
-    TracedProcess, monotonic,
+    Became, Blind, Descriptor, Detail, GO, Program, Site, Symbols, Table, Tables, Traced, monotonic,
 };
 use jiff::Timestamp;
 
 use super::conclusions::Material;
 use super::running::Watched;
 use super::unread;
+use crate::report::trace::{ProcessSites, TraceReport};
 use crate::watching::Live;
 
 const BACKEND: &str = "preload";
-
-/// What a trace came to.
-pub(in crate::command) struct Joined {
-    /// The verdict.
-    pub(in crate::command) diagnosis: Diagnosis,
-    /// Everything that was open at the end, by site, of each process.
-    pub(in crate::command) processes: Vec<Origins>,
-    /// What the library saw of each process; none where another fdguard runs the trace.
-    pub(in crate::command) traces: Vec<TracedProcess>,
-}
-
-/// One process and its sites.
-pub(in crate::command) struct Origins {
-    pub(in crate::command) pid: u32,
-    pub(in crate::command) comm: String,
-    pub(in crate::command) sites: Vec<Site>,
-    /// What each number was at the last look.
-    pub(in crate::command) held: HashMap<u32, (Class, Text)>,
-    /// Now, by the clock of the sites.
-    pub(in crate::command) now: u64,
-    /// Descriptors that were open before its first instruction.
-    pub(super) inherited: usize,
-    /// Descriptors that nobody saw being opened.
-    pub(in crate::command) unknown: usize,
-    /// How many it held over time; absent where nobody looked.
-    pub(super) curves: Option<Curves>,
-    /// Whether it is a Go program, which opens most by system calls of its own.
-    pub(super) is_go: bool,
-}
 
 /// Which process a trace is about.
 pub(super) struct About {
@@ -79,9 +50,9 @@ impl About {
     }
 }
 
-impl Joined {
-    /// What a launched program came to: the looks from outside, overruled by what the library saw.
-    pub(in crate::command) fn of(
+impl TraceReport {
+    /// The report of a launched program: the samples from outside, overruled by what the library saw.
+    pub(in crate::command) fn of_launched(
         watched: &Watched<'_>,
         (traced, detail): (&Traced, Detail),
         command: &[std::ffi::OsString],
@@ -106,7 +77,7 @@ impl Joined {
         let tables = traced.tables()?;
         let about = About::of(traced);
         diagnosis.coverage.backend = BACKEND.to_owned();
-        diagnosis.coverage.attributed_fds = processes.iter().map(Origins::attributed).sum();
+        diagnosis.coverage.attributed_fds = processes.iter().map(ProcessSites::attributed).sum();
         diagnosis.coverage.lost_events = tables.lost_events();
         diagnosis.gaps.extend(gaps(&about, &tables, &processes));
         let traced_pids: BTreeSet<u32> = traces.iter().map(|one| one.pid).collect();
@@ -136,12 +107,13 @@ impl Joined {
         Ok(Self {
             diagnosis,
             processes,
-            traces,
+            traced: traces,
         })
     }
 
-    /// The tables at the last look, and those of the end, with what a watch came to.
-    pub(super) fn watched(
+    /// The report of a program that another fdguard launched: the tables at the last sample and at the
+    /// end, with the diagnosis of a watch.
+    pub(super) fn of_observed(
         (tables, last): (&Tables, &Tables),
         looked: u64,
         about: &About,
@@ -168,7 +140,7 @@ impl Joined {
                 let fds = members(&subject.timeline, finding);
                 let mut sites = Site::rank(tables, table, fds.iter().copied(), &mut symbols);
                 finding.origin = sites.first_mut().map(|site| {
-                    site.tell_apart(tables, table, &mut symbols);
+                    site.find_leaking_caller(tables, table, &mut symbols);
                     site.origin(now)
                 });
                 if finding.severity >= Severity::Warning {
@@ -177,17 +149,18 @@ impl Joined {
                 }
             }
             let end = &at_exit(end, table, &grown);
-            let seen = (table, end);
-            let mut origins = Origins::of(last, seen, subject, looked, &mut symbols);
-            origins.now = now;
-            origins.is_go = is_go(subject);
-            for site in &mut origins.sites {
-                site.tell_apart(last, end, &mut symbols);
+            let tables_of_process = (table, end);
+            let mut sites =
+                ProcessSites::from_tables(last, tables_of_process, subject, looked, &mut symbols);
+            sites.now = now;
+            sites.is_go = is_go(subject);
+            for site in &mut sites.sites {
+                site.find_leaking_caller(last, end, &mut symbols);
             }
-            processes.push(origins);
+            processes.push(sites);
         }
         diagnosis.coverage.backend = BACKEND.to_owned();
-        diagnosis.coverage.attributed_fds = processes.iter().map(Origins::attributed).sum();
+        diagnosis.coverage.attributed_fds = processes.iter().map(ProcessSites::attributed).sum();
         diagnosis.coverage.lost_events = last.lost_events();
         diagnosis.gaps.extend(gaps(about, last, &processes));
         diagnosis.gaps.extend(untold_gaps(about, &untold));
@@ -195,7 +168,7 @@ impl Joined {
         Self {
             diagnosis,
             processes,
-            traces: Vec::new(),
+            traced: Vec::new(),
         }
     }
 }
@@ -266,11 +239,11 @@ fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
     }
 }
 
-impl Origins {
-    /// `seen` is the table of the last look and the one of the end.
-    pub(super) fn of(
+impl ProcessSites {
+    /// The sites of a process, from its table at the last sample and its table at the end.
+    pub(super) fn from_tables(
         tables: &Tables,
-        (seen, table): (&Table, &Table),
+        (sampled, table): (&Table, &Table),
         subject: &Subject,
         looked: u64,
         symbols: &mut Symbols,
@@ -280,10 +253,11 @@ impl Origins {
         let what = live
             .iter()
             .map(|(fd, held)| (fd, (held.class.clone(), held.target.clone())));
-        // What was closed since the look had its line.
-        let is_closed = |fd: &u32| table.ended.contains(fd) || seen.ended.contains(fd);
-        let is_traced =
-            |fd: &u32| table.open.contains_key(fd) || seen.open.contains_key(fd) || is_closed(fd);
+        // What was closed since the sample had its line.
+        let is_closed = |fd: &u32| table.closed.contains(fd) || sampled.closed.contains(fd);
+        let is_open_somewhere =
+            |fd: &u32| table.open.contains_key(fd) || sampled.open.contains_key(fd);
+        let is_traced = |fd: &u32| is_open_somewhere(fd) || is_closed(fd);
         let untraced = held.iter().copied().filter(|fd| !is_traced(fd));
         let (inherited, unknown): (Vec<u32>, Vec<u32>) =
             untraced.partition(|fd| table.inherited.contains(fd));
@@ -294,19 +268,13 @@ impl Origins {
             pid: table.pid,
             comm: subject.process.comm.to_lossy().into_owned(),
             sites: Site::rank(tables, table, open, symbols),
-            held: what.collect(),
+            open: what.collect(),
             now: looked,
             inherited: inherited.len(),
             unknown: unknown.len(),
             curves: Some(Curves::of(&subject.timeline)),
             is_go: false,
         }
-    }
-
-    /// Descriptors whose opening line is known.
-    fn attributed(&self) -> u64 {
-        let known = self.sites.iter().filter(|site| site.culprit.is_some());
-        known.map(|site| site.open.len() as u64).sum()
     }
 }
 
@@ -338,7 +306,7 @@ pub(super) fn is_go(subject: &Subject) -> bool {
 }
 
 /// What the tracer did not see.
-fn gaps(about: &About, tables: &Tables, processes: &[Origins]) -> Vec<Gap> {
+fn gaps(about: &About, tables: &Tables, processes: &[ProcessSites]) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let is_untold = tables.of(about.pid).is_none();
     let became = about.became.get(&about.pid).map(|became| became.blind);
@@ -380,7 +348,7 @@ fn gaps(about: &About, tables: &Tables, processes: &[Origins]) -> Vec<Gap> {
 }
 
 /// Languages whose lines are not read.
-fn unread_gaps(processes: &[Origins]) -> Vec<Gap> {
+fn unread_gaps(processes: &[ProcessSites]) -> Vec<Gap> {
     let names = processes.iter().map(|one| one.comm.as_str());
     unread::gaps(names, processes.iter().flat_map(|one| &one.sites))
 }
