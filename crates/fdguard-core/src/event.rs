@@ -1,4 +1,4 @@
-//! What a tracer tells: one [`Event`] for each thing that happened to a descriptor.
+//! What a tracer tells: one [`TraceEvent`] for each thing that happened to a descriptor.
 //!
 //! A tracer declares what it [collects](Collected). Opens, closes, forks, execs and exits are always
 //! reported; the rest only on request. A hazard that needs an event which was not collected is not
@@ -10,11 +10,11 @@
 //! depend on which.
 
 mod call_name;
-mod collected;
+mod collected_events;
 
 use std::fmt;
 
-pub use collected::Collected;
+pub use collected_events::CollectedEvents;
 pub use fdguard_wire::{CloseCall, FdCall, OpenCall};
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub struct StackId(pub u32);
 
 /// One thing that happened in a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct TraceEvent {
     /// In which process.
     pub process: ProcKey,
     /// In which of its threads.
@@ -105,7 +105,7 @@ pub enum What {
         /// Whether exec closes it now.
         on: bool,
     },
-    /// A call that may block begins ([`Collected::calls`]). `poll` sends one for each number.
+    /// A call that may block begins ([`CollectedEvents::calls`]). `poll` sends one for each number.
     Enter {
         /// The number.
         fd: Fd,
@@ -115,7 +115,7 @@ pub enum What {
     },
     /// The thread is out of its call again. Any other event of the thread means the same.
     Leave,
-    /// A call on a number is over ([`Collected::uses`]). Told before its [`What::Leave`]: the call belongs to the
+    /// A call on a number is over ([`CollectedEvents::uses`]). Told before its [`What::Leave`]: the call belongs to the
     /// descriptor that it was entered on, whatever has the number by now.
     Use {
         /// The number.
@@ -135,7 +135,7 @@ pub enum What {
         /// The number.
         fd: Fd,
     },
-    /// A POSIX lock was taken or given back ([`Collected::locks`]). `flock` and open-file-description
+    /// A POSIX lock was taken or given back ([`CollectedEvents::locks`]). `flock` and open-file-description
     /// locks do not vanish with another descriptor and are not told.
     Lock {
         /// The number it went through.
@@ -149,7 +149,7 @@ pub enum What {
         /// Taken, or given back.
         taken: bool,
     },
-    /// A call begins that takes or gives back a POSIX lock ([`Collected::locks`]). What it did happens between
+    /// A call begins that takes or gives back a POSIX lock ([`CollectedEvents::locks`]). What it did happens between
     /// this and the thread's next event, which is its [`What::Lock`] if it succeeds.
     Locking {
         /// The number it goes through.
@@ -193,7 +193,7 @@ pub enum What {
         /// Why.
         errno: Errno,
     },
-    /// `select` was called ([`Collected::selects`]).
+    /// `select` was called ([`CollectedEvents::selects`]).
     Select {
         /// Its first argument: the highest number and one.
         nfds: u32,
@@ -259,12 +259,12 @@ impl fmt::Display for Errno {
 
 #[cfg(test)]
 mod tests {
-    use super::{Errno, Event, OpenCall, StackId, What};
+    use super::{Errno, OpenCall, StackId, TraceEvent, What};
     use crate::{Class, ProcKey};
 
     #[test]
     fn an_event_is_short_in_json_and_comes_back() {
-        let event = Event {
+        let event = TraceEvent {
             process: ProcKey {
                 pid: 7,
                 start_ticks: 70,
@@ -283,7 +283,7 @@ mod tests {
         let json = serde_json::to_string(&event).unwrap();
         let expected = r#"{"process":{"pid":7,"start_ticks":70},"thread":8,"at":9,"stack":3,"what":"birth","fd":5,"how":"open","class":"regular","cloexec":true}"#;
         assert_eq!(json, expected);
-        assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event);
+        assert_eq!(serde_json::from_str::<TraceEvent>(&json).unwrap(), event);
     }
 
     #[test]

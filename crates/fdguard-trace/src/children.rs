@@ -12,8 +12,8 @@ use fdguard_core::through::through;
 use fdguard_core::{ProcKey, Text};
 use fdguard_wire::{EventKind, EventRecord};
 
-use crate::Blind;
-use crate::observe::{Became, is_alive};
+use crate::BlindReason;
+use crate::observed_trace::{UntracedProgram, is_alive};
 
 /// How often to look what became of children, in nanoseconds.
 const EVERY: u64 = 250_000_000;
@@ -35,7 +35,7 @@ pub(crate) struct ChildWatch {
     /// Files whose programs load the library.
     programs: HashSet<PathBuf>,
     /// Children that became a program without the library.
-    became: BTreeMap<u32, Became>,
+    became: BTreeMap<u32, UntracedProgram>,
     looked: u64,
     /// How long until the next look.
     pause: u64,
@@ -108,7 +108,7 @@ impl ChildWatch {
     }
 
     /// Children that became a program without the library, as far as they ran when somebody looked.
-    pub(crate) fn became(&self) -> &BTreeMap<u32, Became> {
+    pub(crate) fn became(&self) -> &BTreeMap<u32, UntracedProgram> {
         &self.became
     }
 
@@ -122,12 +122,12 @@ impl ChildWatch {
         if self.programs.contains(&exe) || is_full || self.became.contains_key(&pid) {
             return;
         }
-        let became = Became::of(pid);
+        let became = UntracedProgram::of(pid);
         // Of one that ended meanwhile nothing was read.
         if exe_of(pid).as_ref() != Some(&exe) {
             return;
         }
-        if became.blind != Blind::NotLoaded {
+        if became.blind != BlindReason::NotLoaded {
             self.became.insert(pid, became);
         } else if self.programs.len() < MOST {
             self.programs.insert(exe);

@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// No folder for what the program writes.
     #[error("no private folder for the trace")]
-    Folder {
+    Dir {
         /// Why.
         source: io::Error,
     },
@@ -53,6 +53,6 @@ pub enum Error {
         /// Which.
         pid: u32,
         /// Why launching it so would not help either.
-        blind: Option<crate::Blind>,
+        blind: Option<crate::BlindReason>,
     },
 }

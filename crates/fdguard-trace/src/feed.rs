@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use fdguard_core::event::{Errno, Event, StackId, What};
+use fdguard_core::event::{Errno, StackId, TraceEvent, What};
 use fdguard_core::{FileId, ProcKey};
 use fdguard_wire::{
     CloseCall, EventKind, EventRecord, FdCall, LOCK_BEGINS, OpenCall, PreventedHarm,
 };
 
 use crate::call_class::CallClasses;
-use crate::ring::Drained;
+use crate::ring::DrainedEvents;
 
 /// Who was inside a call when its number was closed tells where it was when it comes out; so many nanoseconds are
 /// waited for that.
@@ -21,7 +21,7 @@ const MOST_HELD: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Feed {
     process: ProcKey,
-    held: VecDeque<Ticketed>,
+    held: VecDeque<TicketedRecord>,
     /// All tickets before this one were taken, or will come late.
     read: u64,
     /// The ticket after the last one that was given.
@@ -29,13 +29,13 @@ pub(crate) struct Feed {
     /// Closes that were given and may not be over: until which ticket, and which.
     closing: Vec<(u64, EventRecord)>,
     classes: CallClasses,
-    manner: Manner,
+    delivery: Delivery,
     threads: Threads,
 }
 
 /// A record and its place in the order of events.
 #[derive(Clone, Copy, Debug)]
-struct Ticketed {
+struct TicketedRecord {
     ticket: u64,
     record: EventRecord,
 }
@@ -53,7 +53,7 @@ enum Threads {
 
 /// How an event is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum Delivery {
     /// In its order.
     InOrder,
     /// The same, and protection kept it from doing harm.
@@ -71,14 +71,14 @@ impl Feed {
             next: 0,
             closing: Vec::new(),
             classes: CallClasses::default(),
-            manner: Manner::InOrder,
+            delivery: Delivery::InOrder,
             threads: Threads::One,
         }
     }
 
     /// How the last event that was given is to be taken.
-    pub(crate) fn manner(&self) -> Manner {
-        self.manner
+    pub(crate) fn delivery(&self) -> Delivery {
+        self.delivery
     }
 
     pub(crate) fn process(&self) -> ProcKey {
@@ -86,12 +86,12 @@ impl Feed {
     }
 
     /// Whether this is the first that is read of the process.
-    pub(crate) fn is_first(&self, drained: &Drained) -> bool {
+    pub(crate) fn is_first(&self, drained: &DrainedEvents) -> bool {
         self.read == 0 && drained.next > 0
     }
 
     /// Takes what was read.
-    pub(crate) fn take(&mut self, drained: Drained) {
+    pub(crate) fn take(&mut self, drained: DrainedEvents) {
         if drained.lost > 0 {
             // What was lost is told as that, and no ticket of it is missed.
             self.next = drained.tickets.first().copied().unwrap_or(drained.next);
@@ -103,7 +103,7 @@ impl Feed {
         self.read = drained.next;
         let tickets = drained.tickets.into_iter().zip(drained.events);
         self.held
-            .extend(tickets.map(|(ticket, record)| Ticketed { ticket, record }));
+            .extend(tickets.map(|(ticket, record)| TicketedRecord { ticket, record }));
     }
 
     /// The next event that can be told, with stacks numbered by `number`. At the end nothing is held back.
@@ -112,15 +112,15 @@ impl Feed {
         now: u64,
         is_end: bool,
         number: &mut dyn FnMut(u32) -> StackId,
-    ) -> Option<Event> {
-        self.manner = Manner::InOrder;
+    ) -> Option<TraceEvent> {
+        self.delivery = Delivery::InOrder;
         loop {
             let front = self.held.front().copied();
             let reached = front.map_or(self.read, |front| front.ticket);
             if let Some(event) = self.closed(reached) {
                 return Some(event);
             }
-            let Ticketed { ticket, mut record } = front?;
+            let TicketedRecord { ticket, mut record } = front?;
             if ticket > self.next {
                 self.next = ticket;
                 return Some(self.event(&record, None, What::Missing));
@@ -143,12 +143,12 @@ impl Feed {
                 continue;
             };
             let may_be = matches!(record.kind, EventKind::Close | EventKind::Use);
-            self.manner = if is_late {
-                Manner::Late
+            self.delivery = if is_late {
+                Delivery::Late
             } else if may_be && record.code & PreventedHarm::BIT != 0 {
-                Manner::Prevented
+                Delivery::Prevented
             } else {
-                Manner::InOrder
+                Delivery::InOrder
             };
             if record.kind == EventKind::Close && !is_late {
                 self.closing.push((record.more[0], record));
@@ -158,8 +158,8 @@ impl Feed {
         }
     }
 
-    fn event(&self, record: &EventRecord, stack: Option<StackId>, what: What) -> Event {
-        Event {
+    fn event(&self, record: &EventRecord, stack: Option<StackId>, what: What) -> TraceEvent {
+        TraceEvent {
             process: self.process,
             thread: record.tid,
             at: record.ns,
@@ -175,7 +175,7 @@ impl Feed {
     }
 
     /// A close that was over before this ticket was given out.
-    fn closed(&mut self, reached: u64) -> Option<Event> {
+    fn closed(&mut self, reached: u64) -> Option<TraceEvent> {
         let is_over = |(until, _): &(u64, EventRecord)| *until <= reached;
         let over = self.closing.iter().position(is_over)?;
         let (_, close) = self.closing.swap_remove(over);
@@ -204,8 +204,8 @@ impl Feed {
     }
 
     /// What the thread that is inside says when it comes out.
-    fn out_of(&self, inside: &EventRecord) -> Option<Ticketed> {
-        let is_it = |event: &&Ticketed| {
+    fn out_of(&self, inside: &EventRecord) -> Option<TicketedRecord> {
+        let is_it = |event: &&TicketedRecord| {
             let event = event.record;
             let is_torn = event.kind == EventKind::Use && event.code & FdCall::TORN != 0;
             is_torn && event.tid == inside.tid && event.fd == inside.fd
@@ -214,8 +214,8 @@ impl Feed {
     }
 
     /// The close that found it inside: it has the same time.
-    fn close_of(&self, inside: &EventRecord) -> Option<Ticketed> {
-        let is_it = |event: &&Ticketed| {
+    fn close_of(&self, inside: &EventRecord) -> Option<TicketedRecord> {
+        let is_it = |event: &&TicketedRecord| {
             let event = event.record;
             event.kind == EventKind::Close && event.fd == inside.fd && event.ns == inside.ns
         };

@@ -3,15 +3,15 @@
 use fdguard_core::Gap;
 use fdguard_wire::Omission;
 
-use crate::Blind;
+use crate::BlindReason;
 
 /// Each reason by its place in what the library counts.
-const REASONS: [(Omission, Blind); Omission::KINDS] = [
-    (Omission::OtherLoader, Blind::OtherLoader),
-    (Omission::OtherMachine, Blind::OtherMachine),
-    (Omission::Sanitizer, Blind::Sanitizer),
-    (Omission::Unreachable, Blind::Unreachable),
-    (Omission::Privileged, Blind::Privileged),
+const REASONS: [(Omission, BlindReason); Omission::KINDS] = [
+    (Omission::OtherLoader, BlindReason::OtherLoader),
+    (Omission::OtherMachine, BlindReason::OtherMachine),
+    (Omission::Sanitizer, BlindReason::Sanitizer),
+    (Omission::Unreachable, BlindReason::Unreachable),
+    (Omission::Privileged, BlindReason::Privileged),
 ];
 
 /// A gap for each reason that there was.

@@ -21,18 +21,18 @@ const MOST_SCRIPTS: usize = 4;
 
 /// A program that was found.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct TracedProgram {
     /// The file that will run: of a script its interpreter.
     pub path: PathBuf,
     /// Why the library would not see into it.
-    pub blind: Option<Blind>,
+    pub blind: Option<BlindReason>,
     /// Whether it is written in Go: then only its C part can be seen, if it has one.
     pub is_go: bool,
 }
 
 /// Why launch tracing cannot see into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blind {
+pub enum BlindReason {
     /// It has no loader: statically linked.
     Static,
     /// The same, and written in Go.
@@ -57,7 +57,7 @@ pub enum Blind {
 pub const GO: &str =
     "a Go program makes system calls without the C library: launch tracing cannot see them";
 
-impl Blind {
+impl BlindReason {
     /// Why, in words.
     #[must_use]
     pub fn why(self) -> &'static str {
@@ -101,13 +101,13 @@ impl Blind {
     }
 }
 
-impl Program {
+impl TracedProgram {
     /// Finds the program as `execvp` would, and looks at what would be loaded.
     pub fn find(name: &OsStr) -> Result<Self, Error> {
         let mut path = locate(name)?;
         let mut blind = None;
-        if !crate::folder::has_library() {
-            blind = Some(Blind::NoLibrary);
+        if !crate::trace_dir::has_library() {
+            blind = Some(BlindReason::NoLibrary);
         }
         for _ in 0..MOST_SCRIPTS {
             let head = head(&path).map_err(|source| Error::NotRunnable {
@@ -123,8 +123,8 @@ impl Program {
             path = interpreter;
         }
         let is_go = is_go(&path);
-        if is_go && blind == Some(Blind::Static) {
-            blind = Some(Blind::Go);
+        if is_go && blind == Some(BlindReason::Static) {
+            blind = Some(BlindReason::Go);
         }
         Ok(Self { path, blind, is_go })
     }
@@ -148,7 +148,7 @@ fn locate(name: &OsStr) -> Result<PathBuf, Error> {
         };
     }
     let folders = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
-    let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    let mut candidates = std::env::split_paths(&folders).map(|dir| dir.join(name));
     candidates
         .find(|path| is_runnable(path))
         .ok_or_else(not_found)
@@ -187,7 +187,7 @@ fn interpreter_of_script(head: &[u8]) -> Option<PathBuf> {
     Some(path)
 }
 
-fn privileged(path: &Path) -> Option<Blind> {
+fn privileged(path: &Path) -> Option<BlindReason> {
     const CAPABILITIES: &str = "security.capability";
     let meta = path.metadata().ok()?;
     let is_us = meta.uid() == rustix::process::geteuid().as_raw();
@@ -198,19 +198,19 @@ fn privileged(path: &Path) -> Option<Blind> {
     let has_capabilities =
         rustix::fs::getxattr(path, CAPABILITIES, &mut value).is_ok_and(|size| size > 0);
     let is_root = rustix::process::geteuid().is_root();
-    (takes_user || takes_group || (has_capabilities && !is_root)).then_some(Blind::Privileged)
+    (takes_user || takes_group || (has_capabilities && !is_root)).then_some(BlindReason::Privileged)
 }
 
 /// What the ELF header says; nothing when all is well, or when it is no ELF file, which then will not run anyway.
-fn of_elf(path: &Path) -> Option<Blind> {
+fn of_elf(path: &Path) -> Option<BlindReason> {
     let file = File::open(path).ok()?;
     let cache = object::ReadCache::new(file);
     let Ok(header) = FileHeader64::<Endianness>::parse(&cache) else {
-        return Some(Blind::OtherMachine);
+        return Some(BlindReason::OtherMachine);
     };
     let endian = header.endian().ok()?;
     if header.e_machine.get(endian) != EM_X86_64 {
-        return Some(Blind::OtherMachine);
+        return Some(BlindReason::OtherMachine);
     }
     if !matches!(header.e_type.get(endian), ET_EXEC | ET_DYN) {
         return None;
@@ -220,15 +220,15 @@ fn of_elf(path: &Path) -> Option<Blind> {
         .iter()
         .filter(|one| one.p_type(endian) == PT_INTERP);
     let Some(loader) = loaders.next() else {
-        return Some(Blind::Static);
+        return Some(BlindReason::Static);
     };
     let name = loader.data(endian, &cache).unwrap_or_default();
     let name = name.strip_suffix(b"\0").unwrap_or(name);
     let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
     if !last.starts_with(b"ld-linux") {
-        return Some(Blind::OtherLoader);
+        return Some(BlindReason::OtherLoader);
     }
-    has_sanitizer(path).then_some(Blind::Sanitizer)
+    has_sanitizer(path).then_some(BlindReason::Sanitizer)
 }
 
 /// Whether a sanitizer in it would refuse to start; asked as the library asks before it hands
@@ -249,7 +249,7 @@ mod tests {
     use std::ffi::OsStr;
     use std::path::Path;
 
-    use super::{Program, interpreter_of_script};
+    use super::{TracedProgram, interpreter_of_script};
     use crate::Error;
 
     #[test]
@@ -264,8 +264,8 @@ mod tests {
 
     #[test]
     fn an_ordinary_program_can_be_seen_into_and_an_absent_one_is_not_found() {
-        assert_eq!(Program::find(OsStr::new("sh")).unwrap().blind, None);
-        let absent = Program::find(OsStr::new("fdguard-no-such-program"));
+        assert_eq!(TracedProgram::find(OsStr::new("sh")).unwrap().blind, None);
+        let absent = TracedProgram::find(OsStr::new("fdguard-no-such-program"));
         assert!(matches!(absent, Err(Error::NotFound { .. })));
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Ring {
 
 /// What came since the last time.
 #[derive(Debug, Default)]
-pub(crate) struct Drained {
+pub(crate) struct DrainedEvents {
     /// Events in order, and some that were late.
     pub(crate) events: Vec<EventRecord>,
     /// The ticket of each.
@@ -48,7 +48,7 @@ pub(crate) struct Drained {
     pub(crate) omissions: [u64; Omission::KINDS],
 }
 
-impl Drained {
+impl DrainedEvents {
     fn push(&mut self, ticket: u64, event: EventRecord) {
         self.tickets.push(ticket);
         self.events.push(event);
@@ -67,24 +67,24 @@ impl Ring {
     }
 
     /// Reads what is new. At the end nobody fills a ticket any more.
-    pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<Drained> {
+    pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<DrainedEvents> {
         let mut head = [0; TableImage::HEAD];
         match self.file.read_exact_at(&mut head, 0) {
             // It was found before its process gave it its length.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Drained::default());
+                return Ok(DrainedEvents::default());
             }
             result => result?,
         }
         let Some(image) = TableImage::new(&head) else {
-            return Ok(Drained::default());
+            return Ok(DrainedEvents::default());
         };
         let written = image.tickets();
-        let mut drained = Drained {
+        let mut drained = DrainedEvents {
             behind: written.saturating_sub(self.next),
             is_forked: image.parent().is_some(),
             omissions: image.omissions(),
-            ..Drained::default()
+            ..DrainedEvents::default()
         };
         if drained.behind > EVENTS as u64 {
             let first = written.saturating_sub(EVENTS as u64 - MARGIN);
@@ -102,7 +102,7 @@ impl Ring {
         &mut self,
         written: u64,
         (now, is_end): (u64, bool),
-        drained: &mut Drained,
+        drained: &mut DrainedEvents,
     ) -> io::Result<()> {
         let patience = if written - self.next > FULL {
             LITTLE_PATIENCE
@@ -137,7 +137,7 @@ impl Ring {
         Ok(())
     }
 
-    fn look_again(&mut self, written: u64, drained: &mut Drained) -> io::Result<()> {
+    fn look_again(&mut self, written: u64, drained: &mut DrainedEvents) -> io::Result<()> {
         self.holes.retain(|ticket| ticket + EVENTS as u64 > written);
         let mut left = Vec::new();
         for ticket in std::mem::take(&mut self.holes) {

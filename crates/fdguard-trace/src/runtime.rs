@@ -5,7 +5,7 @@ use std::path::Path;
 use fdguard_core::Text;
 use fdguard_core::origin::{Frame, Language, Stack};
 
-use crate::table::Spot;
+use crate::table::RawFrame;
 
 /// Whose code a module is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +73,10 @@ impl Module {
 
 /// The stack of something that a runtime opened on its own account: the runtime's file, and no names.
 /// `None` where anybody else had a part in it.
-pub(crate) fn outline(stack: &[Spot]) -> Option<Stack> {
+pub(crate) fn outline(stack: &[RawFrame]) -> Option<Stack> {
     let mut runtime = None;
-    for spot in stack {
-        let Spot::Native { module, .. } = spot else {
+    for raw_frame in stack {
+        let RawFrame::Native { module, .. } = raw_frame else {
             return None;
         };
         match Module::of(module) {
@@ -102,10 +102,10 @@ mod tests {
     use fdguard_core::origin::Language;
 
     use super::{Module, outline};
-    use crate::table::Spot;
+    use crate::table::RawFrame;
 
-    fn native(module: &str) -> Spot {
-        Spot::Native {
+    fn native(module: &str) -> RawFrame {
+        RawFrame::Native {
             module: module.into(),
             offset: 0x1000,
         }
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(frames[0].function, None);
         assert_eq!(outline(&[libc.clone(), addon, node.clone()]), None);
         assert_eq!(outline(&[libc]), None);
-        assert_eq!(outline(&[Spot::Unknown(4096), node]), None);
+        assert_eq!(outline(&[RawFrame::Unknown(4096), node]), None);
         assert_eq!(outline(&[]), None);
     }
 }

@@ -11,7 +11,7 @@ use fdguard_core::through::through;
 use fdguard_wire::Account;
 
 use crate::symbol::Symbols;
-use crate::table::{Descriptor, Table, Tables};
+use crate::table::{Descriptor, ProcessTable, ProcessTables};
 
 /// A place that opened what is still open.
 #[derive(Clone, Debug)]
@@ -122,8 +122,8 @@ impl Site {
     /// The sites of these descriptors of a process, the one with the most first. Descriptors that it does not know are left out.
     #[must_use]
     pub fn rank(
-        tables: &Tables,
-        table: &Table,
+        tables: &ProcessTables,
+        table: &ProcessTable,
         fds: impl IntoIterator<Item = u32>,
         symbols: &mut Symbols,
     ) -> Vec<Self> {
@@ -158,8 +158,8 @@ impl Site {
     }
 
     fn of_stack(
-        tables: &Tables,
-        table: &Table,
+        tables: &ProcessTables,
+        table: &ProcessTable,
         open: Vec<OpenFd>,
         symbols: &mut Symbols,
     ) -> Option<Self> {
@@ -197,7 +197,12 @@ impl Site {
 
     /// Finds the caller that leaks, where others use the same line and close what it opens. Names every stack of the
     /// process: for reports, not for each look.
-    pub fn find_leaking_caller(&mut self, tables: &Tables, table: &Table, symbols: &mut Symbols) {
+    pub fn find_leaking_caller(
+        &mut self,
+        tables: &ProcessTables,
+        table: &ProcessTable,
+        symbols: &mut Symbols,
+    ) {
         let own = self.open.iter().filter(|open| open.descriptor.forks == 0);
         let mut open: BTreeMap<u32, Descriptor> = BTreeMap::new();
         for one in own {
@@ -211,7 +216,7 @@ impl Site {
             .collect();
         let healthy = table.accounts.keys().filter(|stack| is_healthy(stack));
         let healthy: Vec<Stack> = healthy
-            .map(|stack| symbols.name(&table.spots(*stack)))
+            .map(|stack| symbols.name(&table.raw_frames(*stack)))
             .filter(|stack| Culprit::of(stack) == self.culprit)
             .collect();
         if !healthy.is_empty() {

@@ -11,7 +11,7 @@ use fdguard_core::origin::{Frame, Language, Stack};
 use fdguard_wire::RuntimeLanguage;
 
 use crate::runtime::Module;
-use crate::table::Spot;
+use crate::table::RawFrame;
 
 /// Names addresses, and remembers what it named.
 #[derive(Debug, Default)]
@@ -29,25 +29,25 @@ impl Symbols {
 
     /// A stack with names, innermost first; a frame may stand for several inlined ones. Where a language with a
     /// runtime of its own runs, its frames stand in place of the runtime's.
-    pub(crate) fn name(&mut self, stack: &[Spot]) -> Stack {
+    pub(crate) fn name(&mut self, stack: &[RawFrame]) -> Stack {
         let languages: Stack = stack.iter().filter_map(language_frame).collect();
         // Below the runtime there is nothing but the runtime.
-        let is_runtime = |spot: &&Spot| matches!(spot, Spot::Native { module, .. } if Module::of(module).language().is_some());
+        let is_runtime = |raw_frame: &&RawFrame| matches!(raw_frame, RawFrame::Native { module, .. } if Module::of(module).language().is_some());
         let native = stack
             .iter()
-            .take_while(|spot| languages.is_empty() || !is_runtime(spot));
+            .take_while(|raw_frame| languages.is_empty() || !is_runtime(raw_frame));
         let mut frames = Vec::new();
-        for spot in native {
-            match spot {
-                Spot::Native { module, offset } => frames.extend(self.native(module, *offset)),
-                Spot::Unknown(address) => frames.push(Frame {
+        for raw_frame in native {
+            match raw_frame {
+                RawFrame::Native { module, offset } => frames.extend(self.native(module, *offset)),
+                RawFrame::Unknown(address) => frames.push(Frame {
                     file: None,
                     function: Some(format!("{address:#x}")),
                     line: None,
                     module: None,
                     language: Language::Native,
                 }),
-                Spot::Language { .. } => {}
+                RawFrame::Language { .. } => {}
             }
         }
         frames.extend(languages);
@@ -87,13 +87,13 @@ impl Symbols {
 }
 
 /// A frame that a language with a runtime of its own told.
-fn language_frame(spot: &Spot) -> Option<Frame> {
-    let Spot::Language {
+fn language_frame(raw_frame: &RawFrame) -> Option<Frame> {
+    let RawFrame::Language {
         tongue,
         file,
         function,
         line,
-    } = spot
+    } = raw_frame
     else {
         return None;
     };

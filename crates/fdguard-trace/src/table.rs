@@ -20,15 +20,15 @@ use crate::Error;
 
 /// The tables of every process of a trace, by process and time.
 #[derive(Clone, Debug, Default)]
-pub struct Tables {
-    tables: BTreeMap<(u32, u64), Table>,
+pub struct ProcessTables {
+    tables: BTreeMap<(u32, u64), ProcessTable>,
     /// Those whose process is another program by now.
     outlived: BTreeSet<(u32, u64)>,
 }
 
 /// What one process wrote down since it began, or since its last exec.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct ProcessTable {
     /// The process.
     pub pid: u32,
     /// When it began, by the monotonic clock, in nanoseconds.
@@ -95,14 +95,14 @@ thread_local! {
 
 /// The last word of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Farewell {
+pub struct ExitReport {
     /// What its open descriptors are called, as far as it told.
     pub names: BTreeMap<u32, Vec<u8>>,
     /// Whether it told of all that were open: one without a name is closed.
     pub is_whole: bool,
 }
 
-impl Farewell {
+impl ExitReport {
     /// As many as are told.
     const MOST: usize = 4096;
 
@@ -121,7 +121,7 @@ impl Farewell {
 
 /// A frame with what is needed to name it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Spot {
+pub(crate) enum RawFrame {
     Native {
         module: PathBuf,
         offset: u64,
@@ -135,26 +135,26 @@ pub(crate) enum Spot {
     },
 }
 
-impl Tables {
+impl ProcessTables {
     /// What the processes of a trace wrote to its folder, for one of them that wants to know about itself.
-    pub fn of_folder(folder: &Path) -> Result<Self, Error> {
-        Self::read(folder)
+    pub fn from_dir(dir: &Path) -> Result<Self, Error> {
+        Self::read(dir)
     }
 
     /// Reads every table of the folder. A file that is not whole yet is left for the next time.
-    pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read {
-            path: folder.to_owned(),
+            path: dir.to_owned(),
             source,
         };
         let mut tables = BTreeMap::new();
-        for entry in std::fs::read_dir(folder).map_err(failed)? {
+        for entry in std::fs::read_dir(dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let path = entry.path();
             // Whoever reads somebody else's folder must not wait for a pipe in it.
             if entry.file_type().is_ok_and(|kind| kind.is_file())
                 && path.extension().is_some_and(|end| end == "fdguard")
-                && let Ok(Some(table)) = Table::read(&path)
+                && let Ok(Some(table)) = ProcessTable::read(&path)
             {
                 tables.insert((table.pid, table.began), table);
             }
@@ -166,7 +166,7 @@ impl Tables {
     }
 
     /// The latest table of each process that is not another program by now.
-    pub fn latest(&self) -> impl Iterator<Item = &Table> {
+    pub fn latest(&self) -> impl Iterator<Item = &ProcessTable> {
         let mut pids: Vec<u32> = self.tables.keys().map(|key| key.0).collect();
         pids.dedup();
         pids.into_iter().filter_map(|pid| self.of(pid))
@@ -174,14 +174,14 @@ impl Tables {
 
     /// The latest table of a process: since its last exec. None when what it is now did not write one.
     #[must_use]
-    pub fn of(&self, pid: u32) -> Option<&Table> {
+    pub fn of(&self, pid: u32) -> Option<&ProcessTable> {
         let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
         let (key, table) = range.next_back()?;
         (!self.outlived.contains(key)).then_some(table)
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Table> {
+    pub fn iter(&self) -> impl Iterator<Item = &ProcessTable> {
         self.tables.values()
     }
 
@@ -192,7 +192,7 @@ impl Tables {
     }
 
     /// The stack of a descriptor, innermost first, from the mapping that has it.
-    pub(crate) fn stack(&self, table: &Table, descriptor: &Descriptor) -> Vec<Spot> {
+    pub(crate) fn stack(&self, table: &ProcessTable, descriptor: &Descriptor) -> Vec<RawFrame> {
         let mut owner = table;
         for _ in 0..descriptor.forks {
             let parent = owner.parent.and_then(|key| self.tables.get(&key));
@@ -201,7 +201,7 @@ impl Tables {
             };
             owner = parent;
         }
-        owner.spots(descriptor.stack)
+        owner.raw_frames(descriptor.stack)
     }
 
     /// Marks the tables whose process is another program by now.
@@ -211,7 +211,7 @@ impl Tables {
 
     /// Removes the files of tables that are older than the latest of a process, or that `keep` does
     /// not want.
-    pub(crate) fn tidy(&mut self, keep: impl Fn(&Table) -> bool) {
+    pub(crate) fn tidy(&mut self, keep: impl Fn(&ProcessTable) -> bool) {
         let latest: HashMap<u32, u64> = self.tables.keys().copied().collect();
         let parents: Vec<(u32, u64)> = self.iter().filter_map(|table| table.parent).collect();
         self.tables.retain(|key, table| {
@@ -227,12 +227,12 @@ impl Tables {
     }
 }
 
-impl Table {
+impl ProcessTable {
     /// Its last word, if it ended by itself and was asked for one; see `fdguard-preload`'s farewell.
     #[must_use]
-    pub fn farewell(&self) -> Option<Farewell> {
+    pub fn exit_report(&self) -> Option<ExitReport> {
         let bytes = std::fs::read(self.file.with_extension("left")).ok()?;
-        Some(Farewell::of(&bytes))
+        Some(ExitReport::of(&bytes))
     }
 
     /// Its name in the folder.
@@ -333,21 +333,21 @@ impl Table {
         self.stacks.insert(stack, frames);
     }
 
-    pub(crate) fn spots(&self, stack: u32) -> Vec<Spot> {
+    pub(crate) fn raw_frames(&self, stack: u32) -> Vec<RawFrame> {
         let frames = self
             .stacks
             .get(&stack)
             .map(Vec::as_slice)
             .unwrap_or_default();
-        let spot = |frame: &FrameRecord| match frame {
-            FrameRecord::Native { module, offset } => Spot::Native {
+        let raw_frame = |frame: &FrameRecord| match frame {
+            FrameRecord::Native { module, offset } => RawFrame::Native {
                 module: self.modules.get(module).cloned().unwrap_or_default(),
                 offset: *offset,
             },
-            FrameRecord::Address(address) => Spot::Unknown(*address),
+            FrameRecord::Address(address) => RawFrame::Unknown(*address),
             FrameRecord::Language { tongue, text, line } => {
                 let (file, function) = self.texts.get(text).cloned().unwrap_or_default();
-                Spot::Language {
+                RawFrame::Language {
                     tongue: *tongue,
                     file,
                     function,
@@ -355,7 +355,7 @@ impl Table {
                 }
             }
         };
-        frames.iter().map(spot).collect()
+        frames.iter().map(raw_frame).collect()
     }
 }
 
@@ -427,20 +427,20 @@ fn fill(file: &File, bytes: &mut [u8], from: usize, to: usize) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
-    use super::Farewell;
+    use super::ExitReport;
 
     #[test]
     fn a_threaded_program_that_had_no_time_to_tell_has_not_told_that_all_is_closed() {
-        let untold = Farewell::of(fdguard_wire::INCOMPLETE_EXIT_REPORT);
+        let untold = ExitReport::of(fdguard_wire::INCOMPLETE_EXIT_REPORT);
         assert!(untold.names.is_empty() && !untold.is_whole);
-        let none = Farewell::of(b"");
+        let none = ExitReport::of(b"");
         assert!(none.names.is_empty() && none.is_whole);
-        let one = Farewell::of(b"7 /srv/a log\0");
+        let one = ExitReport::of(b"7 /srv/a log\0");
         assert_eq!(one.names[&7], b"/srv/a log");
         assert!(one.is_whole);
         let most: Vec<u8> = (0..4096)
             .flat_map(|fd| format!("{fd} /x\0").into_bytes())
             .collect();
-        assert!(!Farewell::of(&most).is_whole);
+        assert!(!ExitReport::of(&most).is_whole);
     }
 }

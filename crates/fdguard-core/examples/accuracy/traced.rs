@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fdguard_core::event::OpenCall;
 use fdguard_core::lifetimes::course::judge;
-use fdguard_core::lifetimes::{Course, ProcessLifetimes};
+use fdguard_core::lifetimes::{PathCourse, ProcessLifetimes};
 
 use crate::random::Random;
 
@@ -96,7 +96,7 @@ fn is_leaking(life: &Life) -> bool {
     }
     let mut histories = process.histories(ns(life.until));
     let history = histories.remove(&PATH).unwrap_or_default();
-    judge(&history).course == Course::Arrives
+    judge(&history).course == PathCourse::Arrives
 }
 
 /// By the clock or by chance, with stalls of a busy machine after which it catches up.

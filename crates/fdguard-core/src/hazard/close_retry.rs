@@ -3,11 +3,11 @@
 //! Evidence: `close` gave `EINTR`, and the next thing that the same thread does with that number is to
 //! close it again. Linux had released the number at the first try.
 
+use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
-use super::scene::{Scene, called, is_stream};
 use super::{Fault, HazardRule};
 use crate::event::{CloseCall, Errno, What};
-use crate::ledger::Lifetime;
+use crate::ledger::FdLifetime;
 use crate::lint::Severity;
 
 pub(super) const RULE: HazardRule = HazardRule {
@@ -20,22 +20,22 @@ pub(super) const RULE: HazardRule = HazardRule {
     check,
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    retried(scene).into_iter().collect()
+fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    retried(context).into_iter().collect()
 }
 
-fn retried(scene: &Scene<'_>) -> Option<Incident> {
+fn retried(context: &EventContext<'_>) -> Option<Incident> {
     let What::Close {
         fd,
         call: CloseCall::Close,
         errno,
-    } = scene.event.what
+    } = context.event.what
     else {
         return None;
     };
-    let (process, thread) = (scene.event.process, scene.event.thread);
-    let first = scene.memory.interrupted(process, thread, fd)?;
-    let hit = scene.current(fd).filter(|_| errno != Some(Errno::Ebadf));
+    let (process, thread) = (context.event.process, context.event.thread);
+    let first = context.memory.interrupted(process, thread, fd)?;
+    let hit = context.current(fd).filter(|_| errno != Some(Errno::Ebadf));
     let outcome = match hit {
         Some(hit) => format!(
             "hit a {} that was opened there since",
@@ -49,10 +49,10 @@ fn retried(scene: &Scene<'_>) -> Option<Incident> {
         class: life.and_then(|life| life.class.clone()),
         opener: life.and_then(|life| life.opener),
         closer: Some(first.actor),
-        user: Some(scene.actor()),
-        victim: hit.and_then(|hit: &Lifetime| hit.opener),
+        user: Some(context.actor()),
+        victim: hit.and_then(|hit: &FdLifetime| hit.opener),
         fault: Some(Fault::User),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     };
     (!is_stream(fd)).then_some(found)
 }

@@ -4,8 +4,8 @@
 //! by the place that opened it: this is the flight recorder's last page.
 
 use super::HazardRule;
+use super::context::EventContext;
 use super::incident::Incident;
-use super::scene::Scene;
 use crate::event::{Errno, What};
 use crate::ledger::{Actor, Tally};
 use crate::lint::Severity;
@@ -23,8 +23,8 @@ pub(super) const RULE: HazardRule = HazardRule {
     check,
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let errno = match scene.event.what {
+fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let errno = match context.event.what {
         What::Refused { errno, .. } => errno,
         _ => return Vec::new(),
     };
@@ -33,7 +33,7 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
         Errno::Enfile => "the host's table is full",
         _ => return Vec::new(),
     };
-    let mut holders = scene.ledger.origins(scene.event.process);
+    let mut holders = context.ledger.origins(context.event.process);
     holders.retain(|holder| holder.live > 0);
     let known: u64 = holders.iter().map(|holder| holder.live).sum();
     holders.truncate(MOST_HOLDERS);
@@ -43,13 +43,13 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
     });
     let message = format!(
         "thread {} got {errno}: {whose}; {known} descriptors are known to be open{share}",
-        scene.event.thread
+        context.event.thread
     );
     vec![Incident {
         opener: most.and_then(opener),
-        user: Some(scene.actor()),
+        user: Some(context.actor()),
         holders,
-        ..Incident::new(scene.event.process, scene.event.at, message)
+        ..Incident::new(context.event.process, context.event.at, message)
     }]
 }
 

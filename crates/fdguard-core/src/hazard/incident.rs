@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::overlap::Doubt;
 use super::{Fault, Hazard, HazardRule, Party};
 use crate::event::StackId;
-use crate::ledger::{Actor, Generation, Lifetime, Tally};
+use crate::ledger::{Actor, FdLifetime, Generation, Tally};
 use crate::lint::Severity;
 use crate::origin::{Culprit, Stack};
 use crate::{Class, Fd, ProcKey};
@@ -35,7 +35,7 @@ pub(super) struct Incident {
     /// It counts only if the locks were still held when the close happened.
     pub(super) doubt: Option<Doubt>,
     /// This line works on descriptors from where this one came from.
-    pub(super) teaches: Option<(StackId, Box<Lifetime>)>,
+    pub(super) teaches: Option<(StackId, Box<FdLifetime>)>,
 }
 
 /// What makes two incidents the same hazard.

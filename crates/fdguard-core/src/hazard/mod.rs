@@ -1,21 +1,21 @@
 //! Hazards: misuse of descriptors that events prove, each kind in its own file.
 //!
 //! To add one: a file beside this one with a `RULE` constant, one line in [`HAZARDS`], one page under
-//! `docs/guide/rules/`. A check sees the `Scene` just before the event changes the
+//! `docs/guide/rules/`. A check sees the `EventContext` just before the event changes the
 //! ledger. It must stay quiet without evidence: a descriptor that is handed from thread to thread is
 //! the normal case, not the suspicious one.
 
 mod close_retry;
+mod context;
+mod detector;
 mod double_close;
 mod exhaustion;
 mod incident;
 mod lock_drop;
-mod lookout;
 mod memory;
 mod never_open;
 mod overlap;
 mod recycled_write;
-mod scene;
 mod select_past_1024;
 mod stale;
 mod stranger_close;
@@ -35,9 +35,9 @@ use crate::finding::ClearedNote;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
 use crate::{Class, Fd, Pid};
+use context::EventContext;
+pub use detector::HazardDetector;
 use incident::Incident;
-pub use lookout::Lookout;
-use scene::Scene;
 
 /// One kind of hazard.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub struct HazardRule {
     /// What to do about it.
     pub fix: &'static str,
     /// Finds it in the moment it happens.
-    check: fn(&Scene<'_>) -> Vec<Incident>,
+    check: fn(&EventContext<'_>) -> Vec<Incident>,
 }
 
 /// Every hazard: the one table that the guide reads.

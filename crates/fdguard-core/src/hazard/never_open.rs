@@ -6,8 +6,8 @@
 //! the standard streams are not judged, nor is anything in a process that was forked and may mean
 //! what its parent had closed.
 
+use super::context::{EventContext, is_stream};
 use super::incident::Incident;
-use super::scene::{Scene, is_stream};
 use super::{Fault, HazardRule};
 use crate::Fd;
 use crate::event::{CloseCall, Errno, FdCall, What};
@@ -23,8 +23,8 @@ pub(super) const RULE: HazardRule = HazardRule {
     check,
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let (fd, call) = match scene.event.what {
+fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let (fd, call) = match context.event.what {
         What::Close {
             fd,
             call: CloseCall::Close,
@@ -38,15 +38,15 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
         } if call != FdCall::Other => (fd, Some(call)),
         _ => return Vec::new(),
     };
-    if is_stream(fd) || !was_never_open(scene, fd) {
+    if is_stream(fd) || !was_never_open(context, fd) {
         return Vec::new();
     }
-    vec![found(scene, fd, call)]
+    vec![found(context, fd, call)]
 }
 
-fn was_never_open(scene: &Scene<'_>, fd: Fd) -> bool {
-    let process = scene.event.process;
-    negative(fd).is_some() || scene.ledger.was_never_open(process, fd)
+fn was_never_open(context: &EventContext<'_>, fd: Fd) -> bool {
+    let process = context.event.process;
+    negative(fd).is_some() || context.ledger.was_never_open(process, fd)
 }
 
 /// The number as the program wrote it, where it is below 0.
@@ -55,15 +55,15 @@ fn negative(fd: Fd) -> Option<i32> {
     (number < 0).then_some(number)
 }
 
-fn found(scene: &Scene<'_>, fd: Fd, call: Option<FdCall>) -> Incident {
-    let thread = scene.event.thread;
+fn found(context: &EventContext<'_>, fd: Fd, call: Option<FdCall>) -> Incident {
+    let thread = context.event.thread;
     let number = negative(fd).map_or_else(|| fd.to_string(), |number| number.to_string());
     let did = match call {
         Some(call) => format!("called {}() on {number}", call.name()),
         None => format!("closed {number}"),
     };
     let message = format!("thread {thread} {did} (EBADF): that number was never open");
-    let actor = Some(scene.actor());
+    let actor = Some(context.actor());
     let (closer, user, fault) = match call {
         Some(_) => (None, actor, Fault::User),
         None => (actor, None, Fault::Closer),
@@ -75,6 +75,6 @@ fn found(scene: &Scene<'_>, fd: Fd, call: Option<FdCall>) -> Incident {
         fault: Some(fault),
         // A row of numbers is closed by one who does not care which are open.
         may_be_sweep: call.is_none(),
-        ..scene.incident(fd, message)
+        ..context.incident(fd, message)
     }
 }

@@ -7,8 +7,8 @@
 
 use super::HazardRule;
 use super::incident::Incident;
-use crate::event::{Errno, Event, Tid, What};
-use crate::ledger::{Ledger, Slot};
+use crate::event::{Errno, Tid, TraceEvent, What};
+use crate::ledger::{FdSlot, Ledger};
 use crate::{Fd, FileId, ProcKey};
 
 /// So many incidents wait at the same time; more are dropped.
@@ -48,7 +48,7 @@ impl Overlaps {
     /// Waits with what this event, a close, may have done.
     pub(super) fn add(
         &mut self,
-        event: &Event,
+        event: &TraceEvent,
         rule: &'static HazardRule,
         incident: Incident,
         doubt: Doubt,
@@ -67,7 +67,7 @@ impl Overlaps {
     /// Takes the next event, with the ledger as it was before; gives what has become certain.
     pub(super) fn take(
         &mut self,
-        event: &Event,
+        event: &TraceEvent,
         ledger: &Ledger,
     ) -> Vec<(&'static HazardRule, Incident)> {
         if self.0.is_empty() {
@@ -83,14 +83,14 @@ impl Overlaps {
 }
 
 /// Goes on waiting; false if the event makes the incident doubtful.
-fn is_still_possible(one: &mut Waiting, event: &Event, ledger: &Ledger) -> bool {
+fn is_still_possible(one: &mut Waiting, event: &TraceEvent, ledger: &Ledger) -> bool {
     let thread = event.thread;
     if thread == one.closer {
         one.is_closed = true;
     }
     one.doubt.changing.retain(|other| *other != thread);
     let file_of = |fd: Fd| {
-        let life = ledger.slot(event.process, fd).and_then(Slot::current);
+        let life = ledger.slot(event.process, fd).and_then(FdSlot::current);
         life.and_then(|life| life.file)
     };
     match &event.what {

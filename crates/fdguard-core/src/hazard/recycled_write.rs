@@ -3,8 +3,8 @@
 //! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets into a database.
 
 use super::HazardRule;
+use super::context::{EventContext, called};
 use super::incident::Incident;
-use super::scene::{Scene, called};
 use super::stale::{self, StaleUse};
 use crate::lint::Severity;
 
@@ -18,17 +18,17 @@ pub(super) const RULE: HazardRule = HazardRule {
     check,
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let stale = stale::stale_use(scene).filter(|stale| stale.call.writes() && !stale.has_failed);
+fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let stale = stale::stale_use(context).filter(|stale| stale.call.writes() && !stale.has_failed);
     stale
-        .map(|stale| incident(scene, &stale))
+        .map(|stale| incident(context, &stale))
         .into_iter()
         .collect()
 }
 
-fn incident(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
+fn incident(context: &EventContext<'_>, stale: &StaleUse<'_>) -> Incident {
     let StaleUse { fd, meant, hit, .. } = stale;
-    let thread = scene.event.thread;
+    let thread = context.event.thread;
     let what = stale
         .record
         .as_deref()
@@ -42,9 +42,9 @@ fn incident(scene: &Scene<'_>, stale: &StaleUse<'_>) -> Incident {
         class: hit.class.clone(),
         opener: meant.life.opener,
         closer: meant.named_closer(),
-        user: Some(scene.actor()),
+        user: Some(context.actor()),
         victim: hit.opener,
         fault: Some(stale::fault(meant, thread)),
-        ..scene.incident(*fd, message)
+        ..context.incident(*fd, message)
     }
 }

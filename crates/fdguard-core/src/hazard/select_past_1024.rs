@@ -3,8 +3,8 @@
 //! Evidence: the first argument goes beyond 1024 and a descriptor with such a number is open. (The old
 //! habit to pass the size of the table is harmless while all numbers are small: the kernel cuts it.)
 
+use super::context::EventContext;
 use super::incident::Incident;
-use super::scene::Scene;
 use super::{Fault, HazardRule};
 use crate::event::What;
 use crate::lint::Severity;
@@ -22,28 +22,28 @@ pub(super) const RULE: HazardRule = HazardRule {
     check,
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
-    let What::Select { nfds } = scene.event.what else {
+fn check(context: &EventContext<'_>) -> Vec<Incident> {
+    let What::Select { nfds } = context.event.what else {
         return Vec::new();
     };
     if nfds <= BITS {
         return Vec::new();
     }
-    let live = scene.ledger.live(scene.event.process);
+    let live = context.ledger.live(context.event.process);
     let high = live.filter(|(fd, _)| (BITS..nfds).contains(fd)).last();
-    let incident = |(fd, life): (u32, &crate::ledger::Lifetime)| {
+    let incident = |(fd, life): (u32, &crate::ledger::FdLifetime)| {
         let message = format!(
             "thread {} called select() up to number {}; its set ends at {}",
-            scene.event.thread,
+            context.event.thread,
             nfds - 1,
             BITS - 1
         );
         Incident {
             class: life.class.clone(),
             opener: life.opener,
-            user: Some(scene.actor()),
+            user: Some(context.actor()),
             fault: Some(Fault::User),
-            ..scene.incident(fd, message)
+            ..context.incident(fd, message)
         }
     };
     high.map(incident).into_iter().collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::HazardRule;
 use super::incident::Incident;
-use crate::event::{Event, StackId, Tid, What};
+use crate::event::{StackId, Tid, TraceEvent, What};
 use crate::{Fd, ProcKey};
 
 /// So many neighbouring numbers closed by one line are a row. Two are often a pipe, three the standard
@@ -55,7 +55,7 @@ impl Sweeps {
     /// wait is over. `is_blind`: the event closes a number of which nothing is known.
     pub(super) fn take(
         &mut self,
-        event: &Event,
+        event: &TraceEvent,
         is_blind: bool,
         mut found: Vec<(&'static HazardRule, Incident)>,
     ) -> Vec<(&'static HazardRule, Incident)> {

@@ -7,21 +7,21 @@ mod programs;
 
 use jiff::Timestamp;
 
-use super::{Fault, Hazard, Lookout};
+use super::{Fault, Hazard, HazardDetector};
 use crate::Class;
-use crate::event::{CloseCall, Collected, Errno, FdCall, OpenCall, What};
-use crate::testing::traced::{Traced, traced};
+use crate::event::{CloseCall, CollectedEvents, Errno, FdCall, OpenCall, What};
+use crate::testing::traced::{TraceScript, traced};
 
-fn hazards(told: &Traced) -> Vec<Hazard> {
-    let mut lookout = Lookout::new(Collected::ALL);
+fn hazards(told: &TraceScript) -> Vec<Hazard> {
+    let mut detector = HazardDetector::new(CollectedEvents::ALL);
     for event in &told.events {
-        lookout.take(event);
+        detector.take(event);
     }
-    lookout.hazards(&|stack| told.resolve(stack), &|_| Timestamp::UNIX_EPOCH)
+    detector.hazards(&|stack| told.resolve(stack), &|_| Timestamp::UNIX_EPOCH)
 }
 
 /// Rule, then opener, closer, user and victim by the names of their places.
-fn told(told: &Traced) -> Vec<(String, [String; 4])> {
+fn told(told: &TraceScript) -> Vec<(String, [String; 4])> {
     let name = |party: &Option<super::Party>| {
         let culprit = party.as_ref().and_then(|party| party.culprit.as_ref());
         let function = culprit.and_then(|culprit| culprit.function.clone());
@@ -192,7 +192,7 @@ fn r40_a_close_while_another_thread_is_inside_a_call_is_told_at_once() {
         t.socket(1, "connect", 7);
         t.enter(1, "wait", 8, FdCall::Poll);
         t.enter(1, "wait", 7, FdCall::Poll);
-        t.tell(2, "interrupt", What::Shutdown { fd: 7 });
+        t.add(2, "interrupt", What::Shutdown { fd: 7 });
         t.close(2, "interrupt", 7);
     });
     assert_eq!(
@@ -209,7 +209,7 @@ fn r40_close_range_under_a_waiting_thread_is_a_strangers_close_too() {
         t.socket(1, "connect", 7);
         t.enter(1, "wait", 7, FdCall::Recv);
         let (first, last, at_exec) = (3, u32::MAX, false);
-        t.tell(
+        t.add(
             2,
             "clean",
             What::CloseRange {
@@ -403,7 +403,7 @@ fn r43_after_lost_events_nobody_knows_what_is_locked() {
             t.inode(1, "sqlite", 7, 99);
             t.lock(1, "sqlite", 7, None, true);
             t.inode(2, "checksum", 8, 99);
-            t.tell(0, "", what.clone());
+            t.add(0, "", what.clone());
             t.close(2, "checksum", 8);
             t.closed(2, "checksum", 8);
         });
@@ -447,7 +447,7 @@ fn r21_a_close_repeated_after_a_signal_is_told_with_what_it_hit() {
 fn r7_select_with_a_number_past_its_set_is_told_with_who_opened_it() {
     let trace = traced(|t| {
         t.socket(1, "accept", 1030);
-        t.tell(2, "wait", What::Select { nfds: 1031 });
+        t.add(2, "wait", What::Select { nfds: 1031 });
     });
     assert_eq!(
         told(&trace),
@@ -463,8 +463,8 @@ fn r19_a_full_table_is_told_with_who_holds_it() {
             t.socket(2, "connect", fd);
         }
         let (call, errno) = (OpenCall::Open, Errno::Emfile);
-        t.tell(3, "report", What::Refused { call, errno });
-        t.tell(3, "report", What::Refused { call, errno });
+        t.add(3, "report", What::Refused { call, errno });
+        t.add(3, "report", What::Refused { call, errno });
     });
     assert_eq!(
         told(&trace),
@@ -503,7 +503,7 @@ fn r40_what_was_lost_is_not_argued_from() {
     let trace = traced(|t| {
         t.file(1, "open", 7);
         t.close(1, "finish", 7);
-        t.tell(1, "finish", What::Lost { count: 1 });
+        t.add(1, "finish", What::Lost { count: 1 });
         t.bad_close(2, "reap", 7);
         t.fail(2, "reap", 7, FdCall::Read, Some(Errno::Ebadf));
     });
@@ -511,7 +511,7 @@ fn r40_what_was_lost_is_not_argued_from() {
     let unseen = traced(|t| {
         t.file(1, "open", 7);
         let (fd, call, errno) = (7, CloseCall::Unknown, None);
-        t.tell(1, "open", What::Close { fd, call, errno });
+        t.add(1, "open", What::Close { fd, call, errno });
         t.bad_close(1, "finish", 7);
     });
     assert_eq!(told(&unseen), []);
@@ -525,13 +525,13 @@ fn r41_what_was_prevented_is_told_apart_from_what_was_not() {
         t.bad_close(3, "reap", 7);
         t.bad_close(3, "reap", 7);
     });
-    let mut lookout = Lookout::new(Collected::ALL);
+    let mut detector = HazardDetector::new(CollectedEvents::ALL);
     let (last, before) = trace.events.split_last().unwrap();
     for event in before {
-        lookout.take(event);
+        detector.take(event);
     }
-    lookout.take_prevented(last);
-    let found = lookout.hazards(&|stack| trace.resolve(stack), &|_| Timestamp::UNIX_EPOCH);
+    detector.take_prevented(last);
+    let found = detector.hazards(&|stack| trace.resolve(stack), &|_| Timestamp::UNIX_EPOCH);
     let told: Vec<_> = found.iter().map(|one| (one.prevented, one.count)).collect();
     assert!(
         told.contains(&(true, 1)) && told.contains(&(false, 1)),

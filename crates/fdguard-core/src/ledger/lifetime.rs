@@ -25,7 +25,7 @@ pub struct Actor {
 
 /// A descriptor while it is open, and what is remembered of it afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lifetime {
+pub struct FdLifetime {
     /// Which use of the number.
     pub generation: Generation,
     /// Who opened it; absent where nobody saw it.
@@ -73,7 +73,7 @@ impl Users {
     }
 }
 
-impl Lifetime {
+impl FdLifetime {
     /// Events are missing: anybody may have used it, and the number may have become another file.
     pub(super) fn doubt(&mut self) {
         self.users.is_crowded = true;
@@ -111,9 +111,9 @@ impl Lifetime {
 
 /// A descriptor that is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub struct ClosedFd {
     /// What it was.
-    pub life: Lifetime,
+    pub life: FdLifetime,
     /// Who closed it; absent where nobody saw it.
     pub closer: Option<Actor>,
     /// By which call.
@@ -124,7 +124,7 @@ pub struct Past {
     pub root: Option<Actor>,
 }
 
-impl Past {
+impl ClosedFd {
     /// Who is to be named for the close.
     #[must_use]
     pub fn named_closer(&self) -> Option<Actor> {

@@ -18,14 +18,14 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use lifetime::{Actor, Generation, Lifetime, Past};
-pub use reconcile::{Reconciled, Seen, Standing};
-pub use slot::Slot;
-pub(crate) use table::Aside;
+pub use lifetime::{Actor, ClosedFd, FdLifetime, Generation};
+pub use reconcile::{FdProvenance, ObservedFd, Reconciliation};
+pub use slot::FdSlot;
+pub(crate) use table::EventNotes;
 use table::Table;
 pub use tally::Tally;
 
-use crate::event::{CloseCall, Errno, Event, OpenCall, What};
+use crate::event::{CloseCall, Errno, OpenCall, TraceEvent, What};
 use crate::{Fd, ProcKey};
 
 /// So many processes that ended are remembered with what they had open.
@@ -43,7 +43,7 @@ pub struct Ledger {
     next_table: u64,
     ended: VecDeque<(ProcKey, Vec<Tally>)>,
     lost: u64,
-    unseen_births: u64,
+    unseen_opens: u64,
 }
 
 impl Ledger {
@@ -54,16 +54,16 @@ impl Ledger {
     }
 
     /// Takes the next event.
-    pub fn take(&mut self, event: &Event) {
-        self.take_with(event, Aside::default());
+    pub fn take(&mut self, event: &TraceEvent) {
+        self.take_with(event, EventNotes::default());
     }
 
     /// The same, with what somebody else concluded about it.
-    pub(crate) fn take_with(&mut self, event: &Event, aside: Aside) {
+    pub(crate) fn take_with(&mut self, event: &TraceEvent, notes: EventNotes) {
         let process = event.process;
         match &event.what {
-            What::Open { .. } => self.bear(event),
-            What::Close { fd, call, errno } => self.die(event, *fd, *call, *errno, aside),
+            What::Open { .. } => self.open(event),
+            What::Close { fd, call, errno } => self.close(event, *fd, *call, *errno, notes),
             What::CloseRange {
                 first,
                 last,
@@ -74,8 +74,8 @@ impl Ledger {
                     life.cloexec = *on;
                 }
             }
-            What::Use { .. } if aside.is_stale => {}
-            What::Use { fd, errno, .. } => self.touch(event, *fd, *errno),
+            What::Use { .. } if notes.is_stale => {}
+            What::Use { fd, errno, .. } => self.note_use(event, *fd, *errno),
             What::Lock { fd, .. } => {
                 if let Some(life) = self.table_mut(process).current_mut(*fd) {
                     life.users.add(event.thread);
@@ -86,7 +86,7 @@ impl Ledger {
                     life.file = Some(*file);
                 }
             }
-            What::Reassigned { fd } => self.table_mut(process).retell(*fd, event.stack),
+            What::Reassigned { fd } => self.table_mut(process).reassign(*fd, event.stack),
             What::Fork {
                 child,
                 shares_table,
@@ -112,12 +112,12 @@ impl Ledger {
 
     /// Takes an event that is told after later ones. Only a birth and a death are of use then, and only as
     /// far as nothing newer is known of their number.
-    pub(crate) fn take_late(&mut self, event: &Event) {
+    pub(crate) fn take_late(&mut self, event: &TraceEvent) {
         let (What::Open { fd, .. } | What::Close { fd, .. }) = event.what else {
             return;
         };
         let slot = self.slot(event.process, fd);
-        let opened = slot.and_then(Slot::current).and_then(|life| life.opener);
+        let opened = slot.and_then(FdSlot::current).and_then(|life| life.opener);
         let closed = slot
             .and_then(|slot| slot.past().next())
             .and_then(|past| past.closer);
@@ -134,19 +134,19 @@ impl Ledger {
     }
 
     /// What a process has open, by number.
-    pub fn live(&self, process: ProcKey) -> impl Iterator<Item = (Fd, &Lifetime)> {
+    pub fn live(&self, process: ProcKey) -> impl Iterator<Item = (Fd, &FdLifetime)> {
         self.table(process).into_iter().flat_map(Table::live)
     }
 
     /// A number of a process.
     #[must_use]
-    pub fn slot(&self, process: ProcKey, fd: Fd) -> Option<&Slot> {
+    pub fn slot(&self, process: ProcKey, fd: Fd) -> Option<&FdSlot> {
         self.table(process)?.slot(fd)
     }
 
     /// Who closed what was at this number, the latest first.
-    pub fn closes_of(&self, process: ProcKey, fd: Fd) -> impl Iterator<Item = &Past> {
-        self.slot(process, fd).into_iter().flat_map(Slot::past)
+    pub fn closes_of(&self, process: ProcKey, fd: Fd) -> impl Iterator<Item = &ClosedFd> {
+        self.slot(process, fd).into_iter().flat_map(FdSlot::past)
     }
 
     /// The places in the code, those with most open first. For a process that ended: as it was just before.
@@ -197,8 +197,8 @@ impl Ledger {
 
     /// How many closes there were of descriptors that nobody saw opening.
     #[must_use]
-    pub fn unseen_births(&self) -> u64 {
-        self.unseen_births
+    pub fn unseen_opens(&self) -> u64 {
+        self.unseen_opens
     }
 
     fn table(&self, process: ProcKey) -> Option<&Table> {
@@ -238,7 +238,7 @@ impl Ledger {
         self.tables.remove(&id)
     }
 
-    fn bear(&mut self, event: &Event) {
+    fn open(&mut self, event: &TraceEvent) {
         let What::Open {
             fd,
             call,
@@ -249,7 +249,7 @@ impl Ledger {
         else {
             return;
         };
-        let life = Lifetime {
+        let life = FdLifetime {
             opener: Some(actor(event)),
             call: *call,
             class: class.clone(),
@@ -257,16 +257,23 @@ impl Ledger {
             cloexec: *cloexec,
             ..unseen()
         };
-        self.table_mut(event.process).bear(*fd, life);
+        self.table_mut(event.process).open(*fd, life);
     }
 
-    fn die(&mut self, event: &Event, fd: Fd, call: CloseCall, errno: Option<Errno>, aside: Aside) {
+    fn close(
+        &mut self,
+        event: &TraceEvent,
+        fd: Fd,
+        call: CloseCall,
+        errno: Option<Errno>,
+        notes: EventNotes,
+    ) {
         let closer = actor(event);
         let table = self.table_mut(event.process);
-        let current = table.slot(fd).and_then(Slot::current);
+        let current = table.slot(fd).and_then(FdSlot::current);
         if errno == Some(Errno::Ebadf) {
             // The kernel knows: if the ledger still has it open, it was closed unseen.
-            table.die(fd, None, CloseCall::Unknown, Aside::default());
+            table.close(fd, None, CloseCall::Unknown, EventNotes::default());
             return;
         }
         match current {
@@ -274,16 +281,16 @@ impl Ledger {
                 table.close_late(fd, closer, call);
             }
             Some(_) => {
-                table.die(fd, Some(closer), call, aside);
+                table.close(fd, Some(closer), call, notes);
             }
             None => {
-                table.bury_unknown(fd, unseen(), closer, call);
-                self.unseen_births = self.unseen_births.saturating_add(1);
+                table.close_unknown(fd, unseen(), closer, call);
+                self.unseen_opens = self.unseen_opens.saturating_add(1);
             }
         }
     }
 
-    fn close_range(&mut self, event: &Event, (first, last): (Fd, Fd), at_exec: bool) {
+    fn close_range(&mut self, event: &TraceEvent, (first, last): (Fd, Fd), at_exec: bool) {
         let closer = actor(event);
         let table = self.table_mut(event.process);
         if !at_exec {
@@ -291,7 +298,12 @@ impl Ledger {
         }
         for fd in table.live_within(first..=last) {
             if !at_exec {
-                table.die(fd, Some(closer), CloseCall::CloseRange, Aside::default());
+                table.close(
+                    fd,
+                    Some(closer),
+                    CloseCall::CloseRange,
+                    EventNotes::default(),
+                );
             } else if let Some(life) = table.current_mut(fd) {
                 life.cloexec = true;
             }
@@ -300,7 +312,7 @@ impl Ledger {
 
     /// A use makes its thread a user. One that succeeds where nothing is known to be open proves that an
     /// opening was missed, and that what is remembered of the number is not the latest.
-    fn touch(&mut self, event: &Event, fd: Fd, errno: Option<Errno>) {
+    fn note_use(&mut self, event: &TraceEvent, fd: Fd, errno: Option<Errno>) {
         let table = self.table_mut(event.process);
         match table.current_mut(fd) {
             Some(_) if errno == Some(Errno::Ebadf) => {}
@@ -349,7 +361,7 @@ impl Ledger {
     }
 }
 
-fn actor(event: &Event) -> Actor {
+fn actor(event: &TraceEvent) -> Actor {
     Actor {
         thread: event.thread,
         stack: event.stack,
@@ -358,8 +370,8 @@ fn actor(event: &Event) -> Actor {
 }
 
 /// A descriptor of which nothing is known.
-fn unseen() -> Lifetime {
-    Lifetime {
+fn unseen() -> FdLifetime {
+    FdLifetime {
         generation: 0,
         opener: None,
         call: OpenCall::Unknown,

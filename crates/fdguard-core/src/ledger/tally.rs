@@ -43,7 +43,7 @@ impl Counts {
     }
 
     /// One that was counted here belongs there.
-    pub(super) fn retell(&mut self, from: Option<StackId>, to: Option<StackId>) {
+    pub(super) fn reassign(&mut self, from: Option<StackId>, to: Option<StackId>) {
         self.open(to);
         if let Some(count) = self.places.get_mut(&from) {
             count.opened = count.opened.saturating_sub(1);

@@ -1,14 +1,14 @@
 use proptest::prelude::*;
 
 use super::model::Model;
-use super::{Ledger, Seen, Standing};
-use crate::event::{CloseCall, Errno, Event, FdCall, OpenCall, StackId, What};
-use crate::testing::traced::{MAIN, Traced, process, traced};
+use super::{FdProvenance, Ledger, ObservedFd};
+use crate::event::{CloseCall, Errno, FdCall, OpenCall, StackId, TraceEvent, What};
+use crate::testing::traced::{MAIN, TraceScript, process, traced};
 use crate::{Class, Fd, FileId, ProcKey};
 
 const CHILD: ProcKey = process(1001);
 
-fn ledger(told: &Traced) -> Ledger {
+fn ledger(told: &TraceScript) -> Ledger {
     let mut ledger = Ledger::new();
     for event in &told.events {
         ledger.take(event);
@@ -20,12 +20,12 @@ fn open(ledger: &Ledger, process: ProcKey) -> Vec<Fd> {
     ledger.live(process).map(|(fd, _)| fd).collect()
 }
 
-fn fork(t: &mut Traced, child: ProcKey, shares_table: bool) {
+fn fork(t: &mut TraceScript, child: ProcKey, shares_table: bool) {
     let fork = What::Fork {
         child,
         shares_table,
     };
-    t.tell(1, "spawn", fork);
+    t.add(1, "spawn", fork);
 }
 
 #[test]
@@ -99,12 +99,12 @@ fn a_shared_table_is_one_table_until_exec() {
         fork(t, CHILD, true);
         t.switch(CHILD);
         t.file(9, "child", 5);
-        t.tell(9, "child", What::Cloexec { fd: 4, on: false });
+        t.add(9, "child", What::Cloexec { fd: 4, on: false });
     });
     let mut ledger = ledger(&told);
     assert!(ledger.share_table(MAIN, CHILD));
     assert_eq!(open(&ledger, MAIN), [4, 5]);
-    let exec = Event {
+    let exec = TraceEvent {
         process: CHILD,
         thread: 9,
         at: 1 << 20,
@@ -123,7 +123,7 @@ fn a_shared_table_is_one_table_until_exec() {
 fn r19_what_was_open_at_the_end_can_still_be_asked() {
     let told = traced(|t| {
         t.file(1, "leak", 4);
-        t.tell(1, "main", What::Exit);
+        t.add(1, "main", What::Exit);
     });
     let ledger = ledger(&told);
     assert!(open(&ledger, MAIN).is_empty());
@@ -149,7 +149,7 @@ fn a_close_that_is_told_late_belongs_to_the_one_before() {
 #[test]
 fn r20_a_close_without_a_birth_was_opened_unseen() {
     let ledger = ledger(&traced(|t| t.close(1, "main", 5)));
-    assert_eq!(ledger.unseen_births(), 1);
+    assert_eq!(ledger.unseen_opens(), 1);
     let past = ledger.closes_of(MAIN, 5).next().unwrap();
     assert_eq!(
         (past.life.opener, past.life.call),
@@ -166,7 +166,7 @@ fn proc_corrects_what_was_closed_inside_libc_and_adds_what_nobody_saw() {
         t.file(1, "late", 9);
     });
     let mut ledger = ledger(&told);
-    let seen = |fd, ino| Seen {
+    let seen = |fd, ino| ObservedFd {
         fd,
         file: Some(FileId { mnt: 1, ino }),
         class: Some(Class::SqliteDb),
@@ -176,9 +176,12 @@ fn proc_corrects_what_was_closed_inside_libc_and_adds_what_nobody_saw() {
     assert_eq!(outcome.corrected, [4, 5], "9 was opened after the look");
     let standings: Vec<Fd> = outcome.live.keys().copied().collect();
     assert_eq!(standings, [0, 5, 6, 9]);
-    assert_eq!(outcome.live[&0], Standing::Unknown);
-    assert_eq!(outcome.live[&5], Standing::Unknown);
-    assert!(matches!(outcome.live[&6], Standing::Traced(Some(_))));
+    assert_eq!(outcome.live[&0], FdProvenance::Unknown);
+    assert_eq!(outcome.live[&5], FdProvenance::Unknown);
+    assert!(matches!(
+        outcome.live[&6],
+        FdProvenance::TraceScript(Some(_))
+    ));
     assert_eq!(outcome.attributed(), 2);
     let six = ledger.slot(MAIN, 6).unwrap().current().unwrap();
     assert_eq!(
@@ -213,7 +216,7 @@ fn a_million_events_of_ever_new_numbers_processes_and_places_stay_small() {
             },
         };
         let pid = if step % 200 == 0 { step } else { 7 };
-        ledger.take(&Event {
+        ledger.take(&TraceEvent {
             process: process(pid),
             thread: step,
             at: u64::from(step),
@@ -241,14 +244,14 @@ fn what() -> impl Strategy<Value = What> {
         1 => Just(Some(Errno::Eintr)),
     ];
     let call = prop_oneof![Just(CloseCall::Close), Just(CloseCall::Dup2)];
-    let birth = (NUMBERS, cloexec).prop_map(|(fd, cloexec)| What::Open {
+    let open = (NUMBERS, cloexec).prop_map(|(fd, cloexec)| What::Open {
         fd,
         call: OpenCall::Open,
         class: None,
         file: None,
         cloexec,
     });
-    let death = (NUMBERS, call, errno.clone()).prop_map(|(fd, call, errno)| What::Close {
+    let close = (NUMBERS, call, errno.clone()).prop_map(|(fd, call, errno)| What::Close {
         fd,
         call,
         errno,
@@ -272,8 +275,8 @@ fn what() -> impl Strategy<Value = What> {
     });
     let kept = prop::option::of(prop::collection::vec(NUMBERS, 0..4));
     prop_oneof![
-        10 => birth,
-        8 => death,
+        10 => open,
+        8 => close,
         3 => used,
         1 => range,
         2 => marked,
@@ -285,7 +288,7 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<TraceEvent>> {
     let event = (
         processes(),
         1_u32..4,
@@ -294,7 +297,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         what(),
     );
     prop::collection::vec(event, 0..120).prop_map(|told| {
-        let event = |(step, (process, thread, stack, late, what)): (usize, _)| Event {
+        let event = |(step, (process, thread, stack, late, what)): (usize, _)| TraceEvent {
             process,
             thread,
             // Now and then a time before that of the event told just before.

@@ -5,7 +5,7 @@ use crate::origin::{Culprit, Language};
 
 /// What is known of a site that leaks.
 #[derive(Clone, Copy, Debug)]
-pub struct Suspicion<'a> {
+pub struct LeakSuspicion<'a> {
     /// The line.
     pub culprit: Option<&'a Culprit>,
     /// The packages between the line and the call, the application's direct one first.
@@ -179,7 +179,7 @@ const ENTRIES: &[Entry] = &[
 
 /// What to change.
 #[must_use]
-pub fn advice(suspicion: &Suspicion<'_>) -> &'static str {
+pub fn advice(suspicion: &LeakSuspicion<'_>) -> &'static str {
     let language = suspicion.culprit.map(|culprit| culprit.language);
     let class = suspicion.class.map(Class::family);
     let fits = |entry: &&Entry| {
@@ -196,7 +196,7 @@ pub fn advice(suspicion: &Suspicion<'_>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Suspicion, advice};
+    use super::{LeakSuspicion, advice};
     use crate::Class;
     use crate::origin::{Culprit, Language};
 
@@ -208,7 +208,7 @@ mod tests {
             language,
         };
         let through: Vec<String> = through.iter().map(|name| (*name).to_owned()).collect();
-        advice(&Suspicion {
+        advice(&LeakSuspicion {
             culprit: Some(&culprit),
             through: &through,
             class: Some(class),

@@ -1,6 +1,6 @@
 //! What one call path did: which of its descriptors are open, and what became of the others.
 
-use super::course::Closed;
+use super::course::ClosedStats;
 use crate::Fd;
 use crate::event::OpenCall;
 
@@ -35,7 +35,7 @@ pub struct Lifetime {
 
 /// The history of a call path, or of several, until the end of the program began or until now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct History {
+pub struct PathHistory {
     /// The call that opened them: one line may make an event loop and accept connections.
     pub call: OpenCall,
     /// Descriptors that it ever opened.
@@ -47,7 +47,7 @@ pub struct History {
     /// What was closed since the path opened something for the last time, the oldest first.
     pub recent: Vec<Lifetime>,
     /// What was closed before that.
-    pub past: Closed,
+    pub past: ClosedStats,
     /// When it opened something for the last time.
     pub last_open: Moment,
     /// How many of the live ones were used after that, other than the youngest.
@@ -58,7 +58,7 @@ pub struct History {
     pub is_ending: bool,
 }
 
-impl History {
+impl PathHistory {
     /// Puts another path of the same process to it.
     pub fn merge(&mut self, other: &Self) {
         let last = if other.last_open.real > self.last_open.real {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::activity::ActivityClock;
-use super::course::Closed;
-use super::history::{History, Lifetime, Moment};
+use super::course::ClosedStats;
+use super::history::{Lifetime, Moment, PathHistory};
 use crate::Fd;
 use crate::event::OpenCall;
 
@@ -50,7 +50,7 @@ struct PathState {
     call: OpenCall,
     opened: u64,
     closed: u64,
-    past: Closed,
+    past: ClosedStats,
     recent: Vec<Lifetime>,
     last_open: Moment,
     last_open_at: u64,
@@ -258,9 +258,9 @@ impl ProcessLifetimes {
 
     /// The history of every path until the end of the program began, or until now.
     #[must_use]
-    pub fn histories(&self, now: u64) -> HashMap<PathNumber, History> {
+    pub fn histories(&self, now: u64) -> HashMap<PathNumber, PathHistory> {
         let until = self.until(now);
-        let mut histories: HashMap<PathNumber, History> = self
+        let mut histories: HashMap<PathNumber, PathHistory> = self
             .paths
             .iter()
             .map(|(path, state)| (*path, self.history(state, until)))
@@ -282,8 +282,8 @@ impl ProcessLifetimes {
         histories
     }
 
-    fn history(&self, state: &PathState, until: u64) -> History {
-        History {
+    fn history(&self, state: &PathState, until: u64) -> PathHistory {
+        PathHistory {
             call: state.call,
             opened: state.opened,
             closed: state.closed,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::advice::{Suspicion, advice};
+use super::advice::{LeakSuspicion, advice};
 use super::history::Lifetime;
 use super::site::{JudgedPath, JudgedSite};
 use crate::blame::own_frames;
@@ -20,7 +20,7 @@ use crate::through::through;
 use crate::{Class, Pid, TcpState, Text};
 
 /// What a descriptor is and points at, as far as somebody knows.
-pub type Name = (Option<Class>, Option<Text>);
+pub type FdName = (Option<Class>, Option<Text>);
 
 /// A wall nearer than this is an emergency.
 const SOON: f64 = 3600.0;
@@ -28,7 +28,7 @@ const SOON: f64 = 3600.0;
 const MOST_SPENT: usize = 200;
 
 /// A process whose lifetimes are known.
-pub struct Subject<'a> {
+pub struct TracedSubject<'a> {
     /// Its number.
     pub pid: Pid,
     /// Its command.
@@ -36,7 +36,7 @@ pub struct Subject<'a> {
     /// Its lines.
     pub sites: &'a [JudgedSite],
     /// What each descriptor is.
-    pub name: &'a dyn Fn(&Lifetime) -> Name,
+    pub name: &'a dyn Fn(&Lifetime) -> FdName,
     /// Its soft limit; absent where nobody knows.
     pub limit: Option<u64>,
     /// How many it holds.
@@ -111,7 +111,7 @@ pub struct Conclusion {
     pub release: Option<Release>,
 }
 
-impl Subject<'_> {
+impl TracedSubject<'_> {
     /// Draws the conclusion.
     #[must_use]
     pub fn conclude(&self) -> Conclusion {
@@ -147,7 +147,7 @@ impl Subject<'_> {
 
     /// One finding for each kind of descriptor that a site leaves open.
     fn findings(&self, site: &JudgedSite) -> Vec<Finding> {
-        let mut kinds: BTreeMap<Option<Class>, Vec<(Lifetime, Name)>> = BTreeMap::new();
+        let mut kinds: BTreeMap<Option<Class>, Vec<(Lifetime, FdName)>> = BTreeMap::new();
         for one in site.survivors() {
             let name = (self.name)(&one);
             let family = name.0.as_ref().map(Class::family);
@@ -164,7 +164,7 @@ impl Subject<'_> {
         kinds.map(|members| self.finding(site, &members)).collect()
     }
 
-    fn finding(&self, site: &JudgedSite, members: &[(Lifetime, Name)]) -> Finding {
+    fn finding(&self, site: &JudgedSite, members: &[(Lifetime, FdName)]) -> Finding {
         let (class, target) = common(members.iter().map(|(_, name)| name));
         let count = members.len() as u64;
         let origin = self.origin(site, count);
@@ -177,7 +177,7 @@ impl Subject<'_> {
             (false, true) => Severity::Critical,
             (false, false) => Severity::Warning,
         };
-        let suspicion = Suspicion {
+        let suspicion = LeakSuspicion {
             culprit: origin.culprit.as_ref(),
             through: &origin.through,
             class: class.as_ref(),
@@ -290,7 +290,7 @@ impl Subject<'_> {
             .iter()
             .flat_map(|path| path.open_at_end().iter().copied())
             .collect();
-        let names: Vec<Name> = shown.iter().map(self.name).collect();
+        let names: Vec<FdName> = shown.iter().map(self.name).collect();
         let (class, target) = common(names.iter());
         let mut of_site = findings.iter().filter(|one| {
             let culprit = one
@@ -355,9 +355,9 @@ fn path_report(path: &JudgedPath) -> PathReport {
 }
 
 /// What most of them are, and what these point at if it is the same.
-fn common<'a, I>(names: I) -> Name
+fn common<'a, I>(names: I) -> FdName
 where
-    I: Iterator<Item = &'a Name> + Clone,
+    I: Iterator<Item = &'a FdName> + Clone,
 {
     let mut classes: HashMap<&Class, usize> = HashMap::new();
     for class in names.clone().filter_map(|name| name.0.as_ref()) {
@@ -379,19 +379,19 @@ where
 }
 
 /// Accepted connections whose peers are there: users, not a leak.
-fn is_clients(members: &[(Lifetime, Name)]) -> bool {
+fn is_clients(members: &[(Lifetime, FdName)]) -> bool {
     let accepted = members
         .iter()
         .filter(|(one, _)| one.call == OpenCall::Accept)
         .count();
     let is_alive =
-        |(_, (class, _)): &&(Lifetime, Name)| *class == Some(Class::Tcp(TcpState::Established));
+        |(_, (class, _)): &&(Lifetime, FdName)| *class == Some(Class::Tcp(TcpState::Established));
     let alive = members.iter().filter(is_alive).count();
     accepted * 4 >= members.len() * 3 && alive * 4 >= members.len() * 3
 }
 
 /// How many more a second, from the first to the last.
-fn rate(members: &[(Lifetime, Name)]) -> Option<f64> {
+fn rate(members: &[(Lifetime, FdName)]) -> Option<f64> {
     let (first, last) = (members.first()?, members.last()?);
     let seconds = last.0.opened.real - first.0.opened.real;
     (seconds > 0.0).then(|| as_f64(members.len() as u64 - 1) / seconds)
@@ -400,7 +400,7 @@ fn rate(members: &[(Lifetime, Name)]) -> Option<f64> {
 /// `60 files opened from 2 s to 15 s (4.0 a second), none closed`.
 fn why(
     site: &JudgedSite,
-    members: &[(Lifetime, Name)],
+    members: &[(Lifetime, FdName)],
     class: Option<&Class>,
     target: Option<&Text>,
     is_clients: bool,
@@ -492,7 +492,7 @@ fn milliseconds(seconds: f64) -> f64 {
     (seconds.max(0.0) * 1e3).round() / 1e3
 }
 
-impl std::fmt::Debug for Subject<'_> {
+impl std::fmt::Debug for TracedSubject<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Subject")
             .field("pid", &self.pid)

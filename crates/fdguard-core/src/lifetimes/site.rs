@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use super::course::{Course, Judgement, judge};
-use super::history::{History, Lifetime};
+use super::course::{PathCourse, PathJudgement, judge};
+use super::history::{Lifetime, PathHistory};
 use crate::blame::{blamed, leaking_caller_frame, own_frames};
 use crate::event::OpenCall;
 use crate::origin::{Culprit, Frame, Stack};
@@ -18,7 +18,7 @@ pub struct NamedPath {
     /// The frames, innermost first.
     pub stack: Stack,
     /// What it opened and closed.
-    pub history: History,
+    pub history: PathHistory,
 }
 
 /// One way to a site: the stacks that go through the same lines of the application.
@@ -27,9 +27,9 @@ pub struct JudgedPath {
     /// The stack that opened most of it, innermost first.
     pub stack: Stack,
     /// What it opened and closed.
-    pub history: History,
+    pub history: PathHistory,
     /// What is thought of that.
-    pub judgement: Judgement,
+    pub judgement: PathJudgement,
     /// Whether it is one of those that leak.
     pub is_leaking: bool,
 }
@@ -147,7 +147,7 @@ fn site(culprit: Option<Culprit>, paths: Vec<NamedPath>) -> JudgedSite {
             let judgement = judge(&path.history);
             JudgedPath {
                 stack: path.stack,
-                is_leaking: judgement.course == Course::Arrives,
+                is_leaking: judgement.course == PathCourse::Arrives,
                 history: path.history,
                 judgement,
             }
@@ -175,9 +175,9 @@ fn site(culprit: Option<Culprit>, paths: Vec<NamedPath>) -> JudgedSite {
 fn blame_together(paths: &mut [JudgedPath]) {
     let is_undecided = |path: &JudgedPath| {
         let has_some = !path.judgement.survivors.is_empty();
-        has_some && path.judgement.course == Course::Unclear && !path.history.is_used_well()
+        has_some && path.judgement.course == PathCourse::Unclear && !path.history.is_used_well()
     };
-    let mut together: HashMap<OpenCall, History> = HashMap::new();
+    let mut together: HashMap<OpenCall, PathHistory> = HashMap::new();
     for path in paths.iter().filter(|path| is_undecided(path)) {
         let history = &path.history;
         let known = together.entry(history.call);
@@ -185,7 +185,7 @@ fn blame_together(paths: &mut [JudgedPath]) {
             .and_modify(|all| all.merge(history))
             .or_insert_with(|| history.clone());
     }
-    together.retain(|_, all| judge(all).course == Course::Arrives);
+    together.retain(|_, all| judge(all).course == PathCourse::Arrives);
     for path in paths.iter_mut() {
         path.is_leaking = is_undecided(path) && together.contains_key(&path.history.call);
     }

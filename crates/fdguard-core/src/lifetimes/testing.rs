@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::history::History;
+use super::history::PathHistory;
 use super::process::ProcessLifetimes;
 use crate::event::OpenCall;
 
@@ -74,7 +74,7 @@ impl Story {
         process
     }
 
-    pub(crate) fn history(&self, until: f64) -> History {
+    pub(crate) fn history(&self, until: f64) -> PathHistory {
         let process = self.process(until);
         process
             .histories(ns(until))

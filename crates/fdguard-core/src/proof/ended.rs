@@ -7,7 +7,7 @@ use super::wording::{descriptors, place_of};
 use super::{Judged, ProofRule, Remains};
 use crate::blame::is_programs;
 use crate::count::as_f64;
-use crate::lifetimes::Course;
+use crate::lifetimes::PathCourse;
 use crate::lint::Severity;
 use crate::origin::Origin;
 use crate::{Class, Fd, Pid, TcpState, Text};
@@ -59,7 +59,7 @@ pub struct Place {
     /// Where; its counts are of this process.
     pub origin: Origin,
     /// How it went with what the place opened.
-    pub course: Course,
+    pub course: PathCourse,
     /// Whether it is one of those that leak.
     pub is_leaking: bool,
     /// What is left.
@@ -102,7 +102,7 @@ fn judge_place(life: &Life, place: &Place, left: &[&Left], strict: bool) -> Judg
     if life.was_cut_off {
         return Judged::CutOff;
     }
-    if place.course == Course::Rolls {
+    if place.course == PathCourse::Rolls {
         return Judged::Rolling;
     }
     if !strict && is_held(life, place, left) {
@@ -125,7 +125,7 @@ fn judge_place(life: &Life, place: &Place, left: &[&Left], strict: bool) -> Judg
 fn is_held(life: &Life, place: &Place, left: &[&Left]) -> bool {
     let youngest = left.iter().map(|one| one.age).fold(f64::INFINITY, f64::min);
     let is_pool = left.len() >= POOL
-        && matches!(place.course, Course::Stopped | Course::Burst)
+        && matches!(place.course, PathCourse::Stopped | PathCourse::Burst)
         && youngest >= KEPT * life.lived;
     let is_listening = |one: &&Left| one.class == Some(Class::Tcp(TcpState::Listen));
     // What a worker opens as it starts it keeps, and nobody closes it when the worker ends.

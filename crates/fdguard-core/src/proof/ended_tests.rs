@@ -1,6 +1,6 @@
 use super::{Left, Life, Place, judge};
 use crate::Class;
-use crate::lifetimes::Course;
+use crate::lifetimes::PathCourse;
 use crate::origin::Origin;
 use crate::proof::Judged;
 use crate::proof::testing::{frame, origin};
@@ -35,15 +35,15 @@ fn place(opened: u64, closed: u64, left: Vec<Left>) -> Place {
     };
     Place {
         origin,
-        course: Course::Unclear,
+        course: PathCourse::Unclear,
         is_leaking: false,
         left,
     }
 }
 
-fn went(course: Course, place: Place) -> Place {
+fn went(course: PathCourse, place: Place) -> Place {
     Place {
-        is_leaking: course == Course::Arrives,
+        is_leaking: course == PathCourse::Arrives,
         course,
         ..place
     }
@@ -149,21 +149,21 @@ fn the_course_of_the_line_decides_however_long_the_program_lived() {
     for lived in [2.0, 22.0] {
         let some = || place(200, 0, vec![left(0.3), left(1.0)]);
         let of = |course| judged(&life(lived), &went(course, some()));
-        assert_eq!(of(Course::Arrives), Judged::Grew);
-        assert_eq!(of(Course::Rolls), Judged::Rolling);
+        assert_eq!(of(PathCourse::Arrives), Judged::Grew);
+        assert_eq!(of(PathCourse::Rolls), Judged::Rolling);
     }
     // Also where a signal ended it.
     let killed = Life {
         was_cut_off: true,
         ..life(9.0)
     };
-    let leak = went(Course::Arrives, place(20, 0, vec![left(1.0)]));
+    let leak = went(PathCourse::Arrives, place(20, 0, vec![left(1.0)]));
     assert_eq!(judged(&killed, &leak), Judged::Grew);
 }
 
 #[test]
 fn what_did_not_become_more_in_a_long_life_is_held_unless_the_user_is_strict() {
-    let pool = went(Course::Stopped, place(50, 0, vec![left(15.0); 50]));
+    let pool = went(PathCourse::Stopped, place(50, 0, vec![left(15.0); 50]));
     assert_eq!(judged(&life(20.0), &pool), Judged::Held);
     assert_eq!(judge(&life(20.0), &pool, true)[0].judged, Judged::Left);
     let log = place(1, 0, vec![left(3.0)]);
@@ -172,13 +172,13 @@ fn what_did_not_become_more_in_a_long_life_is_held_unless_the_user_is_strict() {
 
 #[test]
 fn a_pool_made_at_the_start_is_held_in_a_short_life_too() {
-    for course in [Course::Stopped, Course::Burst] {
+    for course in [PathCourse::Stopped, PathCourse::Burst] {
         let pool = |age: f64| went(course, place(20, 0, vec![left(age); 20]));
         assert_eq!(judged(&life(2.5), &pool(2.0)), Judged::Held);
         assert_eq!(judged(&life(2.5), &pool(0.1)), Judged::Left, "at the end");
         assert_eq!(judged(&life(0.5), &pool(0.4)), Judged::Left, "too short");
     }
-    let one = went(Course::Stopped, place(1, 0, vec![left(2.0)]));
+    let one = went(PathCourse::Stopped, place(1, 0, vec![left(2.0)]));
     assert_eq!(judged(&life(2.5), &one), Judged::Left, "not a pool");
 }
 

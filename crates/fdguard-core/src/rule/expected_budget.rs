@@ -2,9 +2,9 @@
 
 use super::{Case, Rule};
 use crate::config::Expectation;
-use crate::culprit;
 use crate::finding::Finding;
 use crate::lint::Severity;
+use crate::rising_group;
 
 pub(super) const RULE: Rule = Rule {
     id: "expected-budget",
@@ -35,7 +35,7 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
                 .collect();
             // What was counted is what it is about, unless everything was.
             let class = if narrow {
-                culprit::most_common(&counted)
+                rising_group::most_common(&counted)
             } else {
                 case.largest_class()
             };

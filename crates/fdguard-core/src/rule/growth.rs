@@ -23,8 +23,8 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
         RULE.severity
     };
     let walls = case.etas();
-    let culprits = case.growing.iter();
-    culprits
+    let rising_groups = case.growing.iter();
+    rising_groups
         .map(|culprit| {
             let judgement = &culprit.judgement;
             let mut finding = case.about(&RULE, culprit);

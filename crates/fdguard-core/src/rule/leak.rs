@@ -22,8 +22,8 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
     let full = case.wall("soft-limit").and_then(|wall| wall.percent);
     let is_full = full.is_some_and(|percent| percent >= case.settings.levels.critical);
     let is_urgent = etas.any(|eta| eta < SOON) || is_full;
-    let culprits = case.leaking.iter();
-    culprits
+    let rising_groups = case.leaking.iter();
+    rising_groups
         .map(|culprit| {
             let judgement = &culprit.judgement;
             let mut finding = case.about(&RULE, culprit);

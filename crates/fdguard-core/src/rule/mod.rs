@@ -17,12 +17,12 @@ pub mod wording;
 use jiff::civil::Date;
 
 use crate::config::{ClearanceQuery, Cleared, Expectation, Ledger, Levels};
-use crate::culprit::{self, Culprit};
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::forecast::Forecast;
 use crate::judge::Judgement;
 use crate::lint::Severity;
 use crate::playbook::{Playbook, Suspect};
+use crate::rising_group::{self, RisingGroup};
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
 use crate::timeline::Timeline;
@@ -86,9 +86,9 @@ pub struct Case<'a> {
     /// How each track was judged.
     pub judgements: &'a [Judgement],
     /// What leaks.
-    pub leaking: &'a [Culprit],
+    pub leaking: &'a [RisingGroup],
     /// What rises and is not proven.
-    pub growing: &'a [Culprit],
+    pub growing: &'a [RisingGroup],
     /// Its walls.
     pub walls: &'a [Forecast],
     /// Whether it can call `select()`, where somebody looked.
@@ -122,8 +122,8 @@ impl Case<'_> {
     }
 
     /// What leaks and was not judged harmless, the largest first.
-    fn leaks(&self) -> impl Iterator<Item = &Culprit> {
-        let counts = |one: &&Culprit| {
+    fn leaks(&self) -> impl Iterator<Item = &RisingGroup> {
+        let counts = |one: &&RisingGroup| {
             let target = one.target.as_ref();
             self.cleared(one.class.as_ref(), target, one.count)
                 .is_none()
@@ -155,7 +155,7 @@ impl Case<'_> {
     }
 
     /// A finding about descriptors that rise, with the advice for their class.
-    fn about(&self, rule: &Rule, culprit: &Culprit) -> Finding {
+    fn about(&self, rule: &Rule, culprit: &RisingGroup) -> Finding {
         let mut finding = Finding {
             class: culprit.class.clone(),
             target: culprit.target.clone(),
@@ -265,7 +265,7 @@ impl Case<'_> {
     fn largest_class(&self) -> Option<Class> {
         let leaking = self.leaks().next().map(|one| one.class.clone());
         let live = self.timeline.live().iter().map(|(_, held)| held);
-        leaking.unwrap_or_else(|| culprit::most_common(&live.collect::<Vec<_>>()))
+        leaking.unwrap_or_else(|| rising_group::most_common(&live.collect::<Vec<_>>()))
     }
 }
 

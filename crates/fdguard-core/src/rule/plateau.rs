@@ -1,10 +1,10 @@
 //! What moved and is no leak: said, so that nobody takes it for one.
 
 use super::{Case, Rule};
-use crate::culprit::{self, Culprit};
 use crate::finding::Finding;
 use crate::judge::{Shape, Verdict};
 use crate::lint::Severity;
+use crate::rising_group::{self, RisingGroup};
 
 pub(super) const RULE: Rule = Rule {
     id: "plateau",
@@ -37,8 +37,8 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
             let group = judgement.group.unwrap_or(usize::MAX);
             let members = case.timeline.members(group).map(|(_, held)| held);
             let members: Vec<_> = members.collect();
-            let (class, count) = (culprit::most_common(&members), members.len() as u64);
-            let culprit = Culprit {
+            let (class, count) = (rising_group::most_common(&members), members.len() as u64);
+            let culprit = RisingGroup {
                 judgement: judgement.clone(),
                 class,
                 target: None,

@@ -1,7 +1,7 @@
 //! The phrases that several rules share.
 
 use crate::count::as_f64;
-use crate::culprit::Culprit;
+use crate::rising_group::RisingGroup;
 use crate::{Class, Text};
 
 /// `40 s`, `3 min`, `5 h`, `12 days`.
@@ -49,7 +49,7 @@ pub(crate) fn rounded(value: f64) -> f64 {
 
 /// What it is, for a sentence: `regular descriptors on /srv/*.log`.
 #[must_use]
-pub(super) fn subject(culprit: &Culprit) -> String {
+pub(super) fn subject(culprit: &RisingGroup) -> String {
     match (&culprit.class, &culprit.target) {
         (Some(class), Some(target)) if !is_class(target, class) => {
             format!("{class} descriptors on {}", target.to_lossy())
@@ -69,7 +69,7 @@ fn is_class(target: &Text, class: &Class) -> bool {
 
 /// How many of those that reached that age were closed.
 #[must_use]
-pub(super) fn closed(culprit: &Culprit) -> String {
+pub(super) fn closed(culprit: &RisingGroup) -> String {
     let (rise, died) = (culprit.judgement.rise, culprit.judgement.died);
     if culprit.class.is_none() {
         "what was closed in between could not be seen".to_owned()

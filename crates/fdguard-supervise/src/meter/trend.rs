@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fdguard_core::Timeline;
-use fdguard_core::culprit::{Culprit, culprits};
 use fdguard_core::forecast::{Forecast, forecasts};
 use fdguard_core::judge::{LEAST_LOOKS, Verdict, judge};
+use fdguard_core::rising_group::{RisingGroup, rising_groups};
 use fdguard_core::snapshot::Limits;
 use fdguard_core::timeline::Look;
 
@@ -52,7 +52,8 @@ impl Trend {
         let cost = Cost::begin();
         let timeline = listed.filter(enough).unwrap_or(&self.counts);
         let leaking = leaking(timeline);
-        let per_second = |one: &Culprit| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));
+        let per_second =
+            |one: &RisingGroup| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));
         self.judged = Some(Judged {
             per_minute: leaking.iter().map(per_second).sum::<f64>() * 60.0,
             wall: nearest(&forecasts(timeline, &leaking, None)),
@@ -81,8 +82,8 @@ impl Trend {
 }
 
 /// What leaks, by this timeline.
-pub(super) fn leaking(timeline: &Timeline) -> Vec<Culprit> {
-    culprits(timeline, &judge(timeline), Verdict::Leaking)
+pub(super) fn leaking(timeline: &Timeline) -> Vec<RisingGroup> {
+    rising_groups(timeline, &judge(timeline), Verdict::Leaking)
 }
 
 /// The hard limit is no wall behind the soft one; what is one only under a condition is left to its own budget.

@@ -1,11 +1,11 @@
 //! Made-up records.
 
-use fdguard_core::event::{Event, StackId, What};
+use fdguard_core::event::{StackId, TraceEvent, What};
 use fdguard_core::{Class, ProcKey, TcpState};
 use fdguard_wire::{CloseCall, EventKind, EventRecord, FdCall, OpenCall, PreventedHarm};
 
-use super::{Feed, Manner, PATIENCE};
-use crate::ring::Drained;
+use super::{Delivery, Feed, PATIENCE};
+use crate::ring::DrainedEvents;
 
 const PROCESS: ProcKey = ProcKey {
     pid: 7,
@@ -38,21 +38,21 @@ fn give_as<const N: usize>(
     tickets: Vec<u64>,
     next: u64,
 ) {
-    feed.take(Drained {
+    feed.take(DrainedEvents {
         events: events.to_vec(),
         tickets,
         next,
-        ..Drained::default()
+        ..DrainedEvents::default()
     });
 }
 
-fn drain(feed: &mut Feed, now: u64, is_end: bool) -> Vec<Event> {
+fn drain(feed: &mut Feed, now: u64, is_end: bool) -> Vec<TraceEvent> {
     let events = std::iter::from_fn(|| feed.next(now, is_end, &mut StackId));
-    let is_told = |event: &Event| !matches!(event.what, What::CloseReturned { .. });
+    let is_told = |event: &TraceEvent| !matches!(event.what, What::CloseReturned { .. });
     events.filter(is_told).collect()
 }
 
-fn class_of(event: &Event) -> Option<&Class> {
+fn class_of(event: &TraceEvent) -> Option<&Class> {
     match &event.what {
         What::Open { class, .. } => class.as_ref(),
         _ => None,
@@ -186,7 +186,7 @@ fn what_protection_kept_from_happening_is_the_same_event_with_a_bit_more() {
     give(&mut feed, [close, read, open]);
     let mut next = || {
         let event = feed.next(1000, false, &mut StackId).unwrap();
-        (event.what, feed.manner() == Manner::Prevented)
+        (event.what, feed.delivery() == Delivery::Prevented)
     };
     let (what, is_prevented) = next();
     let is_close = matches!(what, What::Close { call, .. } if call == CloseCall::Close);
@@ -230,7 +230,8 @@ fn a_close_is_over_before_the_first_event_that_took_its_ticket_after_it() {
         lock(EventKind::Lock, 0),
     ];
     give(&mut feed, records);
-    let events: Vec<Event> = std::iter::from_fn(|| feed.next(2000, false, &mut StackId)).collect();
+    let events: Vec<TraceEvent> =
+        std::iter::from_fn(|| feed.next(2000, false, &mut StackId)).collect();
     let at = |is_it: fn(&What) -> bool| events.iter().position(|event| is_it(&event.what));
     assert_eq!(at(|what| matches!(what, What::Locking { fd: 6 })), Some(1));
     assert_eq!(
@@ -247,12 +248,12 @@ fn a_ticket_that_is_passed_over_is_told_as_missing_and_its_event_as_late() {
     let open = |fd| record(EventKind::Open, 1, fd, OpenCall::Open as u8);
     give_as(&mut feed, [open(3), open(5)], vec![0, 2], 3);
     give_as(&mut feed, [open(4), open(6)], vec![1, 3], 4);
-    let mut manners = Vec::new();
+    let mut deliveries = Vec::new();
     while let Some(event) = feed.next(2000, false, &mut StackId) {
-        manners.push((event.what == What::Missing, feed.manner()));
+        deliveries.push((event.what == What::Missing, feed.delivery()));
     }
-    let in_order = (false, Manner::InOrder);
-    let missing = (true, Manner::InOrder);
-    let late = (false, Manner::Late);
-    assert_eq!(manners, [in_order, missing, in_order, late, in_order]);
+    let in_order = (false, Delivery::InOrder);
+    let missing = (true, Delivery::InOrder);
+    let late = (false, Delivery::Late);
+    assert_eq!(deliveries, [in_order, missing, in_order, late, in_order]);
 }

@@ -1,7 +1,7 @@
 //! Flags of protection, for `run`, `trace` and `check`.
 
 use clap::{Args, ValueEnum};
-use fdguard_trace::{Protection, Report};
+use fdguard_trace::{Protection, ReportPolicy};
 
 /// How the program is protected against its own stale descriptors.
 #[derive(Clone, Debug, Default, Args)]
@@ -20,9 +20,9 @@ impl ProtectArgs {
     pub fn protection(&self) -> Option<Protection> {
         let report = match self.protect? {
             Level::Disabled => return None,
-            Level::WarnOnce => Report::Once,
-            Level::WarnAlways => Report::Always,
-            Level::Fatal => Report::Fatal,
+            Level::WarnOnce => ReportPolicy::Once,
+            Level::WarnAlways => ReportPolicy::Always,
+            Level::Fatal => ReportPolicy::Fatal,
         };
         Some(Protection::new(report).shielding(self.shield.clone()))
     }

@@ -2,18 +2,18 @@
 
 use super::told;
 use crate::event::{Errno, FdCall, What};
-use crate::testing::traced::{Traced, process, traced};
+use crate::testing::traced::{TraceScript, process, traced};
 use crate::{Class, ProcKey};
 
 const CHILD: ProcKey = process(1001);
 
-fn is_quiet(tell: impl FnOnce(&mut Traced)) {
+fn is_quiet(tell: impl FnOnce(&mut TraceScript)) {
     assert_eq!(told(&traced(tell)), []);
 }
 
-fn fork(t: &mut Traced) {
+fn fork(t: &mut TraceScript) {
     let (child, shares_table) = (CHILD, false);
-    t.tell(
+    t.add(
         1,
         "spawn",
         What::Fork {
@@ -31,7 +31,7 @@ fn r40_a_stranger_shuts_down_and_the_owner_closes() {
             let owner = 10 + cycle;
             t.socket(owner, "connect", 7);
             t.enter(owner, "wait", 7, FdCall::Poll);
-            t.tell(1, "interrupt", What::Shutdown { fd: 7 });
+            t.add(1, "interrupt", What::Shutdown { fd: 7 });
             t.leave(owner, "wait");
             t.call(owner, "wait", 7, FdCall::Poll);
             t.fail(owner, "flush", 7, FdCall::Write, Some(Errno::Other(32)));
@@ -86,7 +86,7 @@ fn r40_threads_take_turns_on_the_sockets_of_a_pool() {
                 t.call(thread, "query", 7, FdCall::Send);
             }
             t.close(2 + round, "expire", 7);
-            t.birth(3, "pipe", 7, crate::event::OpenCall::Pipe, Class::Pipe);
+            t.open(3, "pipe", 7, crate::event::OpenCall::Pipe, Class::Pipe);
             t.call(4, "notify", 7, FdCall::Write);
             t.close(3, "pipe", 7);
         }
@@ -149,7 +149,7 @@ fn r40_close_range_before_exec() {
         t.enter(2, "wait", 8, FdCall::Recv);
         fork(t);
         let (first, last, at_exec) = (3, u32::MAX, false);
-        t.tell(
+        t.add(
             9,
             "child",
             What::CloseRange {
@@ -158,7 +158,7 @@ fn r40_close_range_before_exec() {
                 at_exec,
             },
         );
-        t.tell(9, "child", What::Exec { kept: None });
+        t.add(9, "child", What::Exec { kept: None });
         t.bad_close(9, "program", 7);
     });
 }
@@ -261,8 +261,8 @@ fn r21_a_number_that_came_back_after_a_signal_is_closed_rightly() {
 fn r7_select_is_fine_below_its_wall() {
     is_quiet(|t| {
         t.socket(1, "connect", 1023);
-        t.tell(1, "wait", What::Select { nfds: 1024 });
-        t.tell(1, "old_habit", What::Select { nfds: 65_536 });
+        t.add(1, "wait", What::Select { nfds: 1024 });
+        t.add(1, "old_habit", What::Select { nfds: 65_536 });
     });
 }
 
@@ -270,6 +270,6 @@ fn r7_select_is_fine_below_its_wall() {
 fn r19_another_refusal_is_not_exhaustion() {
     is_quiet(|t| {
         let (call, errno) = (crate::event::OpenCall::Open, Errno::Other(2));
-        t.tell(1, "open", What::Refused { call, errno });
+        t.add(1, "open", What::Refused { call, errno });
     });
 }

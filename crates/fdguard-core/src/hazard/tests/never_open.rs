@@ -4,11 +4,11 @@ use super::hazards;
 use crate::Fd;
 use crate::event::{Errno, FdCall, What};
 use crate::lint::Severity;
-use crate::testing::traced::{Traced, traced};
+use crate::testing::traced::{TraceScript, traced};
 
 const MINUS_ONE: Fd = u32::MAX;
 
-fn rules(tell: impl FnOnce(&mut Traced)) -> Vec<(String, Option<Fd>, String)> {
+fn rules(tell: impl FnOnce(&mut TraceScript)) -> Vec<(String, Option<Fd>, String)> {
     let found = hazards(&traced(tell)).into_iter();
     found.map(|one| (one.rule, one.fd, one.message)).collect()
 }
@@ -51,7 +51,7 @@ fn r40_a_close_and_a_use_of_what_was_never_open_are_told() {
 #[test]
 fn r40_what_was_open_once_or_may_have_been_is_another_matter() {
     let ebadf = Some(Errno::Ebadf);
-    let quiet = |what: &str, tell: &dyn Fn(&mut Traced)| {
+    let quiet = |what: &str, tell: &dyn Fn(&mut TraceScript)| {
         let told = rules(tell);
         assert!(
             told.iter().all(|one| one.0 != "never-open"),
@@ -74,7 +74,7 @@ fn r40_what_was_open_once_or_may_have_been_is_another_matter() {
     });
     quiet("inherited, and closed with all others", &|t| {
         let (first, last, at_exec) = (3, u32::MAX, false);
-        t.tell(
+        t.add(
             1,
             "daemon",
             What::CloseRange {
@@ -93,11 +93,11 @@ fn r40_what_was_open_once_or_may_have_been_is_another_matter() {
         }
     });
     quiet("the parent's", &|t| {
-        t.tell(1, "start", What::Forked);
+        t.add(1, "start", What::Forked);
         t.bad_close(1, "child", 9);
     });
     quiet("forgotten", &|t| {
-        t.tell(0, "", What::Lost { count: 1 });
+        t.add(0, "", What::Lost { count: 1 });
         t.bad_close(1, "finish", 9);
     });
 }

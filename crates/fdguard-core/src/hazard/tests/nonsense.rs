@@ -4,8 +4,10 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::event::{CloseCall, Collected, Errno, Event, FdCall, OpenCall, StackId, What};
-use crate::hazard::Lookout;
+use crate::event::{
+    CloseCall, CollectedEvents, Errno, FdCall, OpenCall, StackId, TraceEvent, What,
+};
+use crate::hazard::HazardDetector;
 use crate::testing::traced::process;
 use crate::{Class, FileId};
 
@@ -22,17 +24,17 @@ fn file() -> impl Strategy<Value = Option<FileId>> {
     prop::option::of((0_u64..3).prop_map(|ino| FileId { mnt: 1, ino }))
 }
 
-fn birth() -> impl Strategy<Value = What> {
+fn open() -> impl Strategy<Value = What> {
     let class = [None, Some(Class::Regular), Some(Class::Unix)];
     let call = [OpenCall::Open, OpenCall::Dup2, OpenCall::Socket];
-    let birth = (
+    let open = (
         number(),
         select(call.to_vec()),
         select(class.to_vec()),
         file(),
         any::<bool>(),
     );
-    birth.prop_map(|(fd, call, class, file, cloexec)| What::Open {
+    open.prop_map(|(fd, call, class, file, cloexec)| What::Open {
         fd,
         call,
         class,
@@ -41,7 +43,7 @@ fn birth() -> impl Strategy<Value = What> {
     })
 }
 
-fn death() -> impl Strategy<Value = What> {
+fn close() -> impl Strategy<Value = What> {
     let call = select(vec![CloseCall::Close, CloseCall::Dup2, CloseCall::Unknown]);
     let one =
         (number(), call, errno()).prop_map(|(fd, call, errno)| What::Close { fd, call, errno });
@@ -106,7 +108,7 @@ fn other() -> impl Strategy<Value = What> {
 }
 
 fn what() -> impl Strategy<Value = What> {
-    prop_oneof![8 => birth(), 9 => death(), 12 => call(), 7 => other()]
+    prop_oneof![8 => open(), 9 => close(), 12 => call(), 7 => other()]
 }
 
 proptest! {
@@ -114,25 +116,25 @@ proptest! {
     fn r40_nonsense_never_panics_and_every_hazard_has_a_page(
         told in prop::collection::vec((1_u32..4, 1_u32..4, prop::option::of(0_u32..4), any::<u64>(), what()), 0..200)
     ) {
-        let mut lookout = Lookout::new(Collected::ALL);
+        let mut detector = HazardDetector::new(CollectedEvents::ALL);
         for (pid, thread, stack, at, what) in told {
-            lookout.take(&Event { process: process(pid), thread, at, stack: stack.map(StackId), what });
+            detector.take(&TraceEvent { process: process(pid), thread, at, stack: stack.map(StackId), what });
         }
-        let found = lookout.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
+        let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
         for hazard in found {
             prop_assert!(crate::hazard::HAZARDS.iter().any(|rule| rule.id == hazard.rule));
             prop_assert!(hazard.count > 0);
         }
-        prop_assert!(lookout.gaps().len() < 3);
+        prop_assert!(detector.gaps().len() < 3);
     }
 }
 
 #[test]
 fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
-    let mut lookout = Lookout::new(Collected::ALL);
+    let mut detector = HazardDetector::new(CollectedEvents::ALL);
     for step in 0..200_000_u32 {
         let fd = 3 + step % 500;
-        let birth = What::Open {
+        let open = What::Open {
             fd,
             call: OpenCall::Open,
             class: Some(Class::Regular),
@@ -156,8 +158,8 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
             call: close,
             errno,
         };
-        for what in [birth, enter, twice(None), twice(Some(Errno::Ebadf)), lock] {
-            lookout.take(&Event {
+        for what in [open, enter, twice(None), twice(Some(Errno::Ebadf)), lock] {
+            detector.take(&TraceEvent {
                 process: process(1),
                 thread: step,
                 at: u64::from(step),
@@ -166,8 +168,8 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
             });
         }
     }
-    let found = lookout.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
+    let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
     assert!(found.len() <= 8192, "{}", found.len());
-    let gaps = lookout.gaps();
+    let gaps = detector.gaps();
     assert!(gaps[0].what.ends_with("more hazards"), "{gaps:?}");
 }

@@ -4,12 +4,12 @@ use super::{RECORD, hazards, told};
 use crate::Class;
 use crate::event::{Errno, FdCall, OpenCall, What};
 use crate::hazard::Fault;
-use crate::testing::traced::{Traced, traced};
+use crate::testing::traced::{TraceScript, traced};
 
 /// One connection of `c-double-close`, up to the handler's close.
-fn connection(t: &mut Traced, handler: u32) {
-    t.birth(1, "connection", 7, OpenCall::Socketpair, Class::Unix);
-    t.birth(1, "connection", 8, OpenCall::Socketpair, Class::Unix);
+fn connection(t: &mut TraceScript, handler: u32) {
+    t.open(1, "connection", 7, OpenCall::Socketpair, Class::Unix);
+    t.open(1, "connection", 8, OpenCall::Socketpair, Class::Unix);
     t.call(1, "connection", 8, FdCall::Write);
     t.enter(handler, "handler", 7, FdCall::Read);
     t.leave(handler, "handler");
@@ -18,13 +18,13 @@ fn connection(t: &mut Traced, handler: u32) {
 }
 
 /// A pause that is long for a row of closes.
-fn pause(t: &mut Traced) {
+fn pause(t: &mut TraceScript) {
     for _ in 0..50_000 {
-        t.tell(90, "idle", What::Leave);
+        t.add(90, "idle", What::Leave);
     }
 }
 
-fn double_close(t: &mut Traced) {
+fn double_close(t: &mut TraceScript) {
     for cycle in 0..4 {
         connection(t, 100 + cycle);
         t.bad_close(200 + cycle, "reaper", 7);
@@ -107,7 +107,7 @@ fn r40_two_journals_that_close_each_others_files_are_both_victims_of_the_reaper(
 #[test]
 fn r40_a_connection_that_the_reaper_took_before_its_first_read_is_not_its_handlers_fault() {
     let trace = traced(|t| {
-        t.birth(1, "connection", 7, OpenCall::Socketpair, Class::Unix);
+        t.open(1, "connection", 7, OpenCall::Socketpair, Class::Unix);
         t.close(200, "reaper", 7);
         t.fail(100, "handler", 7, FdCall::Read, Some(Errno::Ebadf));
     });
@@ -119,10 +119,10 @@ fn r40_a_connection_that_the_reaper_took_before_its_first_read_is_not_its_handle
 }
 
 /// One request of `py-tls-recycle`. `recycled`: the database gets the number in time.
-fn request(t: &mut Traced, owner: u32, is_torn: bool, is_recycled: bool) {
+fn request(t: &mut TraceScript, owner: u32, is_torn: bool, is_recycled: bool) {
     t.socket(owner, "api_call", 7);
     t.enter(owner, "poll", 7, FdCall::Poll);
-    t.tell(1, "interrupt", What::Shutdown { fd: 7 });
+    t.add(1, "interrupt", What::Shutdown { fd: 7 });
     if !is_torn {
         t.leave(owner, "poll");
         t.call(owner, "poll", 7, FdCall::Poll);

@@ -12,7 +12,7 @@ use fdguard_core::proof::ended::{self, Left, Life, Place};
 use fdguard_core::through::through;
 use fdguard_core::watch::Subject;
 use fdguard_core::{Class, Pid, Text};
-use fdguard_trace::{Farewell, Tables, TracedProcess};
+use fdguard_trace::{ExitReport, ProcessTables, TracedProcess};
 
 use super::baseline::{self, Held};
 use crate::command::link;
@@ -23,7 +23,7 @@ pub(super) struct Ending<'a> {
     /// What the library saw of every process.
     pub(super) traces: &'a [TracedProcess],
     /// What the processes wrote down.
-    pub(super) tables: &'a Tables,
+    pub(super) tables: &'a ProcessTables,
     /// What descriptors were at the looks from outside.
     pub(super) names: &'a Names,
     /// The launched process, and whether a signal ended it.
@@ -148,14 +148,14 @@ fn seconds(from: u64, to: u64) -> f64 {
 struct EndNames<'a> {
     names: &'a Names,
     process: &'a TracedProcess,
-    report: Option<Farewell>,
+    report: Option<ExitReport>,
     links: BTreeMap<u32, (Option<Class>, Text)>,
 }
 
 impl<'a> EndNames<'a> {
     fn of(ending: &Ending<'a>, process: &'a TracedProcess) -> Self {
         let table = ending.tables.of(process.pid);
-        let report = table.and_then(fdguard_trace::Table::farewell);
+        let report = table.and_then(fdguard_trace::ProcessTable::exit_report);
         let links = report.iter().flat_map(|report| &report.names);
         Self {
             names: ending.names,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::{Gap, Text};
-use fdguard_trace::{GO, Program};
+use fdguard_trace::{GO, TracedProgram};
 
 /// Names the gap, unless the tracer did. Without a finding that lacks its line there is nothing to explain.
 pub(super) fn explain(diagnosis: &mut Diagnosis) {
@@ -28,5 +28,5 @@ pub(super) fn explain(diagnosis: &mut Diagnosis) {
 fn is_go(process: &fdguard_core::snapshot::Process) -> bool {
     let paths = process.exe.iter().chain(process.cmdline.first());
     let mut paths = paths.filter_map(Text::as_str).map(PathBuf::from);
-    paths.any(|path| Program::is_go(&path))
+    paths.any(|path| TracedProgram::is_go(&path))
 }

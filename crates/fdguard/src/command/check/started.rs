@@ -3,7 +3,7 @@
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::glob::Glob;
 use fdguard_core::proof::process::{Fate, Leftover};
-use fdguard_trace::{Symbols, Traced};
+use fdguard_trace::{Symbols, TracedCommand};
 
 use super::family::Family;
 use crate::cli::LeaveArgs;
@@ -18,7 +18,7 @@ pub(super) fn left(
     family: &mut Family,
     leave: &LeaveArgs,
     allowed: &[Glob],
-    traced: &Traced,
+    traced: &TracedCommand,
 ) -> Vec<Leftover> {
     let mut symbols = Symbols::new();
     let mut processes = family.left(leave.grace, leave.keep_leftovers, allowed);

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use fdguard_core::rule::Settings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
-use fdguard_trace::{Detail, Options, Symbols, Traced};
+use fdguard_trace::{Options, SiteDetail, Symbols, TracedCommand};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::baseline;
@@ -26,7 +26,9 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
     let protection = args.protect.protection();
     let is_protected = protection.is_some();
     let options = Options::default().keeping_ended().protecting(protection);
-    let mut traced = limited(args.limit, || Ok(Traced::launch(&args.command, options)?))?;
+    let mut traced = limited(args.limit, || {
+        Ok(TracedCommand::launch(&args.command, options)?)
+    })?;
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
         trace::say(&format!("not protected: {}", blind.why()));
     }
@@ -48,16 +50,16 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
 fn conclude(
     args: &CheckArgs,
     settings: &Settings,
-    (traced, status): (&Traced, ExitStatus),
+    (traced, status): (&TracedCommand, ExitStatus),
     watched: &Watched<'_>,
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
     let processes = started::left(family, leave, &leave.allow_process, traced);
     let detail = if args.reports.json {
-        Detail::Every
+        SiteDetail::Every
     } else {
-        Detail::Held
+        SiteDetail::Held
     };
     let report = TraceReport::of_launched(watched, (traced, detail), &args.command, settings)?;
     let (mut diagnosis, watch) = (report.diagnosis, watched.live.as_ref().map(Live::watch));

@@ -2,7 +2,7 @@
 
 use fdguard_core::hazard::Hazard;
 use fdguard_files::holding::Holding;
-use fdguard_trace::{Observed, Symbols};
+use fdguard_trace::{ObservedTrace, Symbols};
 
 /// The rules that tell how foreign bytes come into a file.
 const RULES: [&str; 4] = [
@@ -18,7 +18,7 @@ pub(super) fn hazards(holding: &Holding) -> Vec<Hazard> {
     let mut found: Vec<Hazard> = Vec::new();
     for process in &holding.processes {
         // Most processes are not traced, and some may not be asked.
-        let Ok(observed) = Observed::find(process.pid) else {
+        let Ok(observed) = ObservedTrace::find(process.pid) else {
             continue;
         };
         let (hazards, _) = observed.hazards(&mut symbols);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::Gap;
 use fdguard_supervise::event::Event;
 use fdguard_supervise::inject::Injector;
-use fdguard_trace::{Error, GO, Injection, Options, Program, Protection, Report};
+use fdguard_trace::{Error, GO, Injection, Options, Protection, ReportPolicy, TracedProgram};
 
 use super::prevented::Teller;
 use super::watched::{Watched, prevented_event, unprotected_event};
@@ -26,7 +26,7 @@ const MOST_LEAVING: usize = 4;
 #[derive(Debug)]
 pub(super) struct Injected {
     options: Options,
-    protection: Option<Report>,
+    protection: Option<ReportPolicy>,
     /// Around one program people read the reports, not event lines.
     teller: Option<Teller>,
     runs: BTreeMap<String, Watched>,
@@ -62,7 +62,7 @@ impl Injected {
             other => Err(format!("{:#}", anyhow::Error::new(other))),
         };
         if let Some(name) = command.first() {
-            match Program::find(name).map(|program| blindness(&program)) {
+            match TracedProgram::find(name).map(|program| blindness(&program)) {
                 Ok(Some(why)) => return Err(why.to_owned()),
                 Ok(None) => {}
                 Err(error) => return told(error),
@@ -139,7 +139,7 @@ impl Injected {
 }
 
 /// Why nobody sees into a program.
-pub(super) fn blindness(program: &Program) -> Option<&'static str> {
+pub(super) fn blindness(program: &TracedProgram) -> Option<&'static str> {
     match program.blind {
         Some(blind) => Some(blind.why()),
         // A Go program with a C part has a loader, and makes its calls past the library all the same.

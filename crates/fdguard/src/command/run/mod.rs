@@ -12,7 +12,7 @@ use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
 use fdguard_supervise::input_file;
 use fdguard_supervise::supervisor::{self, Launch, Refusal};
-use fdguard_trace::Program;
+use fdguard_trace::TracedProgram;
 
 use crate::cli::RunArgs;
 use crate::exit::{self, Hinted};
@@ -84,7 +84,10 @@ fn injector(args: &RunArgs, settings: &Settings) -> anyhow::Result<Option<Box<dy
 
 fn refuse_blind(service: &Service) -> anyhow::Result<()> {
     // What cannot be run is told by its start.
-    let program = service.command.first().map(|name| Program::find(name));
+    let program = service
+        .command
+        .first()
+        .map(|name| TracedProgram::find(name));
     let Some(Ok(program)) = program else {
         return Ok(());
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::hazard::{Hazard, Party};
 use fdguard_supervise::event::Event;
-use fdguard_trace::Became;
+use fdguard_trace::UntracedProgram;
 
 use super::prevented::{News, Told};
 use super::worker::{Counts, Found, Gone, Reply, Worker};
@@ -151,7 +151,7 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> Event {
 }
 
 /// A child without the library.
-pub(super) fn unprotected_event(service: &str, pid: u32, became: &Became) -> Event {
+pub(super) fn unprotected_event(service: &str, pid: u32, became: &UntracedProgram) -> Event {
     let text = format!("it runs without protection: {}", became.blind.why());
     Event::of("unprotected", service)
         .with("pid", pid)

@@ -16,7 +16,8 @@ use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Gap, Text};
 use fdguard_trace::{
-    Became, Blind, Descriptor, Detail, GO, Program, Site, Symbols, Table, Tables, Traced, monotonic,
+    BlindReason, Descriptor, GO, ProcessTable, ProcessTables, Site, SiteDetail, Symbols,
+    TracedCommand, TracedProgram, UntracedProgram, monotonic,
 };
 use jiff::Timestamp;
 
@@ -32,20 +33,20 @@ const BACKEND: &str = "preload";
 pub(super) struct About {
     pub(super) pid: u32,
     /// Why the library does not see into it.
-    pub(super) blind: Option<Blind>,
+    pub(super) blind: Option<BlindReason>,
     /// What its processes are that have no table.
-    pub(super) became: BTreeMap<u32, Became>,
+    pub(super) became: BTreeMap<u32, UntracedProgram>,
     /// Those whose table was read once.
     pub(super) told: BTreeSet<u32>,
 }
 
 impl About {
-    fn of(traced: &Traced) -> Self {
+    fn of(traced: &TracedCommand) -> Self {
         Self {
             pid: traced.pid(),
             blind: traced.blind(),
             became: traced.became(),
-            told: traced.told().clone(),
+            told: traced.pids_with_table().clone(),
         }
     }
 }
@@ -54,7 +55,7 @@ impl TraceReport {
     /// The report of a launched program: the samples from outside, overruled by what the library saw.
     pub(in crate::command) fn of_launched(
         watched: &Watched<'_>,
-        (traced, detail): (&Traced, Detail),
+        (traced, detail): (&TracedCommand, SiteDetail),
         command: &[std::ffi::OsString],
         settings: &Settings,
     ) -> anyhow::Result<Self> {
@@ -90,7 +91,7 @@ impl TraceReport {
                 let is_told = traced_pids.contains(&pid) || about.told.contains(&pid);
                 // A forked shell wrote a table, and then became a program that cannot.
                 let became = about.became.get(&pid).map(|became| became.blind);
-                let is_blind = became.is_some_and(|blind| blind != Blind::NotLoaded);
+                let is_blind = became.is_some_and(|blind| blind != BlindReason::NotLoaded);
                 pid != about.pid && (!is_told || is_blind) && one.timeline.looks() > 1
             })
             .collect();
@@ -114,7 +115,7 @@ impl TraceReport {
     /// The report of a program that another fdguard launched: the tables at the last sample and at the
     /// end, with the diagnosis of a watch.
     pub(super) fn of_observed(
-        (tables, last): (&Tables, &Tables),
+        (tables, last): (&ProcessTables, &ProcessTables),
         looked: u64,
         about: &About,
         watch: &Watch,
@@ -242,8 +243,8 @@ fn process(pid: u32, command: &[std::ffi::OsString]) -> Process {
 impl ProcessSites {
     /// The sites of a process, from its table at the last sample and its table at the end.
     pub(super) fn from_tables(
-        tables: &Tables,
-        (sampled, table): (&Table, &Table),
+        tables: &ProcessTables,
+        (sampled, table): (&ProcessTable, &ProcessTable),
         subject: &Subject,
         looked: u64,
         symbols: &mut Symbols,
@@ -290,7 +291,7 @@ fn tell_path(finding: &mut Finding) {
 
 /// The table at the end. What grew until the last look and went with the end of a program (an interpreter closes its
 /// objects when it ends) is what the report is about: it is shown as it was.
-fn at_exit(end: &Table, looked: &Table, grown: &BTreeSet<u32>) -> Table {
+fn at_exit(end: &ProcessTable, looked: &ProcessTable, grown: &BTreeSet<u32>) -> ProcessTable {
     let mut table = end.clone();
     for fd in grown {
         if let Some(descriptor) = looked.open.get(fd) {
@@ -302,11 +303,11 @@ fn at_exit(end: &Table, looked: &Table, grown: &BTreeSet<u32>) -> Table {
 
 pub(super) fn is_go(subject: &Subject) -> bool {
     let path = subject.process.exe.as_ref().and_then(Text::as_str);
-    path.is_some_and(|path| Program::is_go(Path::new(path)))
+    path.is_some_and(|path| TracedProgram::is_go(Path::new(path)))
 }
 
 /// What the tracer did not see.
-fn gaps(about: &About, tables: &Tables, processes: &[ProcessSites]) -> Vec<Gap> {
+fn gaps(about: &About, tables: &ProcessTables, processes: &[ProcessSites]) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let is_untold = tables.of(about.pid).is_none();
     let became = about.became.get(&about.pid).map(|became| became.blind);
@@ -369,7 +370,7 @@ fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
     }
     // A short one may have come and gone between two looks.
     let blind = about.became.iter().filter(|(pid, became)| {
-        **pid != about.pid && became.blind != Blind::NotLoaded && !became.comm.is_empty()
+        **pid != about.pid && became.blind != BlindReason::NotLoaded && !became.comm.is_empty()
     });
     for (_, became) in blind {
         let known = names.entry(became.blind.why()).or_default();

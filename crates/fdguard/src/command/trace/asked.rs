@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fdguard_trace::Traced;
+use fdguard_trace::TracedCommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -84,7 +84,7 @@ impl Asked {
     /// Waits for the end of the program, or until it is asked for something, until `until` at most.
     pub(in crate::command) fn wait(
         &mut self,
-        traced: &mut Traced,
+        traced: &mut TracedCommand,
         until: Instant,
     ) -> std::io::Result<Woken> {
         let handle = traced.handle();

@@ -9,7 +9,7 @@ use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lifetimes::Lifetime;
-use fdguard_core::lifetimes::report::{Conclusion, SiteReport, Subject as Judged};
+use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
 use fdguard_core::rule::Settings;
 use fdguard_core::snapshot::Limits;
 use fdguard_core::watch::{Subject, Watch};
@@ -85,7 +85,7 @@ impl Material<'_> {
     pub(super) fn conclusion(&self, process: &TracedProcess) -> Conclusion {
         let subject = self.subject(process.pid);
         let limits = subject.map(|one| one.timeline.limits());
-        Judged {
+        TracedSubject {
             pid: process.pid,
             comm: Text::from(process.comm.as_str()),
             sites: &process.sites,

@@ -26,7 +26,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::Settings;
 use fdguard_probe::Probe;
-use fdguard_trace::{Detail, Error, Options, Traced};
+use fdguard_trace::{Error, Options, SiteDetail, TracedCommand};
 
 use super::{clearing, settings};
 use crate::cli::TraceArgs;
@@ -98,7 +98,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let protection = args.protect.protection();
     let is_protected = protection.is_some();
     let options = Options::default().protecting(protection);
-    let mut traced = Traced::launch(&args.command, options)?;
+    let mut traced = TracedCommand::launch(&args.command, options)?;
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
         say(&format!("not protected: {}", blind.why()));
     }
@@ -115,9 +115,9 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
     let is_whole = args.json || args.outputs.pprof.is_some();
     let detail = if is_whole {
-        Detail::Every
+        SiteDetail::Every
     } else {
-        Detail::Held
+        SiteDetail::Held
     };
     let mut report =
         TraceReport::of_launched(&watched, (&traced, detail), &args.command, &settings)?;
@@ -139,7 +139,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
 pub(super) fn watch<'p>(
     pace: (Duration, Option<Duration>),
     probe: &'p Probe,
-    traced: &mut Traced,
+    traced: &mut TracedCommand,
     settings: &Settings,
 ) -> anyhow::Result<Watched<'p>> {
     let mut notes = Notes::new(settings, pace.1);

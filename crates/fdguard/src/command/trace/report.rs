@@ -13,7 +13,7 @@ use fdguard_core::rule::Settings;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Error, Observed, Tables, monotonic};
+use fdguard_trace::{Error, ObservedTrace, ProcessTables, monotonic};
 use serde::Serialize;
 
 use super::aggregate::About;
@@ -66,9 +66,9 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
 }
 
 /// The trace of a process; else one clear line.
-pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
+pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<ObservedTrace> {
     let is_attach = args.report.is_none();
-    Observed::find(pid).map_err(|error| match error {
+    ObservedTrace::find(pid).map_err(|error| match error {
         Error::NoProcess { pid } => ProbeError::NoSuchProcess(pid).into(),
         Error::Denied { .. } => {
             let hint = "it belongs to another user: run this as that user, or with sudo";
@@ -83,7 +83,11 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
                 message.push_str(": ");
                 message.push_str(blind.why());
             }
-            Hinted::look(message, blind.map_or(LAUNCH, fdguard_trace::Blind::remedy)).into()
+            Hinted::look(
+                message,
+                blind.map_or(LAUNCH, fdguard_trace::BlindReason::remedy),
+            )
+            .into()
         }
         other => other.into(),
     })
@@ -93,7 +97,7 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<Observed> {
 pub(super) fn begin<'p>(
     args: &TraceArgs,
     probe: &'p Probe,
-    observed: &Observed,
+    observed: &ObservedTrace,
 ) -> anyhow::Result<Live<'p>> {
     let plan = |pids: Vec<u32>| Plan {
         pids,
@@ -111,8 +115,8 @@ pub(super) fn begin<'p>(
 
 /// The tables around the last look.
 pub(super) struct Looked {
-    before: Tables,
-    after: Tables,
+    before: ProcessTables,
+    after: ProcessTables,
     /// What is older was seen by that look, if it was open.
     since: u64,
     /// When the tables were read last.
@@ -121,7 +125,7 @@ pub(super) struct Looked {
 
 impl Looked {
     /// Before the first look.
-    pub(super) fn at(observed: &Observed) -> anyhow::Result<Self> {
+    pub(super) fn at(observed: &ObservedTrace) -> anyhow::Result<Self> {
         let read = monotonic();
         let tables = observed.tables()?;
         Ok(Self {
@@ -133,7 +137,7 @@ impl Looked {
     }
 
     /// After another look. When the program has ended its tables may be gone: then the last ones count.
-    pub(super) fn again(&mut self, observed: &Observed) {
+    pub(super) fn again(&mut self, observed: &ObservedTrace) {
         let read = monotonic();
         if let Ok(tables) = observed.tables() {
             self.before = std::mem::replace(&mut self.after, tables);
@@ -142,13 +146,13 @@ impl Looked {
     }
 
     /// The tables after it.
-    pub(super) fn tables(&self) -> &Tables {
+    pub(super) fn tables(&self) -> &ProcessTables {
         &self.after
     }
 
     fn report(
         &self,
-        observed: &Observed,
+        observed: &ObservedTrace,
         watch: &Watch,
         settings: &Settings,
     ) -> anyhow::Result<TraceReport> {
@@ -171,7 +175,11 @@ impl Looked {
 }
 
 /// One look, or as many as `--for` asks.
-fn watch(args: &TraceArgs, live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+fn watch(
+    args: &TraceArgs,
+    live: &mut Live<'_>,
+    observed: &ObservedTrace,
+) -> anyhow::Result<Looked> {
     let mut looked = Looked::at(observed)?;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;

@@ -11,7 +11,7 @@ use fdguard_core::judge::Verdict;
 use fdguard_core::recording::Entry;
 use fdguard_core::rule::Settings;
 use fdguard_probe::{Error as ProbeError, Probe};
-use fdguard_trace::{Detail, Symbols, Tables, Traced, monotonic};
+use fdguard_trace::{ProcessTables, SiteDetail, Symbols, TracedCommand, monotonic};
 use jiff::Timestamp;
 use rustix::process::Signal;
 
@@ -45,9 +45,9 @@ pub(in crate::command) struct Watched<'p> {
 /// A program under watch.
 pub(super) struct Running<'a, 'p> {
     live: Live<'p>,
-    traced: &'a mut Traced,
+    traced: &'a mut TracedCommand,
     asked: &'a mut Asked,
-    tables: Tables,
+    tables: ProcessTables,
     names: Names,
     /// Somebody wants it to end.
     request: Option<Request>,
@@ -63,7 +63,7 @@ pub(super) trait Audience {
 pub(super) fn watch<'p>(
     (every, length): (Duration, Option<Duration>),
     probe: &'p Probe,
-    traced: &mut Traced,
+    traced: &mut TracedCommand,
     asked: &mut Asked,
     audience: &mut dyn Audience,
 ) -> anyhow::Result<Watched<'p>> {
@@ -90,7 +90,7 @@ pub(super) fn watch<'p>(
             live,
             traced: &mut *traced,
             asked: &mut *asked,
-            tables: Tables::default(),
+            tables: ProcessTables::default(),
             names: Names::default(),
             request: None,
         };
@@ -118,7 +118,7 @@ pub(super) fn watch<'p>(
 fn begin<'p>(
     probe: &'p Probe,
     plan: &Plan,
-    traced: &mut Traced,
+    traced: &mut TracedCommand,
 ) -> anyhow::Result<Option<Live<'p>>> {
     loop {
         match Live::begin(probe, plan.clone()) {
@@ -152,7 +152,7 @@ impl<'p> Running<'_, 'p> {
                 .filter(|one| one.gone.is_none());
             let pids = living.map(|one| one.process.pid);
             let untold: Vec<u32> = pids.filter(|pid| self.tables.of(*pid).is_none()).collect();
-            self.traced.look_at_untold(untold);
+            self.traced.note_programs_without_table(untold);
         }
         // What the program does after it was asked to end is no part of what it did.
         let request = self.asked.take();
@@ -196,7 +196,7 @@ impl<'p> Running<'_, 'p> {
         symbols: &mut Symbols,
         settings: &Settings,
     ) -> HashMap<u32, Verdict> {
-        let processes = self.traced.processes(symbols, (false, Detail::Held));
+        let processes = self.traced.processes(symbols, (false, SiteDetail::Held));
         let material = Material {
             watch: Some(self.live.watch()),
             processes: &processes,
@@ -210,14 +210,14 @@ impl<'p> Running<'_, 'p> {
     }
 
     /// What its processes wrote down, at the last look.
-    pub(super) fn tables(&self) -> &Tables {
+    pub(super) fn tables(&self) -> &ProcessTables {
         &self.tables
     }
 }
 
 /// Waits for the end of the program, however long that takes, unless we are to leave.
 fn wait(
-    traced: &mut Traced,
+    traced: &mut TracedCommand,
     asked: &mut Asked,
     was_told: bool,
 ) -> anyhow::Result<Option<ExitStatus>> {
@@ -251,7 +251,7 @@ fn wait(
 }
 
 /// A last moment for the program, which may have been asked twice before it ends.
-fn part(traced: &mut Traced, asked: &mut Asked) -> anyhow::Result<Option<ExitStatus>> {
+fn part(traced: &mut TracedCommand, asked: &mut Asked) -> anyhow::Result<Option<ExitStatus>> {
     if let Woken::Ended(status) = asked.wait(traced, Instant::now() + PARTING)? {
         return Ok(Some(status));
     }

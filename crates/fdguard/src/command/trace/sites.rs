@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use fdguard_core::origin::Culprit;
 use fdguard_core::watch::Watch;
 use fdguard_core::{Class, Text};
-use fdguard_trace::{Site, Symbols, Tables, monotonic};
+use fdguard_trace::{ProcessTables, Site, Symbols, monotonic};
 
 use crate::report::trace::ProcessSites;
 
@@ -49,7 +49,7 @@ pub(super) struct Sites {
 
 impl Sites {
     /// Takes in a look.
-    pub(super) fn look(&mut self, watch: &Watch, tables: &Tables) {
+    pub(super) fn look(&mut self, watch: &Watch, tables: &ProcessTables) {
         let (at, now) = (watch.at(), monotonic());
         let (last, looked) = self.last.unwrap_or((at, 0));
         self.last = Some((at, now));

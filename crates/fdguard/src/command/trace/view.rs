@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use fdguard_core::diagnosis::Ended;
 use fdguard_core::watch::Watch;
-use fdguard_trace::{Observed, Tables};
+use fdguard_trace::{ObservedTrace, ProcessTables};
 use rustix::process::Signal;
 
 use super::Nobody;
@@ -36,7 +36,7 @@ pub(super) fn check_free() -> anyhow::Result<()> {
 }
 
 /// Shows a running trace until the user leaves or the program ends.
-pub(super) fn show(live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+pub(super) fn show(live: &mut Live<'_>, observed: &ObservedTrace) -> anyhow::Result<Looked> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let message = "the live view needs a terminal";
         return Err(Hinted::usage(message, "without --live it is a report").into());
@@ -89,7 +89,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn look(&mut self, watch: &Watch, tables: &Tables) {
+    fn look(&mut self, watch: &Watch, tables: &ProcessTables) {
         self.sites.look(watch, tables);
         self.rows = self.sites.now().iter().map(row).collect();
     }
@@ -153,7 +153,7 @@ impl TraceSource for Launched<'_, '_, '_> {
 
 struct Observing<'r, 'p> {
     live: &'r mut Live<'p>,
-    observed: &'r Observed,
+    observed: &'r ObservedTrace,
     looked: Looked,
     shown: Shown,
 }

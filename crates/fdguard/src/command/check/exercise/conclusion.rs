@@ -2,7 +2,7 @@
 
 use fdguard_core::Gap;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};
-use fdguard_core::event::Collected;
+use fdguard_core::event::CollectedEvents;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::proof::{Judged, Remains};
@@ -80,12 +80,12 @@ pub(super) fn diagnosis(
     gaps.extend(lines_gap(server, table(server.pid()).is_some()));
     let (hazards, unheard) = match server {
         Server::Launched(one) => one.traced.hazards(&mut Symbols::new(), false),
-        Server::Attached(_) => (Vec::new(), Collected::default().gaps()),
+        Server::Attached(_) => (Vec::new(), CollectedEvents::default().gaps()),
     };
     gaps.extend(unheard);
     let lost = tables
         .as_ref()
-        .map_or(0, fdguard_trace::Tables::lost_events);
+        .map_or(0, fdguard_trace::ProcessTables::lost_events);
     Ok(Diagnosis {
         schema: DIAGNOSIS_SCHEMA.to_owned(),
         started_at: began,

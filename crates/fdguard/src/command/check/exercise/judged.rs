@@ -6,7 +6,7 @@ use fdguard_core::origin::{Culprit, Origin};
 use fdguard_core::proof::cycles::{self, Outcome};
 use fdguard_core::proof::{Judged, Remains};
 use fdguard_core::{Class, Fd, Pid, Text};
-use fdguard_trace::{Site, Symbols, Tables};
+use fdguard_trace::{ProcessTables, Site, Symbols};
 
 use super::survey::{Seen, Survey};
 
@@ -26,7 +26,7 @@ struct Group {
 /// clock of the tracer.
 pub(super) fn judge(
     survey: &Survey<'_>,
-    tables: Option<&Tables>,
+    tables: Option<&ProcessTables>,
     begins: &[u64],
     now: u64,
     symbols: &mut Symbols,
@@ -100,7 +100,7 @@ impl Group {
 /// Everything that was opened in a cycle and is still open.
 fn groups(
     survey: &Survey<'_>,
-    tables: Option<&Tables>,
+    tables: Option<&ProcessTables>,
     begins: &[u64],
     now: u64,
     symbols: &mut Symbols,

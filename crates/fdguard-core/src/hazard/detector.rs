@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::context::EventContext;
 use super::incident::{Incident, Key};
 use super::memory::Memory;
 use super::overlap::Overlaps;
-use super::scene::Scene;
 use super::sweep::Sweeps;
 use super::{HAZARDS, Hazard, HazardRule, lock_drop, stale};
-use crate::event::{Collected, Errno, Event, StackId, Tid, What};
+use crate::event::{CollectedEvents, Errno, StackId, Tid, TraceEvent, What};
 use crate::gap::Gap;
-use crate::ledger::{Actor, Aside, Generation, Ledger, Slot};
+use crate::ledger::{Actor, EventNotes, FdSlot, Generation, Ledger};
 use crate::origin::Stack;
 use crate::{Fd, ProcKey};
 
@@ -20,25 +20,25 @@ use crate::{Fd, ProcKey};
 const MOST_HAZARDS: usize = 1024;
 
 /// So many wrong closes are remembered, lest one be told twice.
-const MOST_TOLD: usize = 4096;
+const MOST_REPORTED: usize = 4096;
 
 /// Watches for hazards.
 #[derive(Clone, Debug, Default)]
-pub struct Lookout {
-    collected: Collected,
+pub struct HazardDetector {
+    collected: CollectedEvents,
     ledger: Ledger,
     memory: Memory,
     sweeps: Sweeps,
     overlaps: Overlaps,
     found: BTreeMap<Key, (&'static HazardRule, Incident, u64)>,
-    told: BTreeSet<(ProcKey, Fd, Generation)>,
-    untold: u64,
+    reported: BTreeSet<(ProcKey, Fd, Generation)>,
+    unreported: u64,
 }
 
-impl Lookout {
+impl HazardDetector {
     /// One for events of these kinds.
     #[must_use]
-    pub fn new(collected: Collected) -> Self {
+    pub fn new(collected: CollectedEvents) -> Self {
         Self {
             collected,
             ..Self::default()
@@ -46,35 +46,35 @@ impl Lookout {
     }
 
     /// Takes the next event.
-    pub fn take(&mut self, event: &Event) {
+    pub fn take(&mut self, event: &TraceEvent) {
         self.take_as(event, false);
     }
 
     /// Takes the next event, which protection kept from doing harm: what is found in it is told as prevented.
-    pub fn take_prevented(&mut self, event: &Event) {
+    pub fn take_prevented(&mut self, event: &TraceEvent) {
         self.take_as(event, true);
     }
 
     /// Takes an event that is told after later ones, in whose place [`What::Missing`] was told. It corrects what is known
     /// of its number; nothing is concluded from it.
-    pub fn take_late(&mut self, event: &Event) {
+    pub fn take_late(&mut self, event: &TraceEvent) {
         self.ledger.take_late(event);
     }
 
-    fn take_as(&mut self, event: &Event, prevented: bool) {
+    fn take_as(&mut self, event: &TraceEvent, prevented: bool) {
         for (rule, incident) in self.overlaps.take(event, &self.ledger) {
             self.raise(rule, incident);
         }
-        let scene = Scene {
+        let context = EventContext {
             event,
             ledger: &self.ledger,
             memory: &self.memory,
         };
-        let is_stale = stale::stale_use(&scene).is_some() || is_orphan(&scene);
-        let (torn, root) = (torn(&scene), root(&scene));
-        let is_blind = is_blind(&scene);
+        let is_stale = stale::stale_use(&context).is_some() || is_orphan(&context);
+        let (torn, root) = (torn(&context), root(&context));
+        let is_blind = is_blind(&context);
         let found = HAZARDS.iter().flat_map(|rule| {
-            let incidents = (rule.check)(&scene);
+            let incidents = (rule.check)(&context);
             incidents.into_iter().map(move |mut incident| {
                 incident.prevented = prevented;
                 (rule, incident)
@@ -95,7 +95,7 @@ impl Lookout {
         self.memory.take(event, &self.ledger, is_stale);
         self.ledger.take_with(
             event,
-            Aside {
+            EventNotes {
                 torn,
                 root,
                 is_stale,
@@ -125,7 +125,7 @@ impl Lookout {
         for (rule, incident) in self.sweeps.waiting() {
             let is_told = incident.once.is_some_and(|generation| {
                 let key = incident.fd.map(|fd| (incident.process, fd, generation));
-                key.is_some_and(|key| self.told.contains(&key))
+                key.is_some_and(|key| self.reported.contains(&key))
             });
             if !is_told {
                 let entry = found.entry(incident.key(rule));
@@ -149,8 +149,8 @@ impl Lookout {
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         let mut gaps = self.collected.gaps();
-        if self.untold > 0 {
-            let what = format!("{} more hazards", self.untold);
+        if self.unreported > 0 {
+            let what = format!("{} more hazards", self.unreported);
             let why = format!("more than {MOST_HAZARDS} different ones were found");
             gaps.push(Gap::new(what, why, "repair the first ones and trace again"));
         }
@@ -168,10 +168,10 @@ impl Lookout {
 
     fn raise(&mut self, rule: &'static HazardRule, incident: Incident) {
         if let Some((generation, fd)) = incident.once.zip(incident.fd) {
-            if self.told.len() >= MOST_TOLD {
-                self.told.clear();
+            if self.reported.len() >= MOST_REPORTED {
+                self.reported.clear();
             }
-            if !self.told.insert((incident.process, fd, generation)) {
+            if !self.reported.insert((incident.process, fd, generation)) {
                 return;
             }
         }
@@ -186,41 +186,43 @@ impl Lookout {
         } else if self.found.len() < MOST_HAZARDS {
             self.found.insert(key, (rule, incident, 1));
         } else {
-            self.untold = self.untold.saturating_add(1);
+            self.unreported = self.unreported.saturating_add(1);
         }
     }
 }
 
 /// Whether the event uses a number whose descriptor was taken from its thread, before or during the call.
-fn is_orphan(scene: &Scene<'_>) -> bool {
-    let What::Use { fd, .. } = scene.event.what else {
+fn is_orphan(context: &EventContext<'_>) -> bool {
+    let What::Use { fd, .. } = context.event.what else {
         return false;
     };
-    let slot = scene.slot(fd);
-    scene.is_about_earlier(fd)
-        || slot.is_some_and(|slot| stale::orphaned(slot, scene.event.thread).is_some())
+    let slot = context.slot(fd);
+    context.is_about_earlier(fd)
+        || slot.is_some_and(|slot| stale::orphaned(slot, context.event.thread).is_some())
 }
 
 /// The threads from under which this event closes a descriptor.
-fn torn(scene: &Scene<'_>) -> Vec<Tid> {
-    let others = scene.closes().into_iter().flat_map(|fd| {
-        let inside = scene.memory.others_inside(scene.event, scene.ledger, fd);
+fn torn(context: &EventContext<'_>) -> Vec<Tid> {
+    let others = context.closes().into_iter().flat_map(|fd| {
+        let inside = context
+            .memory
+            .others_inside(context.event, context.ledger, fd);
         inside.map(|inside| inside.actor.thread)
     });
     others.collect()
 }
 
 /// Who is to be named for a close by one whose own descriptor at that number had been taken from it.
-fn root(scene: &Scene<'_>) -> Option<Actor> {
-    let slot = scene.slot(scene.closes()?)?;
-    stale::orphaned(slot, scene.event.thread)?.named_closer()
+fn root(context: &EventContext<'_>) -> Option<Actor> {
+    let slot = context.slot(context.closes()?)?;
+    stale::orphaned(slot, context.event.thread)?.named_closer()
 }
 
 /// Whether the event tries to close a number of which nothing was ever known.
-fn is_blind(scene: &Scene<'_>) -> bool {
-    let What::Close { fd, errno, .. } = scene.event.what else {
+fn is_blind(context: &EventContext<'_>) -> bool {
+    let What::Close { fd, errno, .. } = context.event.what else {
         return false;
     };
-    let is_known = |slot: &Slot| slot.current().is_some() || slot.past().next().is_some();
-    errno == Some(Errno::Ebadf) && !scene.slot(fd).is_some_and(is_known)
+    let is_known = |slot: &FdSlot| slot.current().is_some() || slot.past().next().is_some();
+    errno == Some(Errno::Ebadf) && !context.slot(fd).is_some_and(is_known)
 }

@@ -12,7 +12,7 @@ const MOST_TARGETS: usize = 4;
 
 /// A group of descriptors that rises.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Culprit {
+pub struct RisingGroup {
     /// How it was judged.
     pub judgement: Judgement,
     /// What most of them are now; absent where nobody could look.
@@ -30,7 +30,11 @@ pub struct Culprit {
 /// Those with this verdict. A target that rises is named; a family is named when its targets do not
 /// explain it.
 #[must_use]
-pub fn culprits(timeline: &Timeline, judgements: &[Judgement], wanted: Verdict) -> Vec<Culprit> {
+pub fn rising_groups(
+    timeline: &Timeline,
+    judgements: &[Judgement],
+    wanted: Verdict,
+) -> Vec<RisingGroup> {
     if !timeline.is_listed() {
         return judgements
             .first()
@@ -88,8 +92,8 @@ fn targets_of<'a>(
 }
 
 /// Only the count is known.
-fn blind(timeline: &Timeline, judgement: &Judgement) -> Culprit {
-    Culprit {
+fn blind(timeline: &Timeline, judgement: &Judgement) -> RisingGroup {
+    RisingGroup {
         judgement: judgement.clone(),
         class: None,
         target: None,
@@ -99,7 +103,7 @@ fn blind(timeline: &Timeline, judgement: &Judgement) -> Culprit {
     }
 }
 
-fn culprit(timeline: &Timeline, judgement: &Judgement) -> Culprit {
+fn culprit(timeline: &Timeline, judgement: &Judgement) -> RisingGroup {
     let group = judgement.group.unwrap_or(usize::MAX);
     let members: Vec<&Held> = timeline.members(group).map(|(_, held)| held).collect();
     let new: Vec<&Held> = members
@@ -112,7 +116,7 @@ fn culprit(timeline: &Timeline, judgement: &Judgement) -> Culprit {
     let oldest = since.min_by(f64::total_cmp);
     let key = timeline.groups().find(|(at, _)| *at == group);
     let target = key.and_then(|(_, group)| group.key.target.clone());
-    Culprit {
+    RisingGroup {
         judgement: judgement.clone(),
         class: most_common(shown),
         target: target.or_else(|| common_target(shown)),
@@ -153,18 +157,18 @@ fn common_target(held: &[&Held]) -> Option<Text> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Culprit, culprits};
+    use super::{RisingGroup, rising_groups};
     use crate::judge::{Verdict, judge};
     use crate::testing::watched::{Watched, leak, watched};
     use crate::{Class, TcpState};
 
-    fn leaking(told: &Watched) -> Vec<Culprit> {
+    fn leaking(told: &Watched) -> Vec<RisingGroup> {
         let timeline = told.timeline();
-        culprits(&timeline, &judge(&timeline), Verdict::Leaking)
+        rising_groups(&timeline, &judge(&timeline), Verdict::Leaking)
     }
 
     fn named(told: &Watched) -> Vec<(Option<Class>, Option<String>)> {
-        let named = |one: Culprit| {
+        let named = |one: RisingGroup| {
             let target = one.target.map(|target| target.to_lossy().into_owned());
             (one.class, target)
         };

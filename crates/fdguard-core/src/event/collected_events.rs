@@ -6,7 +6,7 @@ use crate::Gap;
 
 /// Which of the optional events a tracer sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Collected {
+pub struct CollectedEvents {
     /// [`What::Use`](super::What::Use).
     pub uses: bool,
     /// [`What::Enter`](super::What::Enter) and [`What::Leave`](super::What::Leave).
@@ -17,7 +17,7 @@ pub struct Collected {
     pub selects: bool,
 }
 
-impl Collected {
+impl CollectedEvents {
     /// Everything.
     pub const ALL: Self = Self {
         uses: true,
@@ -56,12 +56,12 @@ impl Collected {
 
 #[cfg(test)]
 mod tests {
-    use super::Collected;
+    use super::CollectedEvents;
 
     #[test]
     fn r40_what_was_not_collected_is_a_gap() {
-        assert_eq!(Collected::ALL.gaps(), []);
-        let blind = Collected::default().gaps();
+        assert_eq!(CollectedEvents::ALL.gaps(), []);
+        let blind = CollectedEvents::default().gaps();
         assert_eq!(blind.len(), 4);
         assert_eq!(blind[1].what, "stranger-close");
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::TempDir;
 
-use crate::abandoned;
+use crate::stale_dirs;
 
 /// The injected library, built by our build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
@@ -20,7 +20,7 @@ const NODE_AGENT_NAME: &str = "fdguard-node.cjs";
 
 /// The folder; it is removed at the end.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct TraceDir {
     dir: TempDir,
     /// Says that the trace runs.
     _claim: File,
@@ -40,10 +40,10 @@ pub(crate) fn has_library() -> bool {
 /// Whether this is such a folder, and still there.
 pub(crate) fn is_one(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
-    name.starts_with(abandoned::PREFIX.as_bytes()) && path.is_absolute() && path.is_dir()
+    name.starts_with(stale_dirs::PREFIX.as_bytes()) && path.is_absolute() && path.is_dir()
 }
 
-impl Folder {
+impl TraceDir {
     /// Makes it where files are kept in memory, if programs may be run from there, else where temporary files go.
     pub(crate) fn create() -> io::Result<Self> {
         let shared = PathBuf::from("/dev/shm");
@@ -52,9 +52,9 @@ impl Folder {
             if !may_run_from(&parent) {
                 continue;
             }
-            abandoned::sweep(&parent);
+            stale_dirs::sweep(&parent);
             match fill(&parent) {
-                Ok(folder) => return Ok(folder),
+                Ok(dir) => return Ok(dir),
                 Err(error) => last = error,
             }
         }
@@ -79,9 +79,9 @@ impl Folder {
     }
 }
 
-fn fill(parent: &Path) -> io::Result<Folder> {
+fn fill(parent: &Path) -> io::Result<TraceDir> {
     let dir = tempfile::Builder::new()
-        .prefix(abandoned::PREFIX)
+        .prefix(stale_dirs::PREFIX)
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir_in(parent)?;
     for (name, bytes) in [(LIBRARY_NAME, LIBRARY), (NODE_AGENT_NAME, NODE_AGENT)] {
@@ -92,18 +92,17 @@ fn fill(parent: &Path) -> io::Result<Folder> {
             .open(dir.path().join(name))?;
         file.write_all(bytes)?;
     }
-    let claim = abandoned::claim(dir.path())?;
-    Ok(Folder { dir, _claim: claim })
+    let claim = stale_dirs::claim(dir.path())?;
+    Ok(TraceDir { dir, _claim: claim })
 }
 
 /// The loader maps the library as code, which a file system may forbid.
-fn may_run_from(folder: &Path) -> bool {
+fn may_run_from(dir: &Path) -> bool {
     // The loader takes these for the end of a name.
-    let is_one_word = !folder
+    let is_one_word = !dir
         .as_os_str()
         .as_bytes()
         .iter()
         .any(|byte| b" :".contains(byte));
-    is_one_word
-        && statvfs(folder).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::NOEXEC))
+    is_one_word && statvfs(dir).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }

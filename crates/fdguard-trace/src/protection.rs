@@ -8,7 +8,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct Protection {
     /// What happens when something was prevented.
-    pub report: Report,
+    pub report: ReportPolicy,
     /// Names of files that no socket's number may come near, besides databases; `*` and `?` are patterns.
     pub shields: Vec<String>,
     /// How many closed numbers are kept; the library's own choice when absent.
@@ -19,7 +19,7 @@ pub struct Protection {
 
 /// What happens when something was prevented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum ReportPolicy {
     /// One report for each place in the code.
     Once,
     /// A report each time.
@@ -31,7 +31,7 @@ pub enum Report {
 impl Protection {
     /// Protection that reports in this way.
     #[must_use]
-    pub fn new(report: Report) -> Self {
+    pub fn new(report: ReportPolicy) -> Self {
         Self {
             report,
             shields: Vec::new(),
@@ -49,9 +49,9 @@ impl Protection {
     /// What the library reads, by the names of `fdguard-preload`'s `protect`.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let level = match self.report {
-            Report::Once => "warn-once",
-            Report::Always => "warn-always",
-            Report::Fatal => "fatal",
+            ReportPolicy::Once => "warn-once",
+            ReportPolicy::Always => "warn-always",
+            ReportPolicy::Fatal => "fatal",
         };
         let mut variables = vec![("FDGUARD_PROTECT", OsString::from(level))];
         if !self.shields.is_empty() {
@@ -70,16 +70,16 @@ impl Protection {
 
 #[cfg(test)]
 mod tests {
-    use super::{Protection, Report};
+    use super::{Protection, ReportPolicy};
 
     #[test]
     fn the_library_is_told_what_was_asked_for_and_no_more() {
-        let plain = Protection::new(Report::Once).variables();
+        let plain = Protection::new(ReportPolicy::Once).variables();
         assert_eq!(plain, [("FDGUARD_PROTECT", "warn-once".into())]);
         let shields = vec!["*.ledger".to_owned(), "/srv/*".to_owned()];
         let more = Protection {
             keep: Some(8),
-            ..Protection::new(Report::Fatal).shielding(shields)
+            ..Protection::new(ReportPolicy::Fatal).shielding(shields)
         };
         let expected = [
             ("FDGUARD_PROTECT", "fatal".into()),

@@ -15,17 +15,17 @@ pub(crate) const PREFIX: &str = "fdguard-trace-";
 const NAMESPACE: &str = "namespace";
 
 /// Marks a new folder as used, for as long as the file is open. Written last, so that a folder without the mark is left alone.
-pub(crate) fn claim(folder: &Path) -> io::Result<File> {
-    let lock = open(folder)?;
+pub(crate) fn claim(dir: &Path) -> io::Result<File> {
+    let lock = open(dir)?;
     flock(&lock, FlockOperation::LockShared)?;
-    let mut file = File::create_new(folder.join(NAMESPACE))?;
+    let mut file = File::create_new(dir.join(NAMESPACE))?;
     file.write_all(namespace()?.as_os_str().as_bytes())?;
     Ok(lock)
 }
 
-fn open(folder: &Path) -> io::Result<File> {
+fn open(dir: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(folder, flags, Mode::empty())?.into())
+    Ok(rustix::fs::open(dir, flags, Mode::empty())?.into())
 }
 
 /// Processes of another namespace cannot be seen from here.
@@ -44,29 +44,29 @@ pub(crate) fn sweep(parent: &Path) {
     }
 }
 
-fn is_abandoned(folder: &Path) -> io::Result<bool> {
-    let found = fs::symlink_metadata(folder)?;
+fn is_abandoned(dir: &Path) -> io::Result<bool> {
+    let found = fs::symlink_metadata(dir)?;
     let is_ours = found.is_dir()
         && found.uid() == rustix::process::geteuid().as_raw()
         && found.permissions().mode() & 0o777 == 0o700;
-    if !is_ours || fs::read(folder.join(NAMESPACE))? != namespace()?.as_os_str().as_bytes() {
+    if !is_ours || fs::read(dir.join(NAMESPACE))? != namespace()?.as_os_str().as_bytes() {
         return Ok(false);
     }
-    let lock = open(folder)?;
+    let lock = open(dir)?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         // Its trace still runs.
         return Ok(false);
     }
-    Ok(!is_used(folder)?)
+    Ok(!is_used(dir)?)
 }
 
 /// Whether a living process has the library, or would have its children load it.
-fn is_used(folder: &Path) -> io::Result<bool> {
-    for entry in fs::read_dir(folder)?.flatten() {
+fn is_used(dir: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(dir)?.flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.split_once('-'));
         if let Some((pid, _)) = pid.filter(|(pid, _)| pid.parse::<u32>().is_ok())
-            && may_name(Path::new("/proc").join(pid).join("maps").as_path(), folder)
+            && may_name(Path::new("/proc").join(pid).join("maps").as_path(), dir)
         {
             return Ok(true);
         }
@@ -77,7 +77,7 @@ fn is_used(folder: &Path) -> io::Result<bool> {
         if is_process
             && has(
                 &fs::read(entry.path().join("environ")).unwrap_or_default(),
-                folder,
+                dir,
             )
         {
             return Ok(true);
@@ -87,15 +87,15 @@ fn is_used(folder: &Path) -> io::Result<bool> {
 }
 
 /// Whether a process's file names the folder. One that may not be read might; one that is gone does not.
-fn may_name(file: &Path, folder: &Path) -> bool {
+fn may_name(file: &Path, dir: &Path) -> bool {
     match fs::read(file) {
-        Ok(text) => has(&text, folder),
+        Ok(text) => has(&text, dir),
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
     }
 }
 
-fn has(text: &[u8], folder: &Path) -> bool {
-    let name = folder.as_os_str().as_bytes();
+fn has(text: &[u8], dir: &Path) -> bool {
+    let name = dir.as_os_str().as_bytes();
     text.windows(name.len()).any(|part| part == name)
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     use super::{NAMESPACE, PREFIX, claim, sweep};
 
-    fn folder(parent: &tempfile::TempDir, name: &str) -> PathBuf {
+    fn dir(parent: &tempfile::TempDir, name: &str) -> PathBuf {
         let path = parent.path().join(format!("{PREFIX}{name}"));
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     fn what_nobody_uses_is_removed_and_nothing_else() {
         let parent = tempfile::tempdir().unwrap();
         let [gone, unmarked, running, wide, elsewhere] =
-            ["gone", "unmarked", "running", "wide", "elsewhere"].map(|name| folder(&parent, name));
+            ["gone", "unmarked", "running", "wide", "elsewhere"].map(|name| dir(&parent, name));
         let other = parent.path().join("fdguard-other");
         fs::create_dir(&other).unwrap();
         std::os::unix::fs::symlink(&other, parent.path().join(format!("{PREFIX}link"))).unwrap();
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_process_that_would_load_the_library_keeps_the_folder() {
         let parent = tempfile::tempdir().unwrap();
-        let used = folder(&parent, "used");
+        let used = dir(&parent, "used");
         drop(claim(&used).unwrap());
         let mut child = Command::new("cat")
             .env("FDGUARD_TRACE_DIR", &used)

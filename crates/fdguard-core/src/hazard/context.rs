@@ -2,8 +2,8 @@
 
 use super::incident::Incident;
 use super::memory::Memory;
-use crate::event::{CloseCall, Errno, Event, What};
-use crate::ledger::{Actor, Ledger, Lifetime, Past, Slot};
+use crate::event::{CloseCall, Errno, TraceEvent, What};
+use crate::ledger::{Actor, ClosedFd, FdLifetime, FdSlot, Ledger};
 use crate::{Class, Fd};
 
 /// Numbers up to this are the standard streams: programs close, reopen and inherit them on purpose.
@@ -11,13 +11,13 @@ const LAST_STREAM: Fd = 2;
 
 /// The moment of an event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scene<'a> {
-    pub(super) event: &'a Event,
+pub(super) struct EventContext<'a> {
+    pub(super) event: &'a TraceEvent,
     pub(super) ledger: &'a Ledger,
     pub(super) memory: &'a Memory,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> EventContext<'a> {
     pub(super) fn actor(&self) -> Actor {
         Actor {
             thread: self.event.thread,
@@ -26,37 +26,37 @@ impl<'a> Scene<'a> {
         }
     }
 
-    pub(super) fn slot(&self, fd: Fd) -> Option<&'a Slot> {
+    pub(super) fn slot(&self, fd: Fd) -> Option<&'a FdSlot> {
         self.ledger.slot(self.event.process, fd)
     }
 
-    pub(super) fn current(&self, fd: Fd) -> Option<&'a Lifetime> {
-        self.slot(fd).and_then(Slot::current)
+    pub(super) fn current(&self, fd: Fd) -> Option<&'a FdLifetime> {
+        self.slot(fd).and_then(FdSlot::current)
     }
 
     /// What was closed last at a number where nothing is open now, if it is known who did it.
-    pub(super) fn last_closed(&self, fd: Fd) -> Option<&'a Past> {
+    pub(super) fn last_closed(&self, fd: Fd) -> Option<&'a ClosedFd> {
         let is_free = self.current(fd).is_none();
         self.last_past(fd).filter(|_| is_free)
     }
 
     /// The same for a close that failed because nothing was open. A close takes its place in the order of events before it is made:
     /// what a stranger had at the number then was closed by the stranger until it was made.
-    pub(super) fn closed_before(&self, fd: Fd) -> Option<&'a Past> {
+    pub(super) fn closed_before(&self, fd: Fd) -> Option<&'a ClosedFd> {
         let thread = self.event.thread;
-        let is_strangers = |life: &Lifetime| life.is_strange_to(thread);
+        let is_strangers = |life: &FdLifetime| life.is_strange_to(thread);
         let is_free = self.current(fd).is_none_or(is_strangers);
         self.last_past(fd).filter(|_| is_free)
     }
 
-    fn last_past(&self, fd: Fd) -> Option<&'a Past> {
+    fn last_past(&self, fd: Fd) -> Option<&'a ClosedFd> {
         let last = self.slot(fd)?.past().next()?;
         // A child that closes all it inherited does not know what else in it has the number.
         (is_deliberate(last) && !last.life.inherited).then_some(last)
     }
 
     /// Whether the event was told after the number had changed hands: it is about somebody else.
-    pub(super) fn is_late(&self, life: &Lifetime) -> bool {
+    pub(super) fn is_late(&self, life: &FdLifetime) -> bool {
         life.opener.is_some_and(|opener| self.event.at < opener.at)
     }
 
@@ -91,7 +91,7 @@ pub(super) fn is_stream(fd: Fd) -> bool {
 }
 
 /// Whether somebody who is known closed this very number: `close_range` means no one in particular.
-pub(super) fn is_deliberate(past: &Past) -> bool {
+pub(super) fn is_deliberate(past: &ClosedFd) -> bool {
     past.closer.is_some() && past.call == CloseCall::Close
 }
 

@@ -9,39 +9,35 @@ use std::path::{Path, PathBuf};
 use fdguard_core::Gap;
 use fdguard_core::hazard::Hazard;
 
-use crate::program::Program;
+use crate::program::TracedProgram;
 use crate::symbol::Symbols;
-use crate::table::{Table, Tables};
-use crate::{Blind, Error, folder, listener};
+use crate::table::{ProcessTable, ProcessTables};
+use crate::{BlindReason, Error, listener, trace_dir};
 
 /// The variable that tells the library where to write.
 pub(crate) const VARIABLE: &str = "FDGUARD_TRACE_DIR";
 
 /// A trace of somebody else.
 #[derive(Clone, Debug)]
-pub struct Observed {
-    folder: PathBuf,
+pub struct ObservedTrace {
+    dir: PathBuf,
     pid: u32,
     is_whole: bool,
 }
 
-impl Observed {
+impl ObservedTrace {
     /// Finds the trace of a process: of a traced program, of a child of one, or of the tracer itself.
     pub fn find(pid: u32) -> Result<Self, Error> {
-        if let Some(folder) = folder_of(pid)? {
-            let parent = parent_of(pid).and_then(|parent| folder_of(parent).ok().flatten());
-            let is_whole = parent.as_ref() != Some(&folder);
-            return Ok(Self {
-                folder,
-                pid,
-                is_whole,
-            });
+        if let Some(dir) = dir_of(pid)? {
+            let parent = parent_of(pid).and_then(|parent| dir_of(parent).ok().flatten());
+            let is_whole = parent.as_ref() != Some(&dir);
+            return Ok(Self { dir, pid, is_whole });
         }
         let children = children_of_tracer(pid);
         let launched = children.iter().find_map(|child| {
-            let folder = folder_of(*child).ok().flatten()?;
+            let dir = dir_of(*child).ok().flatten()?;
             Some(Self {
-                folder,
+                dir,
                 pid: *child,
                 is_whole: true,
             })
@@ -62,13 +58,13 @@ impl Observed {
 
     /// What a process of it is that has no table.
     #[must_use]
-    pub fn became(&self, pid: u32) -> Became {
-        Became::of(pid)
+    pub fn became(&self, pid: u32) -> UntracedProgram {
+        UntracedProgram::of(pid)
     }
 
     /// What its processes wrote down until now. Those that are another program by now have no table.
-    pub fn tables(&self) -> Result<Tables, Error> {
-        let mut tables = Tables::read(&self.folder)?;
+    pub fn tables(&self) -> Result<ProcessTables, Error> {
+        let mut tables = ProcessTables::read(&self.dir)?;
         tables.outlive(&outlived(&tables));
         Ok(tables)
     }
@@ -77,7 +73,7 @@ impl Observed {
     /// heard all of them; this is for who comes later.
     #[must_use]
     pub fn hazards(&self, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
-        listener::recent(&self.folder, symbols)
+        listener::recent(&self.dir, symbols)
     }
 
     /// The processes of the trace that run, the one that it is about first. Children that lost their parent are among
@@ -85,11 +81,11 @@ impl Observed {
     pub fn pids(&self) -> Result<Vec<u32>, Error> {
         let mut pids = vec![self.pid];
         if self.is_whole {
-            let tables = Tables::read(&self.folder)?;
+            let tables = ProcessTables::read(&self.dir)?;
             let others: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
             let running = others.into_iter().filter(|pid| is_alive(*pid));
             // A number may be somebody else's by now.
-            let ours = |pid: &u32| folder_of(*pid).ok().flatten().as_ref() == Some(&self.folder);
+            let ours = |pid: &u32| dir_of(*pid).ok().flatten().as_ref() == Some(&self.dir);
             pids.extend(running.filter(|pid| *pid != self.pid).filter(ours));
         }
         Ok(pids)
@@ -97,7 +93,7 @@ impl Observed {
 }
 
 /// The folder that a process writes to: where our files are mapped, else what its environment says.
-fn folder_of(pid: u32) -> Result<Option<PathBuf>, Error> {
+fn dir_of(pid: u32) -> Result<Option<PathBuf>, Error> {
     let maps = read(pid, "maps")?;
     let mapped = maps.split(|byte| *byte == b'\n').filter_map(|line| {
         let at = line.iter().position(|byte| *byte == b'/')?;
@@ -109,7 +105,7 @@ fn folder_of(pid: u32) -> Result<Option<PathBuf>, Error> {
         let value = word.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?;
         Some(PathBuf::from(OsString::from_vec(value.to_vec())))
     });
-    Ok(mapped.chain(told).find(|path| folder::is_one(path)))
+    Ok(mapped.chain(told).find(|path| trace_dir::is_one(path)))
 }
 
 fn read(pid: u32, name: &str) -> Result<Vec<u8>, Error> {
@@ -155,14 +151,14 @@ fn after_name(pid: u32) -> Option<String> {
 }
 
 /// Those whose process has become another program since: then our file is not mapped any more.
-pub(crate) fn outlived(tables: &Tables) -> BTreeSet<(u32, u64)> {
+pub(crate) fn outlived(tables: &ProcessTables) -> BTreeSet<(u32, u64)> {
     let pids: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
     let latest = pids.into_iter().filter_map(|pid| tables.of(pid));
     let gone = latest.filter(|table| is_another(table));
     gone.map(|table| (table.pid, table.began)).collect()
 }
 
-fn is_another(table: &Table) -> bool {
+fn is_another(table: &ProcessTable) -> bool {
     let name = table.name().as_bytes();
     let is_absent = || {
         let maps = std::fs::read(format!("/proc/{}/maps", table.pid)).unwrap_or_default();
@@ -175,27 +171,27 @@ fn is_another(table: &Table) -> bool {
 
 /// A process that has no table for what it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Became {
+pub struct UntracedProgram {
     /// What it is called now.
     pub comm: String,
     /// Why it did not load the library.
-    pub blind: Blind,
+    pub blind: BlindReason,
 }
 
-impl Became {
+impl UntracedProgram {
     /// As it runs now.
     pub(crate) fn of(pid: u32) -> Self {
         let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let blind = program_of(pid).and_then(|program| program.blind);
         Self {
             comm: String::from_utf8_lossy(&comm).trim_end().to_owned(),
-            blind: blind.unwrap_or(Blind::NotLoaded),
+            blind: blind.unwrap_or(BlindReason::NotLoaded),
         }
     }
 }
 
-fn program_of(pid: u32) -> Option<Program> {
-    Program::find(OsStr::new(&format!("/proc/{pid}/exe"))).ok()
+fn program_of(pid: u32) -> Option<TracedProgram> {
+    TracedProgram::find(OsStr::new(&format!("/proc/{pid}/exe"))).ok()
 }
 
 /// Whether it runs; who ended and was not waited for does not.
