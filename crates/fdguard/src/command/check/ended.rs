@@ -16,7 +16,7 @@ use fdguard_trace::{ExitReport, ProcessTables, TracedProcess};
 
 use super::baseline::{self, Held};
 use crate::command::link;
-use crate::command::trace::names::Names;
+use crate::command::trace::names::FdNames;
 
 /// What is known when everything has ended.
 pub(super) struct Ending<'a> {
@@ -25,7 +25,7 @@ pub(super) struct Ending<'a> {
     /// What the processes wrote down.
     pub(super) tables: &'a ProcessTables,
     /// What descriptors were at the looks from outside.
-    pub(super) names: &'a Names,
+    pub(super) names: &'a FdNames,
     /// The launched process, and whether a signal ended it.
     pub(super) root: (Pid, bool),
     /// Processes that did not end by themselves.
@@ -146,7 +146,7 @@ fn seconds(from: u64, to: u64) -> f64 {
 
 /// What each number of a process was at its end.
 struct EndNames<'a> {
-    names: &'a Names,
+    names: &'a FdNames,
     process: &'a TracedProcess,
     report: Option<ExitReport>,
     links: BTreeMap<u32, (Option<Class>, Text)>,

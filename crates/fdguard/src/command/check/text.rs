@@ -11,7 +11,7 @@ use fdguard_core::proof::{self, Judged, Remains};
 use super::proof::{Proof, fails};
 use crate::command::clearing;
 use crate::report::style::{ADDED, CRITICAL, DIM, HEADING, WARNING, severity};
-use crate::report::trace::answer::{self, Shown};
+use crate::report::trace::answer::{self, DisplayOptions};
 use crate::report::trace::hazard;
 use crate::report::wrap;
 use crate::terminal::{sanitize, sanitize_str};
@@ -32,7 +32,7 @@ pub(super) fn write(
     write_head(out, proof)?;
     let (failing, told): (Vec<&Finding>, Vec<&Finding>) =
         proof.diagnosis.findings.iter().partition(|one| fails(one));
-    let shown = Shown::here(width);
+    let shown = DisplayOptions::here(width);
     for one in answer::answers(&proof.diagnosis) {
         one.write(out, &shown)?;
     }
@@ -111,7 +111,11 @@ fn write_head(out: &mut dyn Write, proof: &Proof) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_finding(out: &mut dyn Write, finding: &Finding, shown: &Shown) -> anyhow::Result<()> {
+fn write_finding(
+    out: &mut dyn Write,
+    finding: &Finding,
+    shown: &DisplayOptions,
+) -> anyhow::Result<()> {
     let width = shown.width;
     let (style, word) = severity(finding.severity);
     let origin = finding.origin.as_ref();
@@ -140,7 +144,7 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, shown: &Shown) -> anyho
 }
 
 /// With its path from here: an editor opens it.
-fn full_place(culprit: &Culprit, shown: &Shown) -> String {
+fn full_place(culprit: &Culprit, shown: &DisplayOptions) -> String {
     match (&culprit.file, culprit.line) {
         (Some(file), Some(line)) => {
             let function = culprit.function.as_deref().unwrap_or("?");

@@ -15,7 +15,7 @@ use super::family::Family;
 use super::proof::{self, Evidence, Proof};
 use super::{code_of, started};
 use crate::cli::CheckArgs;
-use crate::command::trace::{self, Watched};
+use crate::command::trace::{self, WatchOutcome};
 use crate::report::trace::TraceReport;
 use crate::watching::Live;
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
         Ok(TracedCommand::launch(&args.command, options)?)
     })?;
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
-        trace::say(&format!("not protected: {}", blind.why()));
+        trace::notify(&format!("not protected: {}", blind.why()));
     }
     family.follow(traced.pid())?;
     let pace = (args.every, args.length.or(args.soak));
@@ -51,7 +51,7 @@ fn conclude(
     args: &CheckArgs,
     settings: &Settings,
     (traced, status): (&TracedCommand, ExitStatus),
-    watched: &Watched<'_>,
+    watched: &WatchOutcome<'_>,
     family: &mut Family,
 ) -> anyhow::Result<Proof> {
     let leave = &args.leave;
@@ -105,7 +105,7 @@ fn conclude(
 }
 
 /// The program's own exit code; one that we ended when its time was up did not fail.
-fn own_code(watched: &Watched<'_>, status: ExitStatus) -> u8 {
+fn own_code(watched: &WatchOutcome<'_>, status: ExitStatus) -> u8 {
     if watched.was_ended {
         0
     } else {

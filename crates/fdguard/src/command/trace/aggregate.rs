@@ -22,31 +22,31 @@ use fdguard_trace::{
 use jiff::Timestamp;
 
 use super::conclusions::Material;
-use super::running::Watched;
-use super::unread;
+use super::run_loop::WatchOutcome;
+use super::unread_languages;
 use crate::report::trace::{ProcessSites, TraceReport};
 use crate::watching::Live;
 
 const BACKEND: &str = "preload";
 
 /// Which process a trace is about.
-pub(super) struct About {
+pub(super) struct TraceScope {
     pub(super) pid: u32,
     /// Why the library does not see into it.
     pub(super) blind: Option<BlindReason>,
     /// What its processes are that have no table.
     pub(super) became: BTreeMap<u32, UntracedProgram>,
     /// Those whose table was read once.
-    pub(super) told: BTreeSet<u32>,
+    pub(super) with_table: BTreeSet<u32>,
 }
 
-impl About {
+impl TraceScope {
     fn of(traced: &TracedCommand) -> Self {
         Self {
             pid: traced.pid(),
             blind: traced.blind(),
             became: traced.became(),
-            told: traced.pids_with_table().clone(),
+            with_table: traced.pids_with_table().clone(),
         }
     }
 }
@@ -54,7 +54,7 @@ impl About {
 impl TraceReport {
     /// The report of a launched program: the samples from outside, overruled by what the library saw.
     pub(in crate::command) fn of_launched(
-        watched: &Watched<'_>,
+        watched: &WatchOutcome<'_>,
         (traced, detail): (&TracedCommand, SiteDetail),
         command: &[std::ffi::OsString],
         settings: &Settings,
@@ -76,29 +76,29 @@ impl TraceReport {
         let (hazards, blind) = traced.hazards(&mut symbols, true);
         diagnosis.hazards = hazards;
         let tables = traced.tables()?;
-        let about = About::of(traced);
+        let scope = TraceScope::of(traced);
         diagnosis.coverage.backend = BACKEND.to_owned();
         diagnosis.coverage.attributed_fds = processes.iter().map(ProcessSites::attributed).sum();
         diagnosis.coverage.lost_events = tables.lost_events();
-        diagnosis.gaps.extend(gaps(&about, &tables, &processes));
+        diagnosis.gaps.extend(gaps(&scope, &tables, &processes));
         let traced_pids: BTreeSet<u32> = traces.iter().map(|one| one.pid).collect();
-        let untold: Vec<&Subject> = watch
+        let untraced: Vec<&Subject> = watch
             .map(|watch| watch.subjects().collect::<Vec<_>>())
             .unwrap_or_default()
             .into_iter()
             .filter(|one| {
                 let pid = one.process.pid;
-                let is_told = traced_pids.contains(&pid) || about.told.contains(&pid);
+                let has_table = traced_pids.contains(&pid) || scope.with_table.contains(&pid);
                 // A forked shell wrote a table, and then became a program that cannot.
-                let became = about.became.get(&pid).map(|became| became.blind);
+                let became = scope.became.get(&pid).map(|became| became.blind);
                 let is_blind = became.is_some_and(|blind| blind != BlindReason::NotLoaded);
-                pid != about.pid && (!is_told || is_blind) && one.timeline.looks() > 1
+                pid != scope.pid && (!has_table || is_blind) && one.timeline.looks() > 1
             })
             .collect();
-        diagnosis.gaps.extend(untold_gaps(&about, &untold));
+        diagnosis.gaps.extend(untraced_gaps(&scope, &untraced));
         diagnosis.gaps.extend(unread_gaps(&processes));
         diagnosis.gaps.extend(blind);
-        if watch.is_none() && traces.iter().all(|one| one.pid != about.pid) {
+        if watch.is_none() && traces.iter().all(|one| one.pid != scope.pid) {
             diagnosis.gaps.push(Gap::new(
                 "whether it leaks",
                 "it ended before the first look",
@@ -117,20 +117,20 @@ impl TraceReport {
     pub(super) fn of_observed(
         (tables, last): (&ProcessTables, &ProcessTables),
         looked: u64,
-        about: &About,
+        scope: &TraceScope,
         watch: &Watch,
         mut diagnosis: Diagnosis,
     ) -> Self {
         let now = monotonic();
         let mut symbols = Symbols::new();
         let mut processes = Vec::new();
-        let mut untold = Vec::new();
+        let mut untraced = Vec::new();
         for subject in watch.subjects() {
             let pid = subject.process.pid;
             let Some(end) = last.of(pid).or_else(|| tables.of(pid)) else {
-                let is_untold = pid != about.pid && !about.told.contains(&pid);
-                if is_untold && subject.timeline.looks() > 1 {
-                    untold.push(subject);
+                let lacks_table = pid != scope.pid && !scope.with_table.contains(&pid);
+                if lacks_table && subject.timeline.looks() > 1 {
+                    untraced.push(subject);
                 }
                 continue;
             };
@@ -163,8 +163,8 @@ impl TraceReport {
         diagnosis.coverage.backend = BACKEND.to_owned();
         diagnosis.coverage.attributed_fds = processes.iter().map(ProcessSites::attributed).sum();
         diagnosis.coverage.lost_events = last.lost_events();
-        diagnosis.gaps.extend(gaps(about, last, &processes));
-        diagnosis.gaps.extend(untold_gaps(about, &untold));
+        diagnosis.gaps.extend(gaps(scope, last, &processes));
+        diagnosis.gaps.extend(untraced_gaps(scope, &untraced));
         diagnosis.gaps.extend(unread_gaps(&processes));
         Self {
             diagnosis,
@@ -307,14 +307,14 @@ pub(super) fn is_go(subject: &Subject) -> bool {
 }
 
 /// What the tracer did not see.
-fn gaps(about: &About, tables: &ProcessTables, processes: &[ProcessSites]) -> Vec<Gap> {
+fn gaps(scope: &TraceScope, tables: &ProcessTables, processes: &[ProcessSites]) -> Vec<Gap> {
     let mut gaps = Vec::new();
-    let is_untold = tables.of(about.pid).is_none();
-    let became = about.became.get(&about.pid).map(|became| became.blind);
-    if let Some(blind) = about.blind.or(became.filter(|_| is_untold)) {
+    let lacks_table = tables.of(scope.pid).is_none();
+    let became = scope.became.get(&scope.pid).map(|became| became.blind);
+    if let Some(blind) = scope.blind.or(became.filter(|_| lacks_table)) {
         let what = "the lines that opened descriptors: launch tracing cannot see into this program";
         gaps.push(Gap::new(what, blind.why(), blind.remedy()));
-    } else if is_untold {
+    } else if lacks_table {
         gaps.push(Gap::new(
             "the lines that opened descriptors",
             "the program did not load the injected library, or could not write its table",
@@ -351,15 +351,15 @@ fn gaps(about: &About, tables: &ProcessTables, processes: &[ProcessSites]) -> Ve
 /// Languages whose lines are not read.
 fn unread_gaps(processes: &[ProcessSites]) -> Vec<Gap> {
     let names = processes.iter().map(|one| one.comm.as_str());
-    unread::gaps(names, processes.iter().flat_map(|one| &one.sites))
+    unread_languages::gaps(names, processes.iter().flat_map(|one| &one.sites))
 }
 
 /// Children that the library does not see into, by the reason.
-fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
+fn untraced_gaps(scope: &TraceScope, children: &[&Subject]) -> Vec<Gap> {
     const UNSURE: &str = "these children are static, run with other rights or in another environment, and did not load the injected library";
     let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for child in children {
-        let (why, name) = match about.became.get(&child.process.pid) {
+        let (why, name) = match scope.became.get(&child.process.pid) {
             Some(became) => (became.blind.why(), became.comm.clone()),
             None => {
                 let why = if is_go(child) { GO } else { UNSURE };
@@ -369,8 +369,8 @@ fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
         names.entry(why).or_default().insert(name);
     }
     // A short one may have come and gone between two looks.
-    let blind = about.became.iter().filter(|(pid, became)| {
-        **pid != about.pid && became.blind != BlindReason::NotLoaded && !became.comm.is_empty()
+    let blind = scope.became.iter().filter(|(pid, became)| {
+        **pid != scope.pid && became.blind != BlindReason::NotLoaded && !became.comm.is_empty()
     });
     for (_, became) in blind {
         let known = names.entry(became.blind.why()).or_default();

@@ -18,7 +18,7 @@ use fdguard_trace::{Site, TracedProcess, monotonic};
 use jiff::{SignedDuration, Timestamp};
 
 use super::aggregate::{is_go, members};
-use super::names::Names;
+use super::names::FdNames;
 use crate::report::trace::ProcessSites;
 
 /// Rules about the course of counts: of a traced process its lifetimes say more.
@@ -28,7 +28,7 @@ const BY_COUNT: &[&str] = &["leak", "growth", "plateau"];
 pub(super) struct Material<'a> {
     pub(super) watch: Option<&'a Watch>,
     pub(super) processes: &'a [TracedProcess],
-    pub(super) names: &'a Names,
+    pub(super) names: &'a FdNames,
     pub(super) settings: &'a Settings,
 }
 

@@ -18,7 +18,7 @@ use fdguard_trace::Symbols;
 use jiff::Timestamp;
 
 use super::PATIENCE;
-use super::running::{Audience, Running};
+use super::run_loop::{RunningTrace, TraceObserver};
 use super::sites::{SiteNow, Sites};
 use crate::cli::TraceArgs;
 use crate::output::Stream;
@@ -87,12 +87,12 @@ impl<'s> Follower<'s> {
             }
             let line = hazard_line(hazard);
             if self.hazards.insert(line.clone()) {
-                self.say("fd_hazard", &line);
+                self.emit("fd_hazard", &line);
             }
         }
     }
 
-    fn look(&mut self, running: &Running<'_, '_>, entries: &[Entry]) {
+    fn look(&mut self, running: &RunningTrace<'_, '_>, entries: &[Entry]) {
         let watch = running.live().watch();
         for entry in entries {
             self.process(watch, entry);
@@ -101,7 +101,7 @@ impl<'s> Follower<'s> {
         let new = self.sites.now().iter().filter(|one| one.has_begun);
         let lines: Vec<String> = new.map(site_line).collect();
         for line in lines {
-            self.say("fd_site", &line);
+            self.emit("fd_site", &line);
         }
         if self.judged.is_none_or(|at| watch.at() - at >= JUDGED) {
             self.judged = Some(watch.at());
@@ -118,20 +118,20 @@ impl<'s> Follower<'s> {
         match entry {
             Entry::Process(one) => {
                 let comm = sanitize(&one.process.comm);
-                self.say("fd_process", &line(one.process.pid, &comm, "started"));
+                self.emit("fd_process", &line(one.process.pid, &comm, "started"));
             }
             Entry::Gone { id, .. } => {
                 let Some(subject) = watch.subjects().find(|subject| subject.id == *id) else {
                     return;
                 };
                 let comm = sanitize(&subject.process.comm);
-                self.say("fd_process", &line(subject.process.pid, &comm, "ended"));
+                self.emit("fd_process", &line(subject.process.pid, &comm, "ended"));
             }
             _ => {}
         }
     }
 
-    fn judge(&mut self, running: &Running<'_, '_>) {
+    fn judge(&mut self, running: &RunningTrace<'_, '_>) {
         let watch = running.live().watch();
         let traced = running.verdicts(&mut self.symbols, self.settings);
         for subject in watch.subjects().filter(|subject| subject.gone.is_none()) {
@@ -152,12 +152,12 @@ impl<'s> Follower<'s> {
                 diagnosis::word(opinion.verdict),
                 diagnosis::word(before),
             );
-            self.say("fd_verdict", &line);
+            self.emit("fd_verdict", &line);
         }
     }
 
     /// Nobody is left to tell when it fails, and the program goes on.
-    fn say(&mut self, what: &str, line: &str) {
+    fn emit(&mut self, what: &str, line: &str) {
         let line = format!("{what} time={:.3} {line}\n", Timestamp::now());
         drop(match &mut self.out {
             Out::Stderr => anstream::stderr().write_all(line.as_bytes()),
@@ -166,8 +166,8 @@ impl<'s> Follower<'s> {
     }
 }
 
-impl Audience for Follower<'_> {
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+impl TraceObserver for Follower<'_> {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
         loop {
             let (progress, entries) = running.step(Instant::now() + PATIENCE)?;
             self.look(running, &entries);

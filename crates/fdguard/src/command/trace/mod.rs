@@ -1,7 +1,6 @@
 //! `fdguard trace`: which line of code opened what is still open?
 
 pub(super) mod aggregate;
-pub(super) mod asked;
 pub(super) mod children;
 mod conclusions;
 mod follow;
@@ -9,10 +8,11 @@ pub(super) mod names;
 mod notes;
 mod outputs;
 mod report;
-mod running;
+mod run_loop;
+pub(super) mod signals;
 mod sites;
 mod text;
-mod unread;
+mod unread_languages;
 mod view;
 
 use std::io::Write as _;
@@ -36,12 +36,12 @@ use crate::report::trace::TraceReport;
 use crate::terminal;
 use crate::watching::Progress;
 
-use asked::Asked;
 use follow::Follower;
 use notes::Notes;
 use outputs::Outputs;
-use running::{Audience, Running};
-pub(super) use running::{Watched, say};
+use run_loop::{RunningTrace, TraceObserver};
+pub(super) use run_loop::{WatchOutcome, notify};
+use signals::SignalRequests;
 use view::Viewer;
 
 /// As `env` says it: we failed, it could not be run, it was not found.
@@ -94,25 +94,25 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
         Some(follower) if !args.json => follower.stream()?,
         _ => open(args)?,
     };
-    let mut asked = Asked::listen()?;
+    let mut requests = SignalRequests::listen()?;
     let protection = args.protect.protection();
     let is_protected = protection.is_some();
     let options = Options::default().protecting(protection);
     let mut traced = TracedCommand::launch(&args.command, options)?;
     if let Some(blind) = traced.blind().filter(|_| is_protected) {
-        say(&format!("not protected: {}", blind.why()));
+        notify(&format!("not protected: {}", blind.why()));
     }
     let mut notes = Notes::new(&settings, args.length);
-    let audience: &mut dyn Audience = match &mut follower {
+    let observer: &mut dyn TraceObserver = match &mut follower {
         Some(follower) => follower,
         None if args.live => &mut Viewer,
         None => match &mut notes {
             Some(notes) => notes,
-            None => &mut Nobody,
+            None => &mut NoObserver,
         },
     };
     let pace = (args.every, args.length);
-    let watched = running::watch(pace, &probe, &mut traced, &mut asked, audience)?;
+    let watched = run_loop::watch(pace, &probe, &mut traced, &mut requests, observer)?;
     let is_whole = args.json || args.outputs.pprof.is_some();
     let detail = if is_whole {
         SiteDetail::Every
@@ -141,13 +141,19 @@ pub(super) fn watch<'p>(
     probe: &'p Probe,
     traced: &mut TracedCommand,
     settings: &Settings,
-) -> anyhow::Result<Watched<'p>> {
+) -> anyhow::Result<WatchOutcome<'p>> {
     let mut notes = Notes::new(settings, pace.1);
-    let audience: &mut dyn Audience = match &mut notes {
+    let observer: &mut dyn TraceObserver = match &mut notes {
         Some(notes) => notes,
-        None => &mut Nobody,
+        None => &mut NoObserver,
     };
-    running::watch(pace, probe, traced, &mut Asked::listen()?, audience)
+    run_loop::watch(
+        pace,
+        probe,
+        traced,
+        &mut SignalRequests::listen()?,
+        observer,
+    )
 }
 
 /// The file of the result, before the program runs for nothing.
@@ -157,10 +163,10 @@ fn open(args: &TraceArgs) -> anyhow::Result<Option<Stream>> {
 }
 
 /// Nobody looks on.
-struct Nobody;
+struct NoObserver;
 
-impl Audience for Nobody {
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+impl TraceObserver for NoObserver {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
         while running.step(Instant::now() + PATIENCE)?.0 != Progress::Ended {}
         Ok(())
     }
@@ -192,7 +198,7 @@ fn write(
 }
 
 /// The program's own failure counts most.
-fn exit_code(args: &TraceArgs, watched: &Watched<'_>, found: &Diagnosis) -> u8 {
+fn exit_code(args: &TraceArgs, watched: &WatchOutcome<'_>, found: &Diagnosis) -> u8 {
     let own = own_code(watched.status);
     let is_own_failure = own != 0 && !(watched.was_ended && watched.status.is_some());
     let counts =

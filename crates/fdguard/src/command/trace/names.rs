@@ -15,7 +15,7 @@ const MOST: usize = 4;
 
 /// What was seen of every process.
 #[derive(Debug, Default)]
-pub(in crate::command) struct Names {
+pub(in crate::command) struct FdNames {
     processes: HashMap<Pid, HashMap<Fd, Vec<Sighting>>>,
 }
 
@@ -28,7 +28,7 @@ struct Sighting {
     target: Text,
 }
 
-impl Names {
+impl FdNames {
     /// Takes in a look, which was over at this time of the monotonic clock.
     pub(super) fn look(&mut self, watch: &Watch, now: u64) {
         for subject in watch.subjects().filter(|one| one.gone.is_none()) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::rule::Settings;
 
 use super::PATIENCE;
-use super::running::{Audience, Running, say};
+use super::run_loop::{RunningTrace, TraceObserver, notify};
 use crate::progress;
 use crate::watching::Progress;
 
@@ -31,13 +31,13 @@ impl<'s> Notes<'s> {
     }
 }
 
-impl Audience for Notes<'_> {
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
+impl TraceObserver for Notes<'_> {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
         let mut due = Instant::now() + FIRST;
         while running.step(due.min(Instant::now() + PATIENCE))?.0 != Progress::Ended {
             if Instant::now() >= due {
                 let watch = running.live().watch();
-                say(&progress::of_watch(watch, self.settings, Some(self.length)));
+                notify(&progress::of_watch(watch, self.settings, Some(self.length)));
                 due = Instant::now() + EVERY;
             }
         }

@@ -16,7 +16,7 @@ use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, ObservedTrace, ProcessTables, monotonic};
 use serde::Serialize;
 
-use super::aggregate::About;
+use super::aggregate::TraceScope;
 use super::{PATIENCE, text, view};
 use crate::cli::TraceArgs;
 use crate::command::{clearing, settings};
@@ -40,7 +40,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     let probe = Probe::new()?;
     let observed = find(args, pid)?;
     let mut live = begin(args, &probe, &observed)?;
-    let looked = if args.live {
+    let sampled = if args.live {
         view::show(&mut live, &observed)?
     } else {
         watch(args, &mut live, &observed)?
@@ -49,7 +49,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     if !is_seen {
         return Err(ProbeError::Vanished(observed.pid()).into());
     }
-    let mut report = looked.report(&observed, live.watch(), &settings)?;
+    let mut report = sampled.report(&observed, live.watch(), &settings)?;
     let clearance = Clearance::new(&args.allow, &settings);
     clearing::clear(&mut report.diagnosis, &clearance);
     if args.json {
@@ -114,7 +114,7 @@ pub(super) fn begin<'p>(
 }
 
 /// The tables around the last look.
-pub(super) struct Looked {
+pub(super) struct SampledTables {
     before: ProcessTables,
     after: ProcessTables,
     /// What is older was seen by that look, if it was open.
@@ -123,7 +123,7 @@ pub(super) struct Looked {
     read: u64,
 }
 
-impl Looked {
+impl SampledTables {
     /// Before the first look.
     pub(super) fn at(observed: &ObservedTrace) -> anyhow::Result<Self> {
         let read = monotonic();
@@ -160,16 +160,16 @@ impl Looked {
             return Err(ProbeError::NoSuchProcess(observed.pid()).into());
         };
         let pids = running(watch).map(|subject| subject.process.pid);
-        let untold = pids.filter(|pid| self.after.of(*pid).is_none());
-        let about = About {
+        let untraced = pids.filter(|pid| self.after.of(*pid).is_none());
+        let scope = TraceScope {
             pid: observed.pid(),
             blind: None,
-            became: untold.map(|pid| (pid, observed.became(pid))).collect(),
-            told: BTreeSet::new(),
+            became: untraced.map(|pid| (pid, observed.became(pid))).collect(),
+            with_table: BTreeSet::new(),
         };
         let tables = (&self.before, &self.after);
         Ok(TraceReport::of_observed(
-            tables, self.since, &about, watch, diagnosis,
+            tables, self.since, &scope, watch, diagnosis,
         ))
     }
 }
@@ -179,17 +179,17 @@ fn watch(
     args: &TraceArgs,
     live: &mut Live<'_>,
     observed: &ObservedTrace,
-) -> anyhow::Result<Looked> {
-    let mut looked = Looked::at(observed)?;
+) -> anyhow::Result<SampledTables> {
+    let mut sampled = SampledTables::at(observed)?;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;
         live.take_entries();
         if args.length.is_none() && progress == Progress::Looked {
             live.stop(Ended::TimeUp)?;
         }
-        looked.again(observed);
+        sampled.again(observed);
         if live.watch().ended().is_some() {
-            return Ok(looked);
+            return Ok(sampled);
         }
     }
 }

@@ -13,7 +13,7 @@ use fdguard_trace::Site;
 use crate::report::diagnosis;
 use crate::report::style::{DIM, HEADING};
 use crate::report::table::class_name;
-use crate::report::trace::answer::{self, Shown};
+use crate::report::trace::answer::{self, DisplayOptions};
 use crate::report::trace::{ProcessSites, TraceReport, hazard, name};
 use crate::terminal::{sanitize, sanitize_str};
 
@@ -30,7 +30,7 @@ pub(super) fn write(
 ) -> anyhow::Result<()> {
     let found = &report.diagnosis;
     let columns = diagnosis::columns(width);
-    let shown = Shown::here(columns);
+    let shown = DisplayOptions::here(columns);
     for one in answer::answers(found) {
         one.write(out, &shown)?;
     }

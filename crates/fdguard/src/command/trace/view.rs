@@ -8,14 +8,16 @@ use fdguard_core::watch::Watch;
 use fdguard_trace::{ObservedTrace, ProcessTables};
 use rustix::process::Signal;
 
-use super::Nobody;
-use super::report::Looked;
-use super::running::{Audience, Running};
+use super::NoObserver;
+use super::report::SampledTables;
+use super::run_loop::{RunningTrace, TraceObserver};
 use super::sites::{SiteNow, Sites};
 use crate::exit::Hinted;
 use crate::report::trace::name;
 use crate::terminal::{sanitize, sanitize_str};
-use crate::tui::trace::{Headline, Outcome, Place, Row, TraceSource, has_terminal, run};
+use crate::tui::trace::{
+    DrawTarget, SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, has_terminal, run,
+};
 use crate::watching::{Live, Progress};
 
 /// The terminal is the program's unless it has none of it.
@@ -36,23 +38,27 @@ pub(super) fn check_free() -> anyhow::Result<()> {
 }
 
 /// Shows a running trace until the user leaves or the program ends.
-pub(super) fn show(live: &mut Live<'_>, observed: &ObservedTrace) -> anyhow::Result<Looked> {
+pub(super) fn show(live: &mut Live<'_>, observed: &ObservedTrace) -> anyhow::Result<SampledTables> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let message = "the live view needs a terminal";
         return Err(Hinted::usage(message, "without --live it is a report").into());
     }
-    let mut source = Observing {
-        looked: Looked::at(observed)?,
+    let mut source = ObservedView {
+        sampled: SampledTables::at(observed)?,
         live,
         observed,
-        shown: Shown::default(),
+        shown: SiteRows::default(),
     };
-    let outcome = run(&mut source, Place::Stdout, is_coloured(&std::io::stdout()))?;
-    let looked = source.looked;
-    if outcome != Outcome::Ended {
+    let outcome = run(
+        &mut source,
+        DrawTarget::Stdout,
+        is_coloured(&std::io::stdout()),
+    )?;
+    let sampled = source.sampled;
+    if outcome != TraceViewOutcome::Ended {
         live.stop(Ended::Interrupted)?;
     }
-    Ok(looked)
+    Ok(sampled)
 }
 
 fn is_coloured(stream: &impl anstream::stream::RawStream) -> bool {
@@ -62,44 +68,44 @@ fn is_coloured(stream: &impl anstream::stream::RawStream) -> bool {
 /// A person at the terminal that the program does not use.
 pub(super) struct Viewer;
 
-impl Audience for Viewer {
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()> {
-        let mut source = Launched {
+impl TraceObserver for Viewer {
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
+        let mut source = LaunchedView {
             running,
-            shown: Shown::default(),
+            shown: SiteRows::default(),
         };
         let is_coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        match run(&mut source, Place::Terminal, is_coloured)? {
-            Outcome::Ended => return Ok(()),
-            Outcome::Quit => {}
+        match run(&mut source, DrawTarget::Terminal, is_coloured)? {
+            TraceViewOutcome::Ended => return Ok(()),
+            TraceViewOutcome::Quit => {}
             // As the terminal would have done.
-            Outcome::Interrupted => {
+            TraceViewOutcome::Interrupted => {
                 rustix::process::kill_current_process_group(Signal::INT)?;
             }
         }
-        Nobody.attend(running)
+        NoObserver.observe(running)
     }
 }
 
 /// What is on the screen.
 #[derive(Default)]
-struct Shown {
+struct SiteRows {
     sites: Sites,
-    rows: Vec<Row>,
+    rows: Vec<SiteRow>,
 }
 
-impl Shown {
+impl SiteRows {
     fn look(&mut self, watch: &Watch, tables: &ProcessTables) {
         self.sites.look(watch, tables);
         self.rows = self.sites.now().iter().map(row).collect();
     }
 }
 
-fn row(one: &SiteNow) -> Row {
+fn row(one: &SiteNow) -> SiteRow {
     let class = one.class.as_ref().map(ToString::to_string);
     let clean = |text: &str| sanitize_str(text).into_owned();
     let frames = one.site.stack.iter().map(|frame| clean(&name::line(frame)));
-    Row {
+    SiteRow {
         pid: one.pid,
         comm: clean(&one.comm),
         live: one.site.open.len(),
@@ -115,11 +121,11 @@ fn row(one: &SiteNow) -> Row {
     }
 }
 
-fn headline(watch: &Watch) -> Headline {
+fn headline(watch: &Watch) -> TraceHeadline {
     let running = || watch.subjects().filter(|subject| subject.gone.is_none());
     let counts = running().map(|subject| subject.timeline.count());
     let first = watch.subjects().next();
-    Headline {
+    TraceHeadline {
         name: first.map_or(String::new(), |one| sanitize(&one.process.comm)),
         pid: first.map_or(0, |one| one.process.pid),
         processes: running().count(),
@@ -127,12 +133,12 @@ fn headline(watch: &Watch) -> Headline {
     }
 }
 
-struct Launched<'r, 'a, 'p> {
-    running: &'r mut Running<'a, 'p>,
-    shown: Shown,
+struct LaunchedView<'r, 'a, 'p> {
+    running: &'r mut RunningTrace<'a, 'p>,
+    shown: SiteRows,
 }
 
-impl TraceSource for Launched<'_, '_, '_> {
+impl TraceSource for LaunchedView<'_, '_, '_> {
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
         let (progress, _) = self.running.step(deadline)?;
         if progress != Progress::Waiting {
@@ -142,38 +148,38 @@ impl TraceSource for Launched<'_, '_, '_> {
         Ok(progress)
     }
 
-    fn rows(&self) -> &[Row] {
+    fn rows(&self) -> &[SiteRow] {
         &self.shown.rows
     }
 
-    fn headline(&self) -> Headline {
+    fn headline(&self) -> TraceHeadline {
         headline(self.running.live().watch())
     }
 }
 
-struct Observing<'r, 'p> {
+struct ObservedView<'r, 'p> {
     live: &'r mut Live<'p>,
     observed: &'r ObservedTrace,
-    looked: Looked,
-    shown: Shown,
+    sampled: SampledTables,
+    shown: SiteRows,
 }
 
-impl TraceSource for Observing<'_, '_> {
+impl TraceSource for ObservedView<'_, '_> {
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
         let progress = self.live.advance(deadline)?;
         self.live.take_entries();
         if progress != Progress::Waiting {
-            self.looked.again(self.observed);
-            self.shown.look(self.live.watch(), self.looked.tables());
+            self.sampled.again(self.observed);
+            self.shown.look(self.live.watch(), self.sampled.tables());
         }
         Ok(progress)
     }
 
-    fn rows(&self) -> &[Row] {
+    fn rows(&self) -> &[SiteRow] {
         &self.shown.rows
     }
 
-    fn headline(&self) -> Headline {
+    fn headline(&self) -> TraceHeadline {
         headline(self.live.watch())
     }
 }

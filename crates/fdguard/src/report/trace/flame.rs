@@ -8,7 +8,7 @@ use crate::terminal::sanitize_str;
 
 /// A frame of the graph, with those that it called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct FlameNode {
     /// Its name; safe to show.
     pub name: String,
     /// Its language; absent for processes and for the root of several.
@@ -21,7 +21,7 @@ pub struct Node {
     pub inner: Vec<Self>,
 }
 
-impl Node {
+impl FlameNode {
     /// The graph of what is still open: the process as root, or all of them.
     #[must_use]
     pub fn from_report(report: &TraceReport) -> Self {
@@ -116,7 +116,7 @@ fn culprit_at(stack: &[Frame], culprit: Option<&Culprit>) -> Option<usize> {
 mod tests {
     use fdguard_core::origin::Language;
 
-    use super::Node;
+    use super::FlameNode;
     use crate::report::trace::testing::{Made, frame};
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         let one = vec![frame("arm", Some(("main.c", 3)), Language::C), main.clone()];
         let other = vec![frame("arm", Some(("main.c", 4)), Language::C), main];
         let made = Made::default().site("srv", &one, 5).site("srv", &other, 7);
-        let root = Node::from_report(&made.report());
+        let root = FlameNode::from_report(&made.report());
         assert_eq!((root.name.as_str(), root.live), ("srv (pid 100)", 12));
         assert_eq!(root.depth(), 3);
         let main = &root.inner[0];
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn several_processes_stand_under_one_root() {
         let made = Made::default().site("a", &[], 1).site("b", &[], 2);
-        let root = Node::from_report(&made.report());
+        let root = FlameNode::from_report(&made.report());
         assert_eq!((root.name.as_str(), root.live), ("all processes", 3));
         assert_eq!(root.inner[0].name, "b (pid 101)");
         assert_eq!(root.inner[0].inner[0].name, "[a stack that was lost]");
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn nothing_open_is_a_root_of_nothing() {
-        let root = Node::from_report(&Made::default().report());
+        let root = FlameNode::from_report(&Made::default().report());
         assert_eq!((root.live, root.depth()), (0, 1));
     }
 }

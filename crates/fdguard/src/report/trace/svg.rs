@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use fdguard_core::origin::Language;
 
-use super::flame::{Node, share};
+use super::flame::{FlameNode, share};
 use super::{TraceReport, name};
 use crate::report::html::escape;
 use crate::report::table::{counted, thousands};
@@ -28,7 +28,7 @@ const HEAD: usize = 66;
 /// A file of its own.
 #[must_use]
 pub fn file(report: &TraceReport) -> String {
-    let root = Node::from_report(report);
+    let root = FlameNode::from_report(report);
     let comm = crate::terminal::sanitize(&report.diagnosis.process.comm);
     let title = format!("What {comm} still holds, by the line that opened it");
     let (frames, left) = frames(&root, HEAD);
@@ -60,7 +60,7 @@ pub fn file(report: &TraceReport) -> String {
 /// A part of a page, which brings style and script, with its legend.
 #[must_use]
 pub fn figure(report: &TraceReport) -> String {
-    let root = Node::from_report(report);
+    let root = FlameNode::from_report(report);
     let (frames, left) = frames(&root, 0);
     let height = ROW * root.depth();
     let about = xml(&about(&root, left));
@@ -88,7 +88,7 @@ fn xml(text: &str) -> String {
         .replace('\u{ffff}', "\\u{ffff}")
 }
 
-fn about(root: &Node, left: u64) -> String {
+fn about(root: &FlameNode, left: u64) -> String {
     let count = counted(root.live, "descriptor is", "descriptors are");
     let mut text = format!(
         "{count} still open. Wide is many; the outermost frame is on top; outlined is the line to be looked at."
@@ -103,7 +103,7 @@ fn about(root: &Node, left: u64) -> String {
     text
 }
 
-fn languages(root: &Node) -> BTreeSet<Language> {
+fn languages(root: &FlameNode) -> BTreeSet<Language> {
     let mut found: BTreeSet<Language> = root.inner.iter().flat_map(languages).collect();
     found.extend(root.language);
     found
@@ -124,7 +124,7 @@ fn class(language: Option<Language>) -> &'static str {
 }
 
 /// The frames, and how many were left out.
-fn frames(root: &Node, top: usize) -> (String, u64) {
+fn frames(root: &FlameNode, top: usize) -> (String, u64) {
     let mut drawing = Drawing {
         text: String::new(),
         left: 0,
@@ -141,7 +141,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn draw(&mut self, node: &Node, from: f64, y: usize) {
+    fn draw(&mut self, node: &FlameNode, from: f64, y: usize) {
         let width = match self.whole {
             0 => 1.0,
             whole => share(node.live, whole),

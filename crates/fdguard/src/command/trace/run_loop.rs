@@ -15,9 +15,9 @@ use fdguard_trace::{ProcessTables, SiteDetail, Symbols, TracedCommand, monotonic
 use jiff::Timestamp;
 use rustix::process::Signal;
 
-use super::asked::{Asked, Request, Woken};
 use super::conclusions::Material;
-use super::names::Names;
+use super::names::FdNames;
+use super::signals::{Request, SignalRequests, WaitOutcome};
 use crate::watching::{Live, OnSignal, Plan, Progress};
 
 /// How long a program may take to end by Ctrl-C before it is looked at again: it did not mean to end.
@@ -30,12 +30,12 @@ const BECOMING: Duration = Duration::from_millis(5);
 const SLOW: Duration = Duration::from_secs(10);
 
 /// What was seen while the program ran.
-pub(in crate::command) struct Watched<'p> {
+pub(in crate::command) struct WatchOutcome<'p> {
     /// When the program was started.
     pub(in crate::command) began: Timestamp,
     pub(in crate::command) live: Option<Live<'p>>,
     /// What descriptors were at the looks.
-    pub(in crate::command) names: Names,
+    pub(in crate::command) names: FdNames,
     /// Whether we ended the program.
     pub(in crate::command) was_ended: bool,
     /// How it ended; absent when we left before.
@@ -43,20 +43,20 @@ pub(in crate::command) struct Watched<'p> {
 }
 
 /// A program under watch.
-pub(super) struct Running<'a, 'p> {
+pub(super) struct RunningTrace<'a, 'p> {
     live: Live<'p>,
     traced: &'a mut TracedCommand,
-    asked: &'a mut Asked,
+    requests: &'a mut SignalRequests,
     tables: ProcessTables,
-    names: Names,
+    names: FdNames,
     /// Somebody wants it to end.
     request: Option<Request>,
 }
 
 /// Who is shown what happens.
-pub(super) trait Audience {
+pub(super) trait TraceObserver {
     /// Lets the program run until its watch is over.
-    fn attend(&mut self, running: &mut Running<'_, '_>) -> anyhow::Result<()>;
+    fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()>;
 }
 
 /// Watches the program until its end, or until we are to leave.
@@ -64,9 +64,9 @@ pub(super) fn watch<'p>(
     (every, length): (Duration, Option<Duration>),
     probe: &'p Probe,
     traced: &mut TracedCommand,
-    asked: &mut Asked,
-    audience: &mut dyn Audience,
-) -> anyhow::Result<Watched<'p>> {
+    requests: &mut SignalRequests,
+    observer: &mut dyn TraceObserver,
+) -> anyhow::Result<WatchOutcome<'p>> {
     let plan = Plan {
         pids: vec![traced.pid()],
         name: None,
@@ -76,41 +76,41 @@ pub(super) fn watch<'p>(
         length,
         on_signal: OnSignal::Tell,
     };
-    let mut watched = Watched {
+    let mut watched = WatchOutcome {
         began: Timestamp::now(),
         live: None,
-        names: Names::default(),
+        names: FdNames::default(),
         was_ended: false,
         status: None,
     };
     let mut request = None;
     // Without one it ended before anybody could look: what it wrote down is all there is.
     if let Some(live) = begin(probe, &plan, traced)? {
-        let mut running = Running {
+        let mut running = RunningTrace {
             live,
             traced: &mut *traced,
-            asked: &mut *asked,
+            requests: &mut *requests,
             tables: ProcessTables::default(),
-            names: Names::default(),
+            names: FdNames::default(),
             request: None,
         };
-        audience.attend(&mut running)?;
+        observer.observe(&mut running)?;
         request = running.request;
         watched.names = running.names;
         watched.live = Some(running.live);
     }
     let ended = watched.live.as_ref().and_then(|live| live.watch().ended());
     watched.was_ended = ended == Some(Ended::TimeUp);
-    let is_told = watched.was_ended || request == Some(Request::End);
-    if is_told {
+    let is_asked = watched.was_ended || request == Some(Request::End);
+    if is_asked {
         traced.end_begins();
         traced.signal(Signal::TERM)?;
     }
     watched.status = match request {
-        Some(Request::Leave) => part(traced, asked)?,
-        _ => wait(traced, asked, is_told)?,
+        Some(Request::Leave) => part(traced, requests)?,
+        _ => wait(traced, requests, is_asked)?,
     };
-    asked.obey();
+    requests.obey();
     Ok(watched)
 }
 
@@ -131,7 +131,7 @@ fn begin<'p>(
     }
 }
 
-impl<'p> Running<'_, 'p> {
+impl<'p> RunningTrace<'_, 'p> {
     /// Waits for the next look, until `deadline` at most.
     pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(Progress, Vec<Entry>)> {
         let progress = self.live.advance(deadline)?;
@@ -151,11 +151,11 @@ impl<'p> Running<'_, 'p> {
                 .subjects()
                 .filter(|one| one.gone.is_none());
             let pids = living.map(|one| one.process.pid);
-            let untold: Vec<u32> = pids.filter(|pid| self.tables.of(*pid).is_none()).collect();
-            self.traced.note_programs_without_table(untold);
+            let untraced: Vec<u32> = pids.filter(|pid| self.tables.of(*pid).is_none()).collect();
+            self.traced.note_programs_without_table(untraced);
         }
         // What the program does after it was asked to end is no part of what it did.
-        let request = self.asked.take();
+        let request = self.requests.take();
         self.request = request.or(self.request);
         if is_gone {
             self.live.stop(Ended::ProcessEnded)?;
@@ -163,13 +163,13 @@ impl<'p> Running<'_, 'p> {
             // The terminal has told the program already.
             self.traced.end_begins();
             let until = Instant::now() + GRACE;
-            match self.asked.wait(self.traced, until)? {
-                Woken::Ended(_) => self.live.stop(Ended::Interrupted)?,
-                Woken::Asked(_) => {
+            match self.requests.wait(self.traced, until)? {
+                WaitOutcome::Ended(_) => self.live.stop(Ended::Interrupted)?,
+                WaitOutcome::Requested(_) => {
                     self.request = Some(Request::Leave);
                     self.live.stop(Ended::Interrupted)?;
                 }
-                Woken::Time => self.traced.end_is_off(),
+                WaitOutcome::Time => self.traced.end_is_off(),
             }
         } else if request.is_some() {
             self.traced.end_begins();
@@ -218,30 +218,30 @@ impl<'p> Running<'_, 'p> {
 /// Waits for the end of the program, however long that takes, unless we are to leave.
 fn wait(
     traced: &mut TracedCommand,
-    asked: &mut Asked,
-    was_told: bool,
+    requests: &mut SignalRequests,
+    was_asked: bool,
 ) -> anyhow::Result<Option<ExitStatus>> {
     let slow = Instant::now() + SLOW;
-    let mut is_quiet = !was_told;
+    let mut is_quiet = !was_asked;
     loop {
         let until = if is_quiet {
             Instant::now() + super::PATIENCE
         } else {
             slow
         };
-        match asked.wait(traced, until)? {
-            Woken::Ended(status) => return Ok(Some(status)),
-            Woken::Asked(Request::Leave) => return part(traced, asked),
-            Woken::Asked(Request::End) => {
+        match requests.wait(traced, until)? {
+            WaitOutcome::Ended(status) => return Ok(Some(status)),
+            WaitOutcome::Requested(Request::Leave) => return part(traced, requests),
+            WaitOutcome::Requested(Request::End) => {
                 traced.end_begins();
                 traced.signal(Signal::TERM)?;
             }
-            Woken::Asked(Request::Interrupt) => {}
-            Woken::Time if is_quiet => {}
-            Woken::Time => {
+            WaitOutcome::Requested(Request::Interrupt) => {}
+            WaitOutcome::Time if is_quiet => {}
+            WaitOutcome::Time => {
                 is_quiet = true;
                 let seconds = SLOW.as_secs();
-                say(&format!(
+                notify(&format!(
                     "{} still runs, {seconds} s after it was asked to end: waiting; Ctrl-C twice leaves with the report",
                     traced.pid()
                 ));
@@ -251,18 +251,21 @@ fn wait(
 }
 
 /// A last moment for the program, which may have been asked twice before it ends.
-fn part(traced: &mut TracedCommand, asked: &mut Asked) -> anyhow::Result<Option<ExitStatus>> {
-    if let Woken::Ended(status) = asked.wait(traced, Instant::now() + PARTING)? {
+fn part(
+    traced: &mut TracedCommand,
+    requests: &mut SignalRequests,
+) -> anyhow::Result<Option<ExitStatus>> {
+    if let WaitOutcome::Ended(status) = requests.wait(traced, Instant::now() + PARTING)? {
         return Ok(Some(status));
     }
-    say(&format!(
+    notify(&format!(
         "{} still runs: left, this is the report so far",
         traced.pid()
     ));
     Ok(None)
 }
 
-pub(in crate::command) fn say(text: &str) {
+pub(in crate::command) fn notify(text: &str) {
     // Nobody is left to tell when stderr is gone.
     drop(writeln!(anstream::stderr(), "fdguard: {text}"));
 }

@@ -20,9 +20,9 @@ const ASKING: Duration = Duration::from_millis(100);
 
 /// The signals to end that came so far.
 #[derive(Debug)]
-pub(in crate::command) struct Asked {
-    interrupt: Bell,
-    end: Bell,
+pub(in crate::command) struct SignalRequests {
+    interrupt: SignalPipe,
+    end: SignalPipe,
     /// From now on a signal ends us at once.
     obeys: Arc<AtomicBool>,
     times: u32,
@@ -41,21 +41,21 @@ pub(in crate::command) enum Request {
 
 /// What ended the waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::command) enum Woken {
+pub(in crate::command) enum WaitOutcome {
     Ended(ExitStatus),
-    Asked(Request),
+    Requested(Request),
     Time,
 }
 
-impl Asked {
+impl SignalRequests {
     pub(in crate::command) fn listen() -> std::io::Result<Self> {
         let obeys = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&obeys))?;
         }
         Ok(Self {
-            interrupt: Bell::of(&[SIGINT])?,
-            end: Bell::of(&[SIGTERM, SIGHUP])?,
+            interrupt: SignalPipe::of(&[SIGINT])?,
+            end: SignalPipe::of(&[SIGTERM, SIGHUP])?,
             obeys,
             times: 0,
         })
@@ -86,18 +86,18 @@ impl Asked {
         &mut self,
         traced: &mut TracedCommand,
         until: Instant,
-    ) -> std::io::Result<Woken> {
+    ) -> std::io::Result<WaitOutcome> {
         let handle = traced.handle();
         loop {
             if let Some(status) = traced.ended()? {
-                return Ok(Woken::Ended(status));
+                return Ok(WaitOutcome::Ended(status));
             }
             if let Some(request) = self.take() {
-                return Ok(Woken::Asked(request));
+                return Ok(WaitOutcome::Requested(request));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Woken::Time);
+                return Ok(WaitOutcome::Time);
             }
             self.sleep(handle.as_ref(), left);
         }
@@ -125,12 +125,12 @@ impl Asked {
 
 /// Rings when a signal comes.
 #[derive(Debug)]
-struct Bell {
+struct SignalPipe {
     came: UnixStream,
     last: Option<Instant>,
 }
 
-impl Bell {
+impl SignalPipe {
     fn of(signals: &[i32]) -> std::io::Result<Self> {
         let (came, tell) = UnixStream::pair()?;
         came.set_nonblocking(true)?;
