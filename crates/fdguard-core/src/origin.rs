@@ -72,7 +72,7 @@ pub struct Culprit {
 impl Culprit {
     /// The culprit of a stack: the innermost frame of the application's own code.
     #[must_use]
-    pub fn of(stack: &[Frame]) -> Option<Self> {
+    pub fn from_stack(stack: &[Frame]) -> Option<Self> {
         blamed(stack)
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct ChildWatch {
 
 impl ChildWatch {
     /// Takes the events of a process that are about children, and the time of the others.
-    pub(crate) fn take(
+    pub(crate) fn apply_events(
         &mut self,
         process: ProcKey,
         (began, is_forked): (u64, bool),
@@ -75,14 +75,14 @@ impl ChildWatch {
     }
 
     /// Looks what became of the children that nobody waited for, if it is time.
-    pub(crate) fn look(&mut self, now: u64) {
+    pub(crate) fn poll(&mut self, now: u64) {
         if now.saturating_sub(self.looked) >= self.pause {
-            self.look_now(now);
+            self.poll_now(now);
         }
     }
 
     /// The same at once.
-    pub(crate) fn look_now(&mut self, now: u64) {
+    pub(crate) fn poll_now(&mut self, now: u64) {
         self.looked = now;
         let unwaited = self.children.unwaited();
         let many: usize = unwaited.iter().map(|(_, pids)| pids.len()).sum();
@@ -122,7 +122,7 @@ impl ChildWatch {
         if self.programs.contains(&exe) || is_full || self.became.contains_key(&pid) {
             return;
         }
-        let became = UntracedProgram::of(pid);
+        let became = UntracedProgram::from_pid(pid);
         // Of one that ended meanwhile nothing was read.
         if exe_of(pid).as_ref() != Some(&exe) {
             return;

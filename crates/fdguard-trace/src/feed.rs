@@ -91,7 +91,7 @@ impl Feed {
     }
 
     /// Takes what was read.
-    pub(crate) fn take(&mut self, drained: DrainedEvents) {
+    pub(crate) fn push(&mut self, drained: DrainedEvents) {
         if drained.lost > 0 {
             // What was lost is told as that, and no ticket of it is missed.
             self.next = drained.tickets.first().copied().unwrap_or(drained.next);

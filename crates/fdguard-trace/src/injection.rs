@@ -48,7 +48,7 @@ impl Injection {
             None => Some(TraceDir::create().map_err(|source| Error::Dir { source })?),
             Some(_) => None,
         };
-        let listener = dir.as_ref().map(|dir| Listener::begin(dir.path()));
+        let listener = dir.as_ref().map(|dir| Listener::start(dir.path()));
         let listener = listener
             .transpose()
             .map_err(|source| Error::Dir { source })?;
@@ -138,7 +138,7 @@ impl Injection {
     /// Reads what the processes did, before files of those that are gone go.
     pub(crate) fn listen(&self) {
         if let Some(listener) = &self.listener {
-            listener.look();
+            listener.poll();
         }
     }
 
@@ -194,7 +194,7 @@ impl Injection {
         let gone = outlived(&whole);
         let became = gone
             .iter()
-            .map(|(pid, _)| (*pid, UntracedProgram::of(*pid)));
+            .map(|(pid, _)| (*pid, UntracedProgram::from_pid(*pid)));
         let became = became.collect();
         whole
             .clone()
@@ -212,7 +212,7 @@ impl Injection {
     /// Which lines opened what a process holds, the one with the most first; empty for a process that wrote nothing down.
     pub fn sites(&self, pid: u32, symbols: &mut Symbols) -> Result<Vec<Site>, Error> {
         let tables = self.tables()?;
-        let Some(table) = tables.of(pid) else {
+        let Some(table) = tables.table_of(pid) else {
             return Ok(Vec::new());
         };
         let open: Vec<u32> = table.open.keys().copied().collect();

@@ -149,11 +149,11 @@ impl TracedCommand {
         let mut tables = self.tables()?;
         let own = self.pid();
         let pids = tables.iter().map(|table| table.pid);
-        let with_table: Vec<u32> = pids.filter(|pid| tables.of(*pid).is_some()).collect();
+        let with_table: Vec<u32> = pids.filter(|pid| tables.table_of(*pid).is_some()).collect();
         self.with_table.extend(with_table);
         for (pid, began) in outlived(&tables) {
             if self.outlived.insert((pid, began)) {
-                self.became.insert(pid, UntracedProgram::of(pid));
+                self.became.insert(pid, UntracedProgram::from_pid(pid));
             }
         }
         tables.outlive(&self.outlived);
@@ -216,7 +216,7 @@ impl TracedCommand {
         for pid in pids {
             let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
             if exe.is_some() && self.without_table.get(&pid) != exe.as_ref() {
-                self.became.insert(pid, UntracedProgram::of(pid));
+                self.became.insert(pid, UntracedProgram::from_pid(pid));
                 self.without_table.extend(exe.map(|exe| (pid, exe)));
             }
         }

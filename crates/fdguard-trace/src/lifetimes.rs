@@ -109,7 +109,7 @@ pub(crate) struct UnnamedProcess {
 impl Lifetimes {
     /// Takes in the events of one process, in order. `number` gives each stack of the process its number in the
     /// trace, `traits` says what is in a stack.
-    pub(crate) fn take(
+    pub(crate) fn apply_events(
         &mut self,
         key: Key,
         path: &Path,
@@ -125,7 +125,7 @@ impl Lifetimes {
         };
         state.check_links();
         for event in events {
-            state.take(event, number, traits);
+            state.apply_event(event, number, traits);
         }
         state.read_links(key.0, events);
     }
@@ -284,7 +284,7 @@ impl State {
         }
     }
 
-    fn take(
+    fn apply_event(
         &mut self,
         event: &EventRecord,
         number: &dyn Fn(u32) -> StackId,

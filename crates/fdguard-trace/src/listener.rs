@@ -49,7 +49,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Begins to listen to all that is written to this folder.
-    pub(crate) fn begin(dir: &Path) -> std::io::Result<Self> {
+    pub(crate) fn start(dir: &Path) -> std::io::Result<Self> {
         let pump = EventPump::new(dir);
         let prevented = Arc::clone(&pump.prevented);
         let pump = Arc::new(Mutex::new(pump));
@@ -60,7 +60,7 @@ impl Listener {
             .spawn(move || {
                 let mut pause = SHORTEST;
                 while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                    let behind = lock(&shared).look(false);
+                    let behind = lock(&shared).poll(false);
                     pause = if behind > BUSY { pause / 2 } else { pause * 2 };
                     pause = pause.clamp(SHORTEST, LONGEST);
                 }
@@ -74,14 +74,14 @@ impl Listener {
     }
 
     /// Reads all that is new.
-    pub(crate) fn look(&self) {
-        lock(&self.pump).look(false);
+    pub(crate) fn poll(&self) {
+        lock(&self.pump).poll(false);
     }
 
     /// The end of the program begins now: what is closed from now on is not its habit.
     pub(crate) fn end_begins(&self) {
         let mut pump = lock(&self.pump);
-        pump.look(false);
+        pump.poll(false);
         pump.lifetimes.end_begins(monotonic());
     }
 
@@ -99,7 +99,7 @@ impl Listener {
     ) -> Vec<TracedProcess> {
         let unnamed = {
             let mut pump = lock(&self.pump);
-            pump.look(is_end);
+            pump.poll(is_end);
             pump.unnamed()
         };
         let named = unnamed
@@ -121,23 +121,23 @@ impl Listener {
     /// What was found until now. With `is_end` nothing more is expected of anybody.
     pub(crate) fn hazards(&self, symbols: &mut Symbols, is_end: bool) -> (Vec<Hazard>, Vec<Gap>) {
         let mut pump = lock(&self.pump);
-        pump.look(is_end);
+        pump.poll(is_end);
         pump.hazards(symbols)
     }
 
     /// The lines that start children again and again and do not wait for them.
     pub(crate) fn child_piles(&self, symbols: &mut Symbols, is_end: bool) -> Vec<ChildPile> {
         let mut pump = lock(&self.pump);
-        pump.look(is_end);
+        pump.poll(is_end);
         pump.child_piles(symbols)
     }
 
     /// Every line that started children, with the starts of those that nobody waited for until now.
     pub(crate) fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
         let mut pump = lock(&self.pump);
-        pump.look(false);
+        pump.poll(false);
         let now = monotonic();
-        pump.children.look_now(now);
+        pump.children.poll_now(now);
         let name = |stack| symbols.name(pump.stacks.raw_frames_of(stack));
         pump.children.lines(now, name)
     }
@@ -150,7 +150,7 @@ impl Listener {
     /// The line that started a process.
     pub(crate) fn child_origin(&self, pid: u32, symbols: &mut Symbols) -> Option<Origin> {
         let mut pump = lock(&self.pump);
-        pump.look(false);
+        pump.poll(false);
         pump.child_origin(pid, symbols)
     }
 }
@@ -168,7 +168,7 @@ impl Drop for Listener {
 /// What the rings of this folder prove right now, read once from their oldest event on.
 pub(crate) fn recent(dir: &Path, symbols: &mut Symbols) -> (Vec<Hazard>, Vec<Gap>) {
     let mut pump = EventPump::new(dir);
-    pump.look(true);
+    pump.poll(true);
     pump.hazards(symbols)
 }
 
@@ -218,7 +218,7 @@ impl EventPump {
     }
 
     /// Reads all that is new; gives how much of the fullest ring was in use.
-    fn look(&mut self, is_end: bool) -> u64 {
+    fn poll(&mut self, is_end: bool) -> u64 {
         self.find();
         let now = monotonic();
         let mut most = 0;
@@ -232,7 +232,7 @@ impl EventPump {
                 continue;
             };
             most = most.max(drained.behind);
-            self.take(key, &mut source, drained, (now, is_end || is_over));
+            self.process_events(key, &mut source, drained, (now, is_end || is_over));
             if is_over {
                 self.finish(key, &source, now);
                 self.close(key, source);
@@ -240,12 +240,12 @@ impl EventPump {
                 self.rings.insert(key, source);
             }
         }
-        self.children.look(now);
+        self.children.poll(now);
         most
     }
 
     /// Takes in what one process did.
-    fn take(
+    fn process_events(
         &mut self,
         key: (u32, u64),
         source: &mut Source,
@@ -258,7 +258,7 @@ impl EventPump {
         if drained.lost > 0 {
             let count = drained.lost;
             let lost = aside(&source.feed, now, What::Lost { count });
-            self.detector.take(&lost);
+            self.detector.observe(&lost);
             self.lifetimes.lose(key, &source.path, count, &number);
         }
         let traits = TraitsOfStacks {
@@ -267,26 +267,27 @@ impl EventPump {
         };
         let path = &source.path;
         self.lifetimes
-            .take(key, path, &drained.events, &number, &traits);
+            .apply_events(key, path, &drained.events, &number, &traits);
         let process = source.feed.process();
         self.children
-            .take(process, (key.1, drained.is_forked), &drained.events, number);
+            .apply_events(process, (key.1, drained.is_forked), &drained.events, number);
         for (known, count) in source.omissions.iter_mut().zip(drained.omissions) {
             // Of a head that could not be read there is nothing.
             *known = count.max(*known);
         }
         if source.feed.is_first(&drained) && drained.is_forked {
-            self.detector.take(&aside(&source.feed, now, What::Forked));
+            self.detector
+                .observe(&aside(&source.feed, now, What::Forked));
         }
-        source.feed.take(drained);
+        source.feed.push(drained);
         let mut number = |stack| self.stacks.number(key, stack);
         while let Some(event) = source.feed.next(now, is_end, &mut number) {
             match source.feed.delivery() {
-                Delivery::InOrder => self.detector.take(&event),
-                Delivery::Late => self.detector.take_late(&event),
+                Delivery::InOrder => self.detector.observe(&event),
+                Delivery::Late => self.detector.observe_late(&event),
                 Delivery::Prevented => {
                     self.prevented.fetch_add(1, Ordering::Relaxed);
-                    self.detector.take_prevented(&event);
+                    self.detector.observe_prevented(&event);
                 }
             }
         }
@@ -301,7 +302,7 @@ impl EventPump {
             let number = |stack| stacks.number(key, stack);
             self.lifetimes.finish(key, &table, now, &number);
         }
-        self.detector.take(&aside(&source.feed, now, What::Exit));
+        self.detector.observe(&aside(&source.feed, now, What::Exit));
         self.children.end(source.feed.process(), now);
     }
 
@@ -479,7 +480,7 @@ impl Stacks {
                 .same
                 .entry(raw_frames)
                 .or_insert_with_key(|raw_frames| {
-                    self.traits.push(StackTraits::of(raw_frames));
+                    self.traits.push(StackTraits::from_raw_frames(raw_frames));
                     self.raw_frames.push(raw_frames.clone());
                     next
                 });
@@ -520,7 +521,7 @@ struct StackTraits {
 }
 
 impl StackTraits {
-    fn of(raw_frames: &[RawFrame]) -> Self {
+    fn from_raw_frames(raw_frames: &[RawFrame]) -> Self {
         let mut code = Self::default();
         for raw_frame in raw_frames {
             if let RawFrame::Language {

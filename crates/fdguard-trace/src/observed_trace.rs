@@ -59,7 +59,7 @@ impl ObservedTrace {
     /// What a process of it is that has no table.
     #[must_use]
     pub fn became(&self, pid: u32) -> UntracedProgram {
-        UntracedProgram::of(pid)
+        UntracedProgram::from_pid(pid)
     }
 
     /// What its processes wrote down until now. Those that are another program by now have no table.
@@ -153,7 +153,7 @@ fn after_name(pid: u32) -> Option<String> {
 /// Those whose process has become another program since: then our file is not mapped any more.
 pub(crate) fn outlived(tables: &ProcessTables) -> BTreeSet<(u32, u64)> {
     let pids: BTreeSet<u32> = tables.iter().map(|table| table.pid).collect();
-    let latest = pids.into_iter().filter_map(|pid| tables.of(pid));
+    let latest = pids.into_iter().filter_map(|pid| tables.table_of(pid));
     let gone = latest.filter(|table| is_another(table));
     gone.map(|table| (table.pid, table.began)).collect()
 }
@@ -180,7 +180,7 @@ pub struct UntracedProgram {
 
 impl UntracedProgram {
     /// As it runs now.
-    pub(crate) fn of(pid: u32) -> Self {
+    pub(crate) fn from_pid(pid: u32) -> Self {
         let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let blind = program_of(pid).and_then(|program| program.blind);
         Self {

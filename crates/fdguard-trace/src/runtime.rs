@@ -43,7 +43,7 @@ const SYSTEM: &[&str] = &["libc.so", "libc-2", "libpthread", "ld-linux", "ld-2"]
 
 impl Module {
     /// By the name of its file.
-    pub(crate) fn of(path: &Path) -> Self {
+    pub(crate) fn from_path(path: &Path) -> Self {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return Self::Other;
         };
@@ -79,7 +79,7 @@ pub(crate) fn outline(stack: &[RawFrame]) -> Option<Stack> {
         let RawFrame::Native { module, .. } = raw_frame else {
             return None;
         };
-        match Module::of(module) {
+        match Module::from_path(module) {
             Module::Runtime(language) => runtime = Some((module, language)),
             Module::System => {}
             Module::Other => return None,
@@ -129,7 +129,7 @@ mod tests {
             ("/usr/lib/libcurl.so.4", Module::Other),
             ("/", Module::Other),
         ] {
-            assert_eq!(Module::of(Path::new(path)), module, "{path}");
+            assert_eq!(Module::from_path(Path::new(path)), module, "{path}");
         }
     }
 

@@ -178,7 +178,7 @@ impl Site {
             closed,
         };
         Some(Self {
-            culprit: Culprit::of(&stack),
+            culprit: Culprit::from_stack(&stack),
             leaking_caller: None,
             stack,
             open,
@@ -217,7 +217,7 @@ impl Site {
         let healthy = table.accounts.keys().filter(|stack| is_healthy(stack));
         let healthy: Vec<Stack> = healthy
             .map(|stack| symbols.name(&table.raw_frames(*stack)))
-            .filter(|stack| Culprit::of(stack) == self.culprit)
+            .filter(|stack| Culprit::from_stack(stack) == self.culprit)
             .collect();
         if !healthy.is_empty() {
             self.leaking_caller = leaking_caller_frame(&leaking, &healthy).map(Culprit::from);

@@ -32,7 +32,7 @@ impl Symbols {
     pub(crate) fn name(&mut self, stack: &[RawFrame]) -> Stack {
         let languages: Stack = stack.iter().filter_map(language_frame).collect();
         // Below the runtime there is nothing but the runtime.
-        let is_runtime = |raw_frame: &&RawFrame| matches!(raw_frame, RawFrame::Native { module, .. } if Module::of(module).language().is_some());
+        let is_runtime = |raw_frame: &&RawFrame| matches!(raw_frame, RawFrame::Native { module, .. } if Module::from_path(module).language().is_some());
         let native = stack
             .iter()
             .take_while(|raw_frame| languages.is_empty() || !is_runtime(raw_frame));
@@ -68,7 +68,7 @@ impl Symbols {
         let name = module.display().to_string();
         let mut elf = Elf::new(module);
         // Lines of these are nobody's to look at, and reading them takes longer than most programs take to start.
-        elf.debug_syms = Module::of(module) == Module::Other;
+        elf.debug_syms = Module::from_path(module) == Module::Other;
         let source = Source::Elf(elf);
         let found = self
             .symbolizer

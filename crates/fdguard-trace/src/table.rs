@@ -106,7 +106,7 @@ impl ExitReport {
     /// As many as are told.
     const MOST: usize = 4096;
 
-    fn of(bytes: &[u8]) -> Self {
+    fn parse(bytes: &[u8]) -> Self {
         let lines = bytes.split(|byte| *byte == 0);
         let parsed = lines.filter_map(|line| {
             let blank = line.iter().position(|byte| *byte == b' ')?;
@@ -169,12 +169,12 @@ impl ProcessTables {
     pub fn latest(&self) -> impl Iterator<Item = &ProcessTable> {
         let mut pids: Vec<u32> = self.tables.keys().map(|key| key.0).collect();
         pids.dedup();
-        pids.into_iter().filter_map(|pid| self.of(pid))
+        pids.into_iter().filter_map(|pid| self.table_of(pid))
     }
 
     /// The latest table of a process: since its last exec. None when what it is now did not write one.
     #[must_use]
-    pub fn of(&self, pid: u32) -> Option<&ProcessTable> {
+    pub fn table_of(&self, pid: u32) -> Option<&ProcessTable> {
         let mut range = self.tables.range((pid, 0)..=(pid, u64::MAX));
         let (key, table) = range.next_back()?;
         (!self.outlived.contains(key)).then_some(table)
@@ -232,7 +232,7 @@ impl ProcessTable {
     #[must_use]
     pub fn exit_report(&self) -> Option<ExitReport> {
         let bytes = std::fs::read(self.file.with_extension("left")).ok()?;
-        Some(ExitReport::of(&bytes))
+        Some(ExitReport::parse(&bytes))
     }
 
     /// Its name in the folder.
@@ -263,12 +263,12 @@ impl ProcessTable {
             fill(&file, bytes, words, needed)?;
             Ok(TableImage::new(bytes).map(|image| Self {
                 last,
-                ..Self::of(&image, path)
+                ..Self::from_image(&image, path)
             }))
         })
     }
 
-    fn of(image: &TableImage<'_>, path: &Path) -> Self {
+    fn from_image(image: &TableImage<'_>, path: &Path) -> Self {
         let open = image.open().filter_map(|(fd, record)| {
             let open = record.open?;
             let descriptor = Descriptor {
@@ -431,16 +431,16 @@ mod tests {
 
     #[test]
     fn a_threaded_program_that_had_no_time_to_tell_has_not_told_that_all_is_closed() {
-        let untold = ExitReport::of(fdguard_wire::INCOMPLETE_EXIT_REPORT);
+        let untold = ExitReport::parse(fdguard_wire::INCOMPLETE_EXIT_REPORT);
         assert!(untold.names.is_empty() && !untold.is_whole);
-        let none = ExitReport::of(b"");
+        let none = ExitReport::parse(b"");
         assert!(none.names.is_empty() && none.is_whole);
-        let one = ExitReport::of(b"7 /srv/a log\0");
+        let one = ExitReport::parse(b"7 /srv/a log\0");
         assert_eq!(one.names[&7], b"/srv/a log");
         assert!(one.is_whole);
         let most: Vec<u8> = (0..4096)
             .flat_map(|fd| format!("{fd} /x\0").into_bytes())
             .collect();
-        assert!(!ExitReport::of(&most).is_whole);
+        assert!(!ExitReport::parse(&most).is_whole);
     }
 }

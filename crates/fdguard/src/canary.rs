@@ -181,7 +181,7 @@ fn lines(new: &[(Fd, Identity)]) -> BTreeMap<Fd, String> {
     let Ok(tables) = ProcessTables::from_dir(&folder) else {
         return lines;
     };
-    let Some(table) = tables.of(std::process::id()) else {
+    let Some(table) = tables.table_of(std::process::id()) else {
         return lines;
     };
     let mut symbols = Symbols::new();

@@ -46,23 +46,23 @@ impl HazardDetector {
     }
 
     /// Takes the next event.
-    pub fn take(&mut self, event: &TraceEvent) {
-        self.take_as(event, false);
+    pub fn observe(&mut self, event: &TraceEvent) {
+        self.observe_as(event, false);
     }
 
     /// Takes the next event, which protection kept from doing harm: what is found in it is told as prevented.
-    pub fn take_prevented(&mut self, event: &TraceEvent) {
-        self.take_as(event, true);
+    pub fn observe_prevented(&mut self, event: &TraceEvent) {
+        self.observe_as(event, true);
     }
 
     /// Takes an event that is told after later ones, in whose place [`What::Missing`] was told. It corrects what is known
     /// of its number; nothing is concluded from it.
-    pub fn take_late(&mut self, event: &TraceEvent) {
-        self.ledger.take_late(event);
+    pub fn observe_late(&mut self, event: &TraceEvent) {
+        self.ledger.apply_late(event);
     }
 
-    fn take_as(&mut self, event: &TraceEvent, prevented: bool) {
-        for (rule, incident) in self.overlaps.take(event, &self.ledger) {
+    fn observe_as(&mut self, event: &TraceEvent, prevented: bool) {
+        for (rule, incident) in self.overlaps.advance(event, &self.ledger) {
             self.raise(rule, incident);
         }
         let context = EventContext {
@@ -88,12 +88,12 @@ impl HazardDetector {
                 self.overlaps.add(event, rule, incident, doubt);
             }
         }
-        let over = self.sweeps.take(event, is_blind, waiting);
+        let over = self.sweeps.advance(event, is_blind, waiting);
         for (rule, incident) in certain.into_iter().chain(over) {
             self.raise(rule, incident);
         }
-        self.memory.take(event, &self.ledger, is_stale);
-        self.ledger.take_with(
+        self.memory.apply(event, &self.ledger, is_stale);
+        self.ledger.apply_with_notes(
             event,
             EventNotes {
                 torn,

@@ -121,7 +121,7 @@ fn party(actor: Actor, resolve: &dyn Fn(StackId) -> Stack) -> Party {
     let stack = actor.stack.map(resolve).unwrap_or_default();
     Party {
         thread: Some(actor.thread),
-        culprit: Culprit::of(&stack),
+        culprit: Culprit::from_stack(&stack),
         stack,
     }
 }

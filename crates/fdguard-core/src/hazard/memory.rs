@@ -157,7 +157,7 @@ impl Memory {
     }
 
     /// Takes an event, with the ledger as it was before.
-    pub(super) fn take(&mut self, event: &TraceEvent, ledger: &Ledger, is_stale: bool) {
+    pub(super) fn apply(&mut self, event: &TraceEvent, ledger: &Ledger, is_stale: bool) {
         let by = (event.process, event.thread);
         let current = |fd: Fd| ledger.slot(event.process, fd).and_then(FdSlot::current);
         self.note_thread(event);
@@ -171,9 +171,9 @@ impl Memory {
         }
         match &event.what {
             What::Enter { fd, call } => self.enter(event, current(*fd), *fd, *call),
-            What::Open { fd, .. } => self.settle(by, *fd),
+            What::Open { fd, .. } => self.forget_interrupted(by, *fd),
             What::Use { fd, errno, .. } => {
-                self.settle(by, *fd);
+                self.forget_interrupted(by, *fd);
                 if let Some(life) = current(*fd).filter(|_| errno.is_none() && !is_stale) {
                     note(&mut self.uses, event.stack, life);
                 }
@@ -299,7 +299,7 @@ impl Memory {
     }
 
     /// The thread has to do with a new descriptor at this number.
-    fn settle(&mut self, by: (ProcKey, Tid), fd: Fd) {
+    fn forget_interrupted(&mut self, by: (ProcKey, Tid), fd: Fd) {
         if self.interrupted.get(&by).is_some_and(|one| one.fd == fd) {
             self.interrupted.remove(&by);
         }

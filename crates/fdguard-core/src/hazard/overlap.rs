@@ -65,7 +65,7 @@ impl Overlaps {
     }
 
     /// Takes the next event, with the ledger as it was before; gives what has become certain.
-    pub(super) fn take(
+    pub(super) fn advance(
         &mut self,
         event: &TraceEvent,
         ledger: &Ledger,

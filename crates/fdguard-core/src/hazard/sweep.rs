@@ -53,7 +53,7 @@ pub(super) struct Sweeps {
 impl Sweeps {
     /// Takes an event with the incidents that wait for what this thread closes next; gives those whose
     /// wait is over. `is_blind`: the event closes a number of which nothing is known.
-    pub(super) fn take(
+    pub(super) fn advance(
         &mut self,
         event: &TraceEvent,
         is_blind: bool,

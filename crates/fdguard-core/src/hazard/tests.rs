@@ -15,7 +15,7 @@ use crate::testing::traced::{TraceScript, traced};
 fn hazards(told: &TraceScript) -> Vec<Hazard> {
     let mut detector = HazardDetector::new(CollectedEvents::ALL);
     for event in &told.events {
-        detector.take(event);
+        detector.observe(event);
     }
     detector.hazards(&|stack| told.resolve(stack), &|_| Timestamp::UNIX_EPOCH)
 }
@@ -528,9 +528,9 @@ fn r41_what_was_prevented_is_told_apart_from_what_was_not() {
     let mut detector = HazardDetector::new(CollectedEvents::ALL);
     let (last, before) = trace.events.split_last().unwrap();
     for event in before {
-        detector.take(event);
+        detector.observe(event);
     }
-    detector.take_prevented(last);
+    detector.observe_prevented(last);
     let found = detector.hazards(&|stack| trace.resolve(stack), &|_| Timestamp::UNIX_EPOCH);
     let told: Vec<_> = found.iter().map(|one| (one.prevented, one.count)).collect();
     assert!(

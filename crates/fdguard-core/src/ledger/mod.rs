@@ -54,12 +54,12 @@ impl Ledger {
     }
 
     /// Takes the next event.
-    pub fn take(&mut self, event: &TraceEvent) {
-        self.take_with(event, EventNotes::default());
+    pub fn apply(&mut self, event: &TraceEvent) {
+        self.apply_with_notes(event, EventNotes::default());
     }
 
     /// The same, with what somebody else concluded about it.
-    pub(crate) fn take_with(&mut self, event: &TraceEvent, notes: EventNotes) {
+    pub(crate) fn apply_with_notes(&mut self, event: &TraceEvent, notes: EventNotes) {
         let process = event.process;
         match &event.what {
             What::Open { .. } => self.open(event),
@@ -112,7 +112,7 @@ impl Ledger {
 
     /// Takes an event that is told after later ones. Only a birth and a death are of use then, and only as
     /// far as nothing newer is known of their number.
-    pub(crate) fn take_late(&mut self, event: &TraceEvent) {
+    pub(crate) fn apply_late(&mut self, event: &TraceEvent) {
         let (What::Open { fd, .. } | What::Close { fd, .. }) = event.what else {
             return;
         };
@@ -128,7 +128,7 @@ impl Ledger {
             _ => is_newer(closed),
         };
         if !is_known {
-            self.take(event);
+            self.apply(event);
             self.table_mut(event.process).doubt_number(fd);
         }
     }

@@ -63,7 +63,7 @@ impl Model {
         is_found
     }
 
-    pub(super) fn take(&mut self, event: &TraceEvent) {
+    pub(super) fn apply(&mut self, event: &TraceEvent) {
         let actor = Actor {
             thread: event.thread,
             stack: event.stack,

@@ -78,7 +78,7 @@ impl Tally {
     pub fn origin(&self, now: u64, resolve: &dyn Fn(StackId) -> Stack) -> Origin {
         let stack = self.stack.map(resolve).unwrap_or_default();
         Origin {
-            culprit: Culprit::of(&stack),
+            culprit: Culprit::from_stack(&stack),
             leaking_caller: None,
             through: through(&stack),
             partly: false,

@@ -11,7 +11,7 @@ const CHILD: ProcKey = process(1001);
 fn ledger(told: &TraceScript) -> Ledger {
     let mut ledger = Ledger::new();
     for event in &told.events {
-        ledger.take(event);
+        ledger.apply(event);
     }
     ledger
 }
@@ -111,7 +111,7 @@ fn a_shared_table_is_one_table_until_exec() {
         stack: None,
         what: What::Exec { kept: None },
     };
-    ledger.take(&exec);
+    ledger.apply(&exec);
     assert!(!ledger.share_table(MAIN, CHILD));
     assert_eq!(
         (open(&ledger, MAIN), open(&ledger, CHILD)),
@@ -216,7 +216,7 @@ fn a_million_events_of_ever_new_numbers_processes_and_places_stay_small() {
             },
         };
         let pid = if step % 200 == 0 { step } else { 7 };
-        ledger.take(&TraceEvent {
+        ledger.apply(&TraceEvent {
             process: process(pid),
             thread: step,
             at: u64::from(step),
@@ -314,8 +314,8 @@ proptest! {
     fn r19_the_ledger_says_what_the_simple_model_says(events in events()) {
         let (mut ledger, mut model) = (Ledger::new(), Model::default());
         for event in &events {
-            ledger.take(event);
-            model.take(event);
+            ledger.apply(event);
+            model.apply(event);
             for pid in 1..4 {
                 model.compare(&ledger, process(pid), NUMBERS);
             }

@@ -19,7 +19,7 @@ pub(super) fn origin(stack: Vec<Frame>) -> Origin {
         leaking_caller: None,
         through: Vec::new(),
         partly: false,
-        culprit: Culprit::of(&stack),
+        culprit: Culprit::from_stack(&stack),
         stack,
         thread: Some(1),
         live: 1,

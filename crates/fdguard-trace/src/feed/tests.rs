@@ -38,7 +38,7 @@ fn give_as<const N: usize>(
     tickets: Vec<u64>,
     next: u64,
 ) {
-    feed.take(DrainedEvents {
+    feed.push(DrainedEvents {
         events: events.to_vec(),
         tickets,
         next,

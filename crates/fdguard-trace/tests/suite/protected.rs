@@ -86,7 +86,7 @@ fn r41_what_was_prevented_is_counted_in_the_table() {
     let (hazards, _) = traced.hazards(&mut Symbols::new(), true);
     assert!(!hazards.is_empty() && hazards.iter().all(|one| one.prevented));
     let tables = traced.tables().unwrap();
-    let table = tables.of(traced.pid()).unwrap();
+    let table = tables.table_of(traced.pid()).unwrap();
     let counted: Vec<_> = table.prevented.clone().into_iter().collect();
     assert_eq!(counted, [("double-close", 1), ("use-after-close", 2)]);
 }

@@ -64,7 +64,7 @@ fn leaks(minor: &str) -> Option<Vec<Site>> {
     let mut traced = TracedCommand::launch(&words, Options::default()).unwrap();
     assert!(traced.wait().unwrap().success());
     let tables = traced.tables().unwrap();
-    let table = tables.of(traced.pid()).expect("a table");
+    let table = tables.table_of(traced.pid()).expect("a table");
     let sites = Site::rank(
         &tables,
         table,

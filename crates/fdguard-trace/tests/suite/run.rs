@@ -43,7 +43,7 @@ pub(crate) struct Run {
 impl Run {
     /// The latest table of the program.
     pub(crate) fn table(&self) -> &ProcessTable {
-        self.tables.of(self.pid).expect("a table")
+        self.tables.table_of(self.pid).expect("a table")
     }
 
     /// What it left open, by site.

@@ -118,7 +118,7 @@ proptest! {
     ) {
         let mut detector = HazardDetector::new(CollectedEvents::ALL);
         for (pid, thread, stack, at, what) in told {
-            detector.take(&TraceEvent { process: process(pid), thread, at, stack: stack.map(StackId), what });
+            detector.observe(&TraceEvent { process: process(pid), thread, at, stack: stack.map(StackId), what });
         }
         let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
         for hazard in found {
@@ -159,7 +159,7 @@ fn r40_a_million_events_of_ever_new_threads_and_places_stay_small() {
             errno,
         };
         for what in [open, enter, twice(None), twice(Some(Errno::Ebadf)), lock] {
-            detector.take(&TraceEvent {
+            detector.observe(&TraceEvent {
                 process: process(1),
                 thread: step,
                 at: u64::from(step),

@@ -171,7 +171,7 @@ fn dropping(calls: &[Call], moments: &[u64]) -> [BTreeSet<u32>; 2] {
 fn told(events: &[TraceEvent]) -> BTreeSet<u32> {
     let mut detector = HazardDetector::new(CollectedEvents::ALL);
     for event in events {
-        detector.take(event);
+        detector.observe(event);
     }
     let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
     let dropped = found
@@ -223,14 +223,14 @@ proptest! {
         let mut waiting: Vec<(usize, &TraceEvent)> = Vec::new();
         for (at, event) in events.iter().enumerate() {
             for (_, event) in waiting.extract_if(.., |(due, _)| *due <= at) {
-                detector.take_late(event);
+                detector.observe_late(event);
             }
             match is_late(at) {
                 Some(by) => {
-                    detector.take(&TraceEvent { what: What::Missing, ..event.clone() });
+                    detector.observe(&TraceEvent { what: What::Missing, ..event.clone() });
                     waiting.push((at + by, event));
                 }
-                None => detector.take(event),
+                None => detector.observe(event),
             }
         }
         let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);

@@ -154,7 +154,7 @@ struct EndNames<'a> {
 
 impl<'a> EndNames<'a> {
     fn of(ending: &Ending<'a>, process: &'a TracedProcess) -> Self {
-        let table = ending.tables.of(process.pid);
+        let table = ending.tables.table_of(process.pid);
         let report = table.and_then(fdguard_trace::ProcessTable::exit_report);
         let links = report.iter().flat_map(|report| &report.names);
         Self {

@@ -41,7 +41,7 @@ pub(super) struct TraceScope {
 }
 
 impl TraceScope {
-    fn of(traced: &TracedCommand) -> Self {
+    fn from_command(traced: &TracedCommand) -> Self {
         Self {
             pid: traced.pid(),
             blind: traced.blind(),
@@ -76,7 +76,7 @@ impl TraceReport {
         let (hazards, blind) = traced.hazards(&mut symbols, true);
         diagnosis.hazards = hazards;
         let tables = traced.tables()?;
-        let scope = TraceScope::of(traced);
+        let scope = TraceScope::from_command(traced);
         diagnosis.coverage.backend = BACKEND.to_owned();
         diagnosis.coverage.attributed_fds = processes.iter().map(ProcessSites::attributed).sum();
         diagnosis.coverage.lost_events = tables.lost_events();
@@ -127,14 +127,14 @@ impl TraceReport {
         let mut untraced = Vec::new();
         for subject in watch.subjects() {
             let pid = subject.process.pid;
-            let Some(end) = last.of(pid).or_else(|| tables.of(pid)) else {
+            let Some(end) = last.table_of(pid).or_else(|| tables.table_of(pid)) else {
                 let lacks_table = pid != scope.pid && !scope.with_table.contains(&pid);
                 if lacks_table && subject.timeline.looks() > 1 {
                     untraced.push(subject);
                 }
                 continue;
             };
-            let table = tables.of(pid).unwrap_or(end);
+            let table = tables.table_of(pid).unwrap_or(end);
             let mine = diagnosis.findings.iter_mut().filter(|one| one.pid == pid);
             let mut grown = BTreeSet::new();
             for finding in mine {
@@ -309,7 +309,7 @@ pub(super) fn is_go(subject: &Subject) -> bool {
 /// What the tracer did not see.
 fn gaps(scope: &TraceScope, tables: &ProcessTables, processes: &[ProcessSites]) -> Vec<Gap> {
     let mut gaps = Vec::new();
-    let lacks_table = tables.of(scope.pid).is_none();
+    let lacks_table = tables.table_of(scope.pid).is_none();
     let became = scope.became.get(&scope.pid).map(|became| became.blind);
     if let Some(blind) = scope.blind.or(became.filter(|_| lacks_table)) {
         let what = "the lines that opened descriptors: launch tracing cannot see into this program";

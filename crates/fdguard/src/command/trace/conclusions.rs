@@ -66,12 +66,12 @@ impl Material<'_> {
         diagnosis.released_at_end = released.map(|(_, released)| released);
         sites.sort_by_key(|site| std::cmp::Reverse(site.verdict));
         diagnosis.sites = Some(sites);
-        self.settle(diagnosis);
+        self.set_verdict(diagnosis);
         shown_sites
     }
 
     /// The verdict of all of it, and its findings, the gravest first.
-    fn settle(&self, diagnosis: &mut Diagnosis) {
+    fn set_verdict(&self, diagnosis: &mut Diagnosis) {
         let everybody = || diagnosis.processes.iter().chain(&diagnosis.predecessors);
         let findings = everybody().flat_map(|opinion| opinion.findings.clone());
         let mut findings: Vec<Finding> = findings.collect();

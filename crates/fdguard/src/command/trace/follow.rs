@@ -92,12 +92,12 @@ impl<'s> Follower<'s> {
         }
     }
 
-    fn look(&mut self, running: &RunningTrace<'_, '_>, entries: &[Entry]) {
+    fn report_sample(&mut self, running: &RunningTrace<'_, '_>, entries: &[Entry]) {
         let watch = running.live().watch();
         for entry in entries {
             self.process(watch, entry);
         }
-        self.sites.look(watch, running.tables());
+        self.sites.update(watch, running.tables());
         let new = self.sites.now().iter().filter(|one| one.has_begun);
         let lines: Vec<String> = new.map(site_line).collect();
         for line in lines {
@@ -170,7 +170,7 @@ impl TraceObserver for Follower<'_> {
     fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
         loop {
             let (progress, entries) = running.step(Instant::now() + PATIENCE)?;
-            self.look(running, &entries);
+            self.report_sample(running, &entries);
             if progress == Progress::Ended {
                 return Ok(());
             }

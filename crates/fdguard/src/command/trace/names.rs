@@ -30,7 +30,7 @@ struct Sighting {
 
 impl FdNames {
     /// Takes in a look, which was over at this time of the monotonic clock.
-    pub(super) fn look(&mut self, watch: &Watch, now: u64) {
+    pub(super) fn note_sample(&mut self, watch: &Watch, now: u64) {
         for subject in watch.subjects().filter(|one| one.gone.is_none()) {
             let process = self.processes.entry(subject.process.pid).or_default();
             for (fd, held) in subject.timeline.live().iter() {

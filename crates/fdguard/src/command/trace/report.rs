@@ -39,7 +39,7 @@ pub(super) fn run(args: &TraceArgs, pid: u32) -> anyhow::Result<u8> {
     let settings = settings::settings(&args.settings)?;
     let probe = Probe::new()?;
     let observed = find(args, pid)?;
-    let mut live = begin(args, &probe, &observed)?;
+    let mut live = start_watch(args, &probe, &observed)?;
     let sampled = if args.live {
         view::show(&mut live, &observed)?
     } else {
@@ -94,7 +94,7 @@ pub(super) fn find(args: &TraceArgs, pid: u32) -> anyhow::Result<ObservedTrace> 
 }
 
 /// The same watch as the launching fdguard's, from outside.
-pub(super) fn begin<'p>(
+pub(super) fn start_watch<'p>(
     args: &TraceArgs,
     probe: &'p Probe,
     observed: &ObservedTrace,
@@ -160,7 +160,7 @@ impl SampledTables {
             return Err(ProbeError::NoSuchProcess(observed.pid()).into());
         };
         let pids = running(watch).map(|subject| subject.process.pid);
-        let untraced = pids.filter(|pid| self.after.of(*pid).is_none());
+        let untraced = pids.filter(|pid| self.after.table_of(*pid).is_none());
         let scope = TraceScope {
             pid: observed.pid(),
             blind: None,

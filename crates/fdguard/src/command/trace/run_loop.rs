@@ -85,7 +85,7 @@ pub(super) fn watch<'p>(
     };
     let mut request = None;
     // Without one it ended before anybody could look: what it wrote down is all there is.
-    if let Some(live) = begin(probe, &plan, traced)? {
+    if let Some(live) = start_watch(probe, &plan, traced)? {
         let mut running = RunningTrace {
             live,
             traced: &mut *traced,
@@ -115,7 +115,7 @@ pub(super) fn watch<'p>(
 }
 
 /// The first look; none when the program ended before.
-fn begin<'p>(
+fn start_watch<'p>(
     probe: &'p Probe,
     plan: &Plan,
     traced: &mut TracedCommand,
@@ -143,7 +143,7 @@ impl<'p> RunningTrace<'_, 'p> {
         let is_gone = subjects.any(|one| one.process.pid == own && one.gone.is_some());
         drop(subjects);
         if !is_gone {
-            self.names.look(self.live.watch(), monotonic());
+            self.names.note_sample(self.live.watch(), monotonic());
             self.tables = self.traced.tables_of_living()?;
             let living = self
                 .live
@@ -151,11 +151,11 @@ impl<'p> RunningTrace<'_, 'p> {
                 .subjects()
                 .filter(|one| one.gone.is_none());
             let pids = living.map(|one| one.process.pid);
-            let untraced: Vec<u32> = pids.filter(|pid| self.tables.of(*pid).is_none()).collect();
+            let untraced: Vec<u32> = pids.filter(|pid| self.tables.table_of(*pid).is_none()).collect();
             self.traced.note_programs_without_table(untraced);
         }
         // What the program does after it was asked to end is no part of what it did.
-        let request = self.requests.take();
+        let request = self.requests.next_request();
         self.request = request.or(self.request);
         if is_gone {
             self.live.stop(Ended::ProcessEnded)?;

@@ -54,15 +54,15 @@ impl SignalRequests {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&obeys))?;
         }
         Ok(Self {
-            interrupt: SignalPipe::of(&[SIGINT])?,
-            end: SignalPipe::of(&[SIGTERM, SIGHUP])?,
+            interrupt: SignalPipe::register(&[SIGINT])?,
+            end: SignalPipe::register(&[SIGTERM, SIGHUP])?,
             obeys,
             times: 0,
         })
     }
 
     /// What was asked since the last time.
-    pub(in crate::command) fn take(&mut self) -> Option<Request> {
+    pub(in crate::command) fn next_request(&mut self) -> Option<Request> {
         let request = match (self.interrupt.rang(), self.end.rang()) {
             (_, true) => Request::End,
             (true, false) => Request::Interrupt,
@@ -92,7 +92,7 @@ impl SignalRequests {
             if let Some(status) = traced.ended()? {
                 return Ok(WaitOutcome::Ended(status));
             }
-            if let Some(request) = self.take() {
+            if let Some(request) = self.next_request() {
                 return Ok(WaitOutcome::Requested(request));
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -131,7 +131,7 @@ struct SignalPipe {
 }
 
 impl SignalPipe {
-    fn of(signals: &[i32]) -> std::io::Result<Self> {
+    fn register(signals: &[i32]) -> std::io::Result<Self> {
         let (came, tell) = UnixStream::pair()?;
         came.set_nonblocking(true)?;
         for signal in signals {

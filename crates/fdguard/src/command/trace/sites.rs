@@ -49,7 +49,7 @@ pub(super) struct Sites {
 
 impl Sites {
     /// Takes in a look.
-    pub(super) fn look(&mut self, watch: &Watch, tables: &ProcessTables) {
+    pub(super) fn update(&mut self, watch: &Watch, tables: &ProcessTables) {
         let (at, now) = (watch.at(), monotonic());
         let (last, looked) = self.last.unwrap_or((at, 0));
         self.last = Some((at, now));
@@ -59,7 +59,7 @@ impl Sites {
         }
         let running = watch.subjects().filter(|subject| subject.gone.is_none());
         for subject in running {
-            let Some(table) = tables.of(subject.process.pid) else {
+            let Some(table) = tables.table_of(subject.process.pid) else {
                 continue;
             };
             let process = ProcessSites::from_tables(

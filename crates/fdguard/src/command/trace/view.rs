@@ -95,8 +95,8 @@ struct SiteRows {
 }
 
 impl SiteRows {
-    fn look(&mut self, watch: &Watch, tables: &ProcessTables) {
-        self.sites.look(watch, tables);
+    fn update(&mut self, watch: &Watch, tables: &ProcessTables) {
+        self.sites.update(watch, tables);
         self.rows = self.sites.now().iter().map(row).collect();
     }
 }
@@ -143,7 +143,7 @@ impl TraceSource for LaunchedView<'_, '_, '_> {
         let (progress, _) = self.running.step(deadline)?;
         if progress != Progress::Waiting {
             let watch = self.running.live().watch();
-            self.shown.look(watch, self.running.tables());
+            self.shown.update(watch, self.running.tables());
         }
         Ok(progress)
     }
@@ -170,7 +170,7 @@ impl TraceSource for ObservedView<'_, '_> {
         self.live.take_entries();
         if progress != Progress::Waiting {
             self.sampled.again(self.observed);
-            self.shown.look(self.live.watch(), self.sampled.tables());
+            self.shown.update(self.live.watch(), self.sampled.tables());
         }
         Ok(progress)
     }

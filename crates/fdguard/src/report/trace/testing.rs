@@ -102,7 +102,7 @@ impl MadeSite {
         let live = u64::from(self.live);
         process.sites.push(Site {
             stack: self.stack.clone(),
-            culprit: Culprit::of(&self.stack),
+            culprit: Culprit::from_stack(&self.stack),
             leaking_caller: None,
             open: open.collect(),
             opened: 2 * live,
@@ -149,7 +149,7 @@ pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
         why: format!("{count} files opened, none closed"),
         next_step: "Close them.".to_owned(),
         origin: Some(Origin {
-            culprit: Culprit::of(stack),
+            culprit: Culprit::from_stack(stack),
             leaking_caller: None,
             through: Vec::new(),
             partly: false,
@@ -170,7 +170,7 @@ pub(crate) fn leak(pid: u32, stack: &[Frame], count: u64) -> Finding {
 pub(crate) fn party(thread: u32, stack: &[Frame]) -> Party {
     Party {
         thread: Some(thread),
-        culprit: Culprit::of(stack),
+        culprit: Culprit::from_stack(stack),
         stack: stack.to_vec(),
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn diagnosis(
     began: Timestamp,
 ) -> anyhow::Result<Diagnosis> {
     let tables = server.tables()?;
-    let table = |pid| tables.as_ref().and_then(|tables| tables.of(pid));
+    let table = |pid| tables.as_ref().and_then(|tables| tables.table_of(pid));
     let attributed = survey
         .held()
         .filter(|(pid, fd, _)| table(*pid).is_some_and(|table| table.open.contains_key(fd)));

@@ -114,7 +114,7 @@ fn groups(
     pids.sort_unstable();
     for pid in pids {
         let mut held = by_pid.remove(&pid).unwrap_or_default();
-        let table = tables.and_then(|tables| Some((tables, tables.of(pid)?)));
+        let table = tables.and_then(|tables| Some((tables, tables.table_of(pid)?)));
         if let Some((tables, table)) = table {
             let fds: Vec<Fd> = held.keys().copied().collect();
             for site in Site::rank(tables, table, fds, symbols) {
