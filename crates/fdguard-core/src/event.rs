@@ -1,4 +1,4 @@
-//! What a tracer tells: one [`TraceEvent`] for each thing that happened to a descriptor.
+//! The events of a tracer: one [`TraceEvent`] for each thing that happened to a descriptor.
 //!
 //! A tracer declares what it [collects](Collected). Opens, closes, forks, execs and exits are always
 //! reported; the rest only on request. A hazard that needs an event which was not collected is not
@@ -59,7 +59,7 @@ pub enum What {
         /// The call that opened it.
         #[serde(rename = "how", with = "call_name")]
         call: OpenCall,
-        /// What it is, as far as the call tells.
+        /// Its class, as far as the call determines it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         class: Option<Class>,
         /// Which file, where the tracer looked.
@@ -115,7 +115,7 @@ pub enum What {
     },
     /// The thread is out of its call again. Any other event of the thread means the same.
     Leave,
-    /// A call on a number is over ([`CollectedEvents::uses`]). Told before its [`What::Leave`]: the call belongs to the
+    /// A call on a number is over ([`CollectedEvents::uses`]). Reported before its [`What::Leave`]: the call belongs to the
     /// descriptor that it was entered on, whatever has the number by now.
     Use {
         /// The number.
@@ -136,7 +136,7 @@ pub enum What {
         fd: Fd,
     },
     /// A POSIX lock was taken or given back ([`CollectedEvents::locks`]). `flock` and open-file-description
-    /// locks do not vanish with another descriptor and are not told.
+    /// locks do not vanish with another descriptor and are not reported.
     Lock {
         /// The number it went through.
         fd: Fd,
@@ -198,13 +198,14 @@ pub enum What {
         /// Its first argument: the highest number and one.
         nfds: u32,
     },
-    /// The process began as a copy of another one: what happened to its numbers before is not told.
+    /// The process began as a copy of another one: earlier events of its numbers are not reported.
     Forked,
     /// The process has, or had, more than this one thread.
     Threaded,
-    /// An event of this process is missing here. It may be told later ([`crate::hazard::Lookout::take_late`]).
+    /// An event of this process is missing here. It may be reported later
+    /// ([`crate::hazard::HazardDetector::observe_late`]).
     Missing,
-    /// Events of this process that nobody will ever see.
+    /// Events of this process that are lost for good.
     Lost {
         /// How many.
         count: u64,

@@ -41,7 +41,7 @@ pub enum Error {
         /// Which.
         pid: u32,
     },
-    /// The process is somebody else's.
+    /// The process belongs to another user.
     #[error("process {pid}: permission denied")]
     Denied {
         /// Which.

@@ -1,4 +1,4 @@
-//! Records of the ring into core's events: pure, so that it can be tested without a program.
+//! Converts records of the ring to core's events: pure, so that it can be tested without a program.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use fdguard_wire::{
 use crate::call_class::CallClasses;
 use crate::ring::DrainedEvents;
 
-/// Who was inside a call when its number was closed tells where it was when it comes out; so many nanoseconds are
-/// waited for that.
+/// A thread that was inside a call when its number was closed reports its stack when it comes out; that
+/// is waited for this many nanoseconds.
 const PATIENCE: u64 = 5_000_000_000;
-/// So many events are held back for it at most.
+/// The most events that are held back for it.
 const MOST_HELD: usize = 1 << 16;
 
 /// The events of one process on their way.
@@ -45,13 +45,13 @@ struct TicketedRecord {
 enum Threads {
     /// One so far.
     One,
-    /// Several, and that was told.
+    /// Several, and that was reported.
     Several,
     /// A forked child begins with one, and the C library's word is still its parent's.
     Forked,
 }
 
-/// How an event is to be taken.
+/// How an event is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// In its order.
@@ -76,7 +76,7 @@ impl Feed {
         }
     }
 
-    /// How the last event that was given is to be taken.
+    /// How the last event is delivered.
     pub(crate) fn delivery(&self) -> Delivery {
         self.delivery
     }
@@ -93,7 +93,7 @@ impl Feed {
     /// Takes what was read.
     pub(crate) fn push(&mut self, drained: DrainedEvents) {
         if drained.lost > 0 {
-            // What was lost is told as that, and no ticket of it is missed.
+            // Lost events are reported as lost, and their tickets are not missed.
             self.next = drained.tickets.first().copied().unwrap_or(drained.next);
             self.closing.clear();
         }
@@ -106,7 +106,7 @@ impl Feed {
             .extend(tickets.map(|(ticket, record)| TicketedRecord { ticket, record }));
     }
 
-    /// The next event that can be told, with stacks numbered by `number`. At the end nothing is held back.
+    /// The next event that can be reported, with stacks numbered by `number`. At the end nothing is held back.
     pub(crate) fn next(
         &mut self,
         now: u64,
@@ -168,7 +168,7 @@ impl Feed {
         }
     }
 
-    /// Whether this is the first that is heard of a second thread.
+    /// Whether this is the first sign of a second thread.
     fn is_second_thread(&self, record: &EventRecord) -> bool {
         let has_several = record.kind == EventKind::Close && record.more[1] != 0;
         has_several && self.threads == Threads::One
@@ -295,7 +295,7 @@ enum Inside {
     Unknown,
     /// Perhaps not inside a call.
     Not,
-    /// Inside a call, with this stack; 0 where it never told.
+    /// Inside a call, with this stack; 0 where it never reported.
     At(u32),
 }
 

@@ -1,4 +1,4 @@
-//! Reads the events of every traced process while they happen, and looks out for hazards.
+//! Reads the events of every traced process while they happen, and detects hazards.
 //!
 //! One thread, which wakes up more often the more there is to read: a ring holds some tens of milliseconds of the fastest program.
 
@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_millis(32);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// With so much of a ring in use it is read twice as often.
 const BUSY: u64 = EVENTS as u64 / 16;
-/// So many processes are listened to at the same time: each costs us a descriptor.
+/// The most processes whose events are read at the same time: each costs fdguard a descriptor.
 const MOST_RINGS: usize = 256;
 
 /// Listens until it is dropped.
@@ -132,7 +132,7 @@ impl Listener {
         pump.child_piles(symbols)
     }
 
-    /// Every line that started children, with the starts of those that nobody waited for until now.
+    /// Every line that started children, with the starts of those that were not waited for until now.
     pub(crate) fn child_lines(&self, symbols: &mut Symbols) -> Vec<(ChildPile, Vec<u64>)> {
         let mut pump = lock(&self.pump);
         pump.poll(false);
@@ -176,7 +176,7 @@ fn lock(pump: &Mutex<EventPump>) -> MutexGuard<'_, EventPump> {
     pump.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was heard.
+/// Pumps events from the rings to the hazard detector, the lifetimes and the children.
 #[derive(Debug)]
 struct EventPump {
     dir: PathBuf,
@@ -224,9 +224,9 @@ impl EventPump {
         let mut most = 0;
         let latest: HashMap<u32, u64> = self.rings.keys().copied().collect();
         for (key, mut source) in std::mem::take(&mut self.rings) {
-            // Asked before reading: who is gone now writes nothing after.
+            // Checked before reading: a process that is gone now writes nothing after.
             let is_over = latest.get(&key.0) != Some(&key.1) || !is_alive(key.0);
-            // A file that cannot be read any more is nobody's.
+            // A file that cannot be read any more belongs to no process.
             let Ok(drained) = source.ring.drain(now, is_end || is_over) else {
                 self.close(key, source);
                 continue;

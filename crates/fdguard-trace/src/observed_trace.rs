@@ -1,4 +1,4 @@
-//! A trace that runs already, found through one of its processes. Nothing is written, and nobody is told.
+//! A trace that runs already, found through one of its processes. It is only read, and not disturbed.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -14,10 +14,10 @@ use crate::symbol::Symbols;
 use crate::table::{ProcessTable, ProcessTables};
 use crate::{BlindReason, Error, listener, trace_dir};
 
-/// The variable that tells the library where to write.
+/// The variable with the directory that the library writes to.
 pub(crate) const VARIABLE: &str = "FDGUARD_TRACE_DIR";
 
-/// A trace of somebody else.
+/// A trace that another fdguard runs.
 #[derive(Clone, Debug)]
 pub struct ObservedTrace {
     dir: PathBuf,
@@ -169,7 +169,7 @@ fn is_another(table: &ProcessTable) -> bool {
     is_absent() && is_absent()
 }
 
-/// A process that has no table for what it is now.
+/// A program that runs without the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntracedProgram {
     /// What it is called now.
@@ -194,7 +194,7 @@ fn program_of(pid: u32) -> Option<TracedProgram> {
     TracedProgram::find(OsStr::new(&format!("/proc/{pid}/exe"))).ok()
 }
 
-/// Whether it runs; who ended and was not waited for does not.
+/// Whether it runs; a zombie does not.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let state = after_name(pid).and_then(|rest| rest.chars().next());
     !matches!(state, None | Some('Z' | 'X'))

@@ -1,4 +1,4 @@
-//! How a program is protected: what the injected library is told of it.
+//! How a program is protected: the settings that the injected library gets.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -7,14 +7,14 @@ use std::path::Path;
 
 use fdguard_wire::{EVENTS, EventRecord, Omission, TableImage};
 
-/// A ticket that is not filled after so many nanoseconds is passed over; it is told late, if ever. What comes after it is
+/// A ticket that is not filled after so many nanoseconds is passed over; it is reported late, if ever. What comes after it is
 /// doubtful then, so a thread that is not run for a while on a busy machine is waited for.
 const PATIENCE: u64 = 1_000_000_000;
 /// The same when the ring fills up meanwhile.
 const LITTLE_PATIENCE: u64 = 20_000_000;
 /// With so much of the ring in use there is little patience.
 const FULL: u64 = EVENTS as u64 / 4;
-/// So many tickets that were passed over are looked at again.
+/// The most passed-over tickets that are read again.
 const MOST_HOLES: usize = 1024;
 /// When the reader fell behind: so much of the ring is left to the writers.
 const MARGIN: u64 = EVENTS as u64 / 8;
@@ -66,7 +66,7 @@ impl Ring {
         })
     }
 
-    /// Reads what is new. At the end nobody fills a ticket any more.
+    /// Reads what is new. At the end no ticket is filled any more.
     pub(crate) fn drain(&mut self, now: u64, is_end: bool) -> io::Result<DrainedEvents> {
         let mut head = [0; TableImage::HEAD];
         match self.file.read_exact_at(&mut head, 0) {

@@ -1,4 +1,4 @@
-//! Folders of traces that nobody uses any more. A program that outlives its trace keeps the folder, because each program that
+//! Directories of traces that are no longer used. A program that outlives its trace keeps the directory, because each program that
 //! it starts loads the library from there; the next trace removes what was left once they are all gone.
 
 use std::fs::{self, File};

@@ -86,7 +86,7 @@ impl Symbols {
     }
 }
 
-/// A frame that a language with a runtime of its own told.
+/// A frame of a language with a runtime of its own.
 fn language_frame(raw_frame: &RawFrame) -> Option<Frame> {
     let RawFrame::Language {
         tongue,

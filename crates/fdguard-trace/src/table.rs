@@ -45,11 +45,11 @@ pub struct ProcessTable {
     pub accounts: HashMap<u32, Account>,
     /// Numbers below 1024 that were open before its first instruction.
     pub inherited: Vec<u32>,
-    /// Births and ends that found no place.
+    /// Opens and closes that were not recorded.
     pub lost_events: u64,
     /// Stacks that found no place.
     pub lost_stacks: u64,
-    /// Descriptors whose end nobody saw.
+    /// Descriptors whose close was not seen.
     pub unseen_closes: u64,
     /// Whether it is protected.
     pub is_protected: bool,
@@ -57,7 +57,7 @@ pub struct ProcessTable {
     pub quarantined: u64,
     /// What that prevented, by the id of its hazard.
     pub prevented: BTreeMap<&'static str, u64>,
-    /// When it told of something last, by the monotonic clock; absent before it did.
+    /// The time of its last event, by the monotonic clock; absent before the first.
     pub last: Option<u64>,
     stacks: HashMap<u32, Vec<FrameRecord>>,
     modules: HashMap<u16, PathBuf>,
@@ -68,7 +68,7 @@ pub struct ProcessTable {
 /// An open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// The how-manieth of its number.
+    /// Generation: how many times this descriptor number has been used.
     pub generation: u32,
     /// The stack that opened it; 0 where it is not known.
     pub stack: u32,
@@ -93,17 +93,17 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The last word of a process.
+/// What a process left open when it exited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExitReport {
-    /// What its open descriptors are called, as far as it told.
+    /// The names of its open descriptors, as far as it listed them.
     pub names: BTreeMap<u32, Vec<u8>>,
-    /// Whether it told of all that were open: one without a name is closed.
+    /// Whether it lists all open descriptors: one without a name is closed.
     pub is_whole: bool,
 }
 
 impl ExitReport {
-    /// As many as are told.
+    /// The most descriptors that it lists.
     const MOST: usize = 4096;
 
     fn parse(bytes: &[u8]) -> Self {

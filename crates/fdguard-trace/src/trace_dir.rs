@@ -1,4 +1,4 @@
-//! The private folder of a trace: the injected library, and what the traced processes write.
+//! The private directory of a trace: the injected library, and what the traced processes write.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -14,11 +14,11 @@ use crate::stale_dirs;
 /// The injected library, built by our build script.
 const LIBRARY: &[u8] = include_bytes!(env!("FDGUARD_PRELOAD"));
 const LIBRARY_NAME: &str = "libfdguard_preload.so";
-/// What Node is told to load.
+/// The module that Node loads.
 const NODE_AGENT: &[u8] = include_bytes!("node/agent.js");
 const NODE_AGENT_NAME: &str = "fdguard-node.cjs";
 
-/// The folder; it is removed at the end.
+/// The directory; it is removed at the end.
 #[derive(Debug)]
 pub(crate) struct TraceDir {
     dir: TempDir,

@@ -1,8 +1,9 @@
-//! What happened, in order: the ring that hazards are found in.
+//! The ring of events, in order: hazards are detected in it.
 //!
-//! A writer takes a ticket first and fills its place later. The end of a descriptor takes its ticket before the call and a
-//! birth after it, so tickets tell the order even where a number changes hands at once. A ticket that is never filled
-//! (its thread died) is a hole. The reader has to keep up: what is overwritten is lost, and it can tell how many.
+//! A writer takes a ticket first and fills its place later. A close takes its ticket before the call
+//! and an open after it, so tickets give the order even where a number is reused at once. A ticket
+//! that is never filled (its thread was killed) is a hole. The reader must keep up: overwritten events
+//! are lost, and the reader knows how many.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,10 +52,10 @@ pub struct EventRecord {
 pub enum EventKind {
     /// Of a later version.
     Unknown = 0,
-    /// A number was given out. More: for a socket its domain and type, for what comes from another number that number
+    /// A descriptor was opened. More: for a socket its domain and type, for what comes from another number that number
     /// and one.
     Open,
-    /// A number was given back, or a close failed. More: how many tickets were given out when the
+    /// A descriptor was closed, or a close failed. More: how many tickets were given out when the
     /// call was over, so that it happened between its own ticket and that one; 0 when that is not
     /// known. Then 1 if the process had a second thread by then.
     Close,
@@ -76,7 +77,8 @@ pub enum EventKind {
     Refused,
     /// `select` up to this number and one.
     Select,
-    /// Somebody else is known to have asked for what was opened at this number.
+    /// Other code is known to have requested this descriptor: the stack of this event replaces the stack
+    /// of its open.
     Reassigned,
     /// A child process was started. More: its number; 0 where the call does not tell it, with the time at
     /// which the call began, for a call that started and waited for it.

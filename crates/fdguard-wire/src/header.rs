@@ -42,13 +42,14 @@ pub struct TableHeader {
     pub latest: AtomicU64,
     /// Stacks in use.
     pub stacks: AtomicU64,
-    /// Births and ends that found no place: numbers too high, no memory.
+    /// Opens and closes that were not recorded: numbers too high, no memory.
     pub lost_events: AtomicU64,
-    /// Births whose stack found no place: counted, with stack 0.
+    /// Opens whose stack did not fit: counted under stack 0.
     pub lost_stacks: AtomicU64,
-    /// Descriptors whose end nobody saw: closed inside the C library or by a system call of its own.
+    /// Descriptors whose close was not seen: closed inside libc or by a raw system call.
     pub unseen_closes: AtomicU64,
-    /// Calls by a child that borrows our memory (vfork) or that no handler told us of: not recorded.
+    /// Calls by a child that shares the parent's memory (vfork) or whose fork was not seen: not
+    /// recorded.
     pub foreign_calls: AtomicU64,
     /// Stacks that stopped before the outermost frame.
     pub cut_stacks: AtomicU64,

@@ -114,7 +114,7 @@ impl<'a> TableImage<'a> {
         comm
     }
 
-    /// Births and ends that found no place.
+    /// Opens and closes that were not recorded.
     #[must_use]
     pub fn lost_events(&self) -> u64 {
         self.field(offset_of!(TableHeader, lost_events))
@@ -126,7 +126,7 @@ impl<'a> TableImage<'a> {
         self.field(offset_of!(TableHeader, lost_stacks))
     }
 
-    /// Descriptors whose end nobody saw.
+    /// Descriptors whose close was not seen.
     #[must_use]
     pub fn unseen_closes(&self) -> u64 {
         self.field(offset_of!(TableHeader, unseen_closes))
@@ -156,7 +156,7 @@ impl<'a> TableImage<'a> {
         self.field(offset_of!(TableHeader, prevented) + what as usize * 8)
     }
 
-    /// Calls by children that nobody told us of.
+    /// Calls by children whose fork was not seen.
     #[must_use]
     pub fn foreign_calls(&self) -> u64 {
         self.field(offset_of!(TableHeader, foreign_calls))

@@ -38,9 +38,9 @@ pub use slot::{CloseRecord, OpenRecord, Slot, SlotRecord};
 pub use stack::{Account, StackRecord};
 pub use text::TextRecord;
 
-/// All of the farewell of a process that ended by itself, and could not take the time to tell what it leaves.
+/// The exit report of a process that exited without time to list what it left open.
 pub const INCOMPLETE_EXIT_REPORT: &[u8] = b"untold\0";
-/// Descriptor numbers that have a slot; births beyond are counted as lost.
+/// Descriptor numbers that have a slot; opens beyond are counted as lost.
 pub const NUMBERS: usize = 1 << 18;
 /// Places for different stacks.
 pub const STACKS: usize = 1 << 14;

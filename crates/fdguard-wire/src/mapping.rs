@@ -99,7 +99,7 @@ impl TableMapping {
         }
     }
 
-    /// Writes the birth of a descriptor down.
+    /// Records the opening of a descriptor.
     pub fn open(&self, area: &impl Area, fd: u32, open: &OpenRecord) {
         let slot = self.slots.get(fd as usize);
         let Some(slot) = slot.filter(|_| area.is_backed(slot_at(fd), size_of::<Slot>())) else {
@@ -122,7 +122,8 @@ impl TableMapping {
         }
     }
 
-    /// Writes the end of a descriptor down, now by the monotonic clock; gives what ended, when it was known.
+    /// Records the closing of a descriptor at `now` by the monotonic clock. Returns the closed
+    /// descriptor if it was known.
     pub fn close(&self, area: &impl Area, fd: u32, now: u64) -> Option<CloseRecord> {
         let closed = self.slot(area, fd)?.close()?;
         self.header.latest.store(now, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One number of the descriptor table: who opened it, when, and for the how-manieth time.
+//! One number of the descriptor table: which stack opened it, when, and how often it was reused.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,25 +22,25 @@ pub struct Slot {
     used: AtomicU64,
 }
 
-/// What is known when a descriptor comes into being.
+/// What is known of a descriptor when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenRecord {
-    /// Its opening stack; 0 where it is not known.
+    /// The stack that opened it; 0 if unknown.
     pub stack: u32,
     /// The thread.
     pub tid: u32,
     /// When, by the monotonic clock.
     pub ns: u64,
-    /// By which call.
+    /// The call that opened it.
     pub call: OpenCall,
     /// Forks since: the stack is one of an ancestor's mapping.
     pub forks: u8,
 }
 
-/// What ended: the generation and the stack that opened it.
+/// A closed descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseRecord {
-    /// The how-manieth descriptor of this number it was.
+    /// Generation: how many times this descriptor number had been used.
     pub generation: u32,
     /// Its opening stack.
     pub stack: u32,
@@ -53,7 +53,7 @@ pub struct CloseRecord {
 /// A slot as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRecord {
-    /// The how-manieth descriptor of this number.
+    /// Generation: how many times this descriptor number has been used.
     pub generation: u32,
     /// What is known of it; absent where the record is not whole.
     pub open: Option<OpenRecord>,
@@ -94,7 +94,7 @@ impl Slot {
         }
     }
 
-    /// Writes a birth down. Gives the one before when nobody saw its end.
+    /// Records an open. Returns the previous descriptor if its close was not seen.
     pub fn open(&self, open: &OpenRecord) -> Option<CloseRecord> {
         let before = self.state.load(Ordering::Relaxed);
         let (forks, opened_at) = (self.forks(), self.ns.load(Ordering::Relaxed));
@@ -116,7 +116,7 @@ impl Slot {
         })
     }
 
-    /// Writes its end down; nothing when it was not open.
+    /// Records a close. Returns nothing if it was not open.
     pub fn close(&self) -> Option<CloseRecord> {
         let mut state = self.state.load(Ordering::Acquire);
         while is_open(state) {
@@ -140,7 +140,7 @@ impl Slot {
         None
     }
 
-    /// Puts another stack in place of the one that opened it, while it is the same descriptor; gives the one before.
+    /// Replaces the stack that opened it, while it is the same descriptor. Returns the previous one.
     pub fn restack(&self, stack: u32) -> Option<CloseRecord> {
         let word = |atomic: &AtomicU64| atomic.load(Ordering::Acquire);
         let (state, ns, by) = (word(&self.state), word(&self.ns), word(&self.by));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_nobody_saw_is_told_at_the_next_birth() {
+    fn an_unseen_close_is_reported_by_the_next_open() {
         let slot = Slot::new();
         slot.open(&open(5));
         let closed = slot.open(&open(6)).unwrap();

@@ -1,4 +1,4 @@
-//! What a check sees: the event, and everything as it was just before.
+//! The context of a check: the event, and the state just before it.
 
 use super::incident::Incident;
 use super::memory::Memory;
@@ -9,7 +9,7 @@ use crate::{Class, Fd};
 /// Numbers up to this are the standard streams: programs close, reopen and inherit them on purpose.
 const LAST_STREAM: Fd = 2;
 
-/// The moment of an event.
+/// An event with the state just before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventContext<'a> {
     pub(super) event: &'a TraceEvent,
@@ -34,7 +34,7 @@ impl<'a> EventContext<'a> {
         self.slot(fd).and_then(FdSlot::current)
     }
 
-    /// What was closed last at a number where nothing is open now, if it is known who did it.
+    /// What was closed last at a number where nothing is open now, if its closer is known.
     pub(super) fn last_closed(&self, fd: Fd) -> Option<&'a ClosedFd> {
         let is_free = self.current(fd).is_none();
         self.last_past(fd).filter(|_| is_free)
@@ -55,14 +55,14 @@ impl<'a> EventContext<'a> {
         (is_deliberate(last) && !last.life.inherited).then_some(last)
     }
 
-    /// Whether the event was told after the number had changed hands: it is about somebody else.
+    /// Whether the event was reported after the number was reused: it concerns the earlier descriptor.
     pub(super) fn is_late(&self, life: &FdLifetime) -> bool {
         life.opener.is_some_and(|opener| self.event.at < opener.at)
     }
 
     /// Whether the call that is over was entered on an earlier descriptor of the number: the kernel held on to
-    /// that one, and what is there now was not touched. Where nothing was known to be open, the birth was only
-    /// told late.
+    /// that one, and the current one was not touched. Where nothing was known to be open, the open was only
+    /// reported late.
     pub(super) fn is_about_earlier(&self, fd: Fd) -> bool {
         let now = self.current(fd).map(|life| life.generation);
         let entered = self.memory.entered(self.event, fd);
@@ -90,7 +90,7 @@ pub(super) fn is_stream(fd: Fd) -> bool {
     fd <= LAST_STREAM
 }
 
-/// Whether somebody who is known closed this very number: `close_range` means no one in particular.
+/// Whether a known thread closed this very number: `close_range` means none in particular.
 pub(super) fn is_deliberate(past: &ClosedFd) -> bool {
     past.closer.is_some() && past.call == CloseCall::Close
 }

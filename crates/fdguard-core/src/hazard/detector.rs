@@ -1,4 +1,4 @@
-//! The lookout: keeps a ledger and shows every event to every check.
+//! The hazard detector: keeps a ledger and runs every check on every event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,13 @@ use crate::ledger::{Actor, EventNotes, FdSlot, Generation, Ledger};
 use crate::origin::Stack;
 use crate::{Fd, ProcKey};
 
-/// So many different hazards are kept; of more only their number.
+/// The most different hazards that are kept; further ones are only counted.
 const MOST_HAZARDS: usize = 1024;
 
-/// So many wrong closes are remembered, lest one be told twice.
+/// The most wrong closes that are remembered, so that none is reported twice.
 const MOST_REPORTED: usize = 4096;
 
-/// Watches for hazards.
+/// Detects hazards in events.
 #[derive(Clone, Debug, Default)]
 pub struct HazardDetector {
     collected: CollectedEvents,
@@ -36,7 +36,7 @@ pub struct HazardDetector {
 }
 
 impl HazardDetector {
-    /// One for events of these kinds.
+    /// A detector for events of these kinds.
     #[must_use]
     pub fn new(collected: CollectedEvents) -> Self {
         Self {
@@ -45,17 +45,19 @@ impl HazardDetector {
         }
     }
 
-    /// Takes the next event.
+    /// Observes the next event.
     pub fn observe(&mut self, event: &TraceEvent) {
         self.observe_as(event, false);
     }
 
-    /// Takes the next event, which protection kept from doing harm: what is found in it is told as prevented.
+    /// Observes the next event, which protection kept from doing harm: its hazards are reported as
+    /// prevented.
     pub fn observe_prevented(&mut self, event: &TraceEvent) {
         self.observe_as(event, true);
     }
 
-    /// Takes an event that is told after later ones, in whose place [`What::Missing`] was told. It corrects what is known
+    /// Observes an event that is reported after later ones, in whose place [`What::Missing`] was
+    /// reported. It corrects what is known
     /// of its number; nothing is concluded from it.
     pub fn observe_late(&mut self, event: &TraceEvent) {
         self.ledger.apply_late(event);
@@ -103,7 +105,7 @@ impl HazardDetector {
         );
     }
 
-    /// What is open, and who opened it.
+    /// What is open, and which thread opened it.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -212,7 +214,8 @@ fn torn(context: &EventContext<'_>) -> Vec<Tid> {
     others.collect()
 }
 
-/// Who is to be named for a close by one whose own descriptor at that number had been taken from it.
+/// The thread to name for a close by a thread whose own descriptor of that number had been closed
+/// under it.
 fn root(context: &EventContext<'_>) -> Option<Actor> {
     let slot = context.slot(context.closes()?)?;
     stale::orphaned(slot, context.event.thread)?.named_closer()

@@ -1,4 +1,4 @@
-//! A call that got no descriptor because a table is full, and who held the table in that moment.
+//! A call that got no descriptor because a table is full, and the sites that held the table then.
 //!
 //! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be open,
 //! by the place that opened it: this is the flight recorder's last page.
@@ -10,7 +10,7 @@ use crate::event::{Errno, What};
 use crate::ledger::{Actor, Tally};
 use crate::lint::Severity;
 
-/// So many holders are told.
+/// The most holders that are reported.
 const MOST_HOLDERS: usize = 5;
 
 pub(super) const RULE: HazardRule = HazardRule {

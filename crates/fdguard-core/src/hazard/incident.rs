@@ -26,7 +26,7 @@ pub(super) struct Incident {
     pub(super) message: String,
     /// How much it matters, where that depends on what happened; else as much as its rule says.
     pub(super) severity: Option<Severity>,
-    /// It is about the end of this descriptor and to be told once, however often its owner notices.
+    /// It is about the close of this descriptor and is reported once, however often its owner notices.
     pub(super) once: Option<Generation>,
     /// Protection kept it from doing harm.
     pub(super) prevented: bool,

@@ -43,7 +43,7 @@ fn dropped(context: &EventContext<'_>) -> Option<Incident> {
     let is_held = holder.is_some_and(|holder: &FdLifetime| holder.generation == locks.generation);
     let is_ordered = match call {
         CloseCall::Close => true,
-        // It is told after the call: a lock of another thread may have come since.
+        // It is reported after the call: another thread may have taken a lock since.
         CloseCall::Dup2 => !locks.is_shared && locks.actor.thread == context.event.thread,
         _ => false,
     };

@@ -9,13 +9,13 @@ use crate::event::{Errno, FdCall, StackId, Tid, TraceEvent, What};
 use crate::ledger::{Actor, FdLifetime, FdSlot, Generation, Ledger};
 use crate::{Fd, FileId, ProcKey};
 
-/// So many threads, pairs of places and files are remembered each; then all are forgotten.
+/// The most threads, pairs of places and files that are remembered each; then all are dropped.
 const MOST: usize = 16_384;
 
-/// So many numbers of one `poll` are remembered.
+/// The most numbers of one `poll` that are remembered.
 const MOST_POLLED: usize = 256;
 
-/// So many locked ranges of one file are remembered.
+/// The most locked ranges of one file that are remembered.
 const MOST_RANGES: usize = 256;
 
 /// A call that a thread is in.

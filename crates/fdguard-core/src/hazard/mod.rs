@@ -91,19 +91,19 @@ pub struct Hazard {
     /// Whether protection kept it from doing harm.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prevented: bool,
-    /// Who opened what was closed.
+    /// The code that opened what was closed.
     pub opener: Option<Party>,
-    /// Who closed it; of two closes the one at fault.
+    /// The code that closed it; of two closes the one at fault.
     pub closer: Option<Party>,
-    /// Who used it; of two closes the other one.
+    /// The code that used it; of two closes the other one.
     pub user: Option<Party>,
-    /// Who had opened what was hit instead.
+    /// The code that had opened what was hit instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim: Option<Party>,
     /// Whose line is to be changed, where that is clear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
-    /// Who holds the table, the largest first.
+    /// The sites that hold the table, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Origin>,
     /// What happened, in words.
@@ -137,7 +137,7 @@ impl Hazard {
     }
 }
 
-/// One who took part.
+/// Code that took part in a hazard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Party {
     /// The thread.

@@ -3,7 +3,7 @@
 //! A close drops locks only if they are still held when it happens, and it happens somewhere between its
 //! [`What::Close`] and its [`What::CloseReturned`]. So the incident waits until the close and every change of
 //! locks that was under way meanwhile are over. If one of them gave back a lock of the file, or another
-//! close dropped it, the order of the two is not known, and nothing is told.
+//! close dropped it, the order of the two is not known, and nothing is reported.
 
 use super::HazardRule;
 use super::incident::Incident;
@@ -11,7 +11,7 @@ use crate::event::{Errno, Tid, TraceEvent, What};
 use crate::ledger::{FdSlot, Ledger};
 use crate::{Fd, FileId, ProcKey};
 
-/// So many incidents wait at the same time; more are dropped.
+/// The most incidents that wait at the same time; further ones are dropped.
 const MOST: usize = 256;
 
 /// What an incident waits for.

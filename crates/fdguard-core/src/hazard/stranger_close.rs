@@ -48,7 +48,7 @@ fn torn(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     if life.is_some_and(|life| context.is_late(life)) {
         return None;
     }
-    // Whoever is inside by a stale number is no owner, and a wrong close is told as such.
+    // A thread that is inside by a stale number is not an owner, and a wrong close is reported as such.
     let is_owner = |inside: &&Inside| {
         let slot = context.slot(fd);
         slot.is_none_or(|slot| stale::orphaned(slot, inside.actor.thread).is_none())

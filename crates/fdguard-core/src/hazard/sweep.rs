@@ -14,7 +14,7 @@ const ROW: u32 = 4;
 /// A row goes on at once; after so many nanoseconds nobody waits for the next number.
 const PATIENCE: u64 = 20_000_000;
 
-/// So many threads are waited for.
+/// The most threads that are waited for.
 const MOST: usize = 4096;
 
 /// What one thread closes, one number after the other.

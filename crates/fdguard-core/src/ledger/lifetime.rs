@@ -1,18 +1,19 @@
-//! One descriptor from birth to death.
+//! One descriptor from open to close.
 
 use std::sync::Arc;
 
 use crate::event::{CloseCall, OpenCall, StackId, Tid};
 use crate::{Class, FileId};
 
-/// Which use of a number: rises with every birth in a table, so a number that was given out again
-/// is another descriptor.
+/// Which use of a number: rises with every open in a table, so a number that is reused is another
+/// descriptor.
 pub type Generation = u64;
 
-/// So many threads that used a descriptor are told apart; with more, everybody counts as a user.
+/// The threads that used a descriptor are distinguished up to this many; with more, every thread
+/// counts as a user.
 const MOST_USERS: usize = 6;
 
-/// Who did something, where and when.
+/// The thread that acted, with its stack and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The thread.
@@ -28,11 +29,11 @@ pub struct Actor {
 pub struct FdLifetime {
     /// Which use of the number.
     pub generation: Generation,
-    /// Who opened it; absent where nobody saw it.
+    /// The thread that opened it; absent if the open was not seen.
     pub opener: Option<Actor>,
     /// By which call.
     pub call: OpenCall,
-    /// What it is, as far as the call told.
+    /// Its class, as far as the call determined it.
     pub class: Option<Class>,
     /// Which file it is.
     pub file: Option<FileId>,
@@ -114,7 +115,7 @@ impl FdLifetime {
 pub struct ClosedFd {
     /// What it was.
     pub life: FdLifetime,
-    /// Who closed it; absent where nobody saw it.
+    /// The thread that closed it; absent if the close was not seen.
     pub closer: Option<Actor>,
     /// By which call.
     pub call: CloseCall,
@@ -125,7 +126,7 @@ pub struct ClosedFd {
 }
 
 impl ClosedFd {
-    /// Who is to be named for the close.
+    /// The thread to name for the close.
     #[must_use]
     pub fn named_closer(&self) -> Option<Actor> {
         self.root.or(self.closer)

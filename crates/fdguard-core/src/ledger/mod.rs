@@ -1,9 +1,9 @@
 //! The ledger: events become lifetimes, one table for each process.
 //!
-//! It answers what is open and who opened it, who closed what was at a number before, and which places
-//! in the code hold most. It never fails: a death without a birth was opened before tracing or inside a
-//! library, a birth at a taken number means that its predecessor went unseen, and after lost events the
-//! past is forgotten, because nothing can be argued from it any more.
+//! It knows what is open and which thread opened it, which thread closed the earlier descriptors of a
+//! number, and which places in the code hold most. It never fails: a close without an open was opened
+//! before tracing or inside a library, an open at a used number means that a close was missed, and
+//! after lost events the past is dropped because nothing can be concluded from it.
 
 mod lifetime;
 mod reconcile;
@@ -53,12 +53,12 @@ impl Ledger {
         Self::default()
     }
 
-    /// Takes the next event.
+    /// Applies the next event.
     pub fn apply(&mut self, event: &TraceEvent) {
         self.apply_with_notes(event, EventNotes::default());
     }
 
-    /// The same, with what somebody else concluded about it.
+    /// Applies the next event, with what the hazard detector concluded about it.
     pub(crate) fn apply_with_notes(&mut self, event: &TraceEvent, notes: EventNotes) {
         let process = event.process;
         match &event.what {
@@ -110,8 +110,8 @@ impl Ledger {
         }
     }
 
-    /// Takes an event that is told after later ones. Only a birth and a death are of use then, and only as
-    /// far as nothing newer is known of their number.
+    /// Applies an event that is reported after later ones. Only opens and closes are used then, and only
+    /// if nothing newer is known of their number.
     pub(crate) fn apply_late(&mut self, event: &TraceEvent) {
         let (What::Open { fd, .. } | What::Close { fd, .. }) = event.what else {
             return;
@@ -144,7 +144,7 @@ impl Ledger {
         self.table(process)?.slot(fd)
     }
 
-    /// Who closed what was at this number, the latest first.
+    /// The closed descriptors of this number, the latest first.
     pub fn closes_of(&self, process: ProcKey, fd: Fd) -> impl Iterator<Item = &ClosedFd> {
         self.slot(process, fd).into_iter().flat_map(FdSlot::past)
     }
@@ -184,7 +184,7 @@ impl Ledger {
     /// there.
     #[must_use]
     pub fn was_never_open(&self, process: ProcKey, fd: Fd) -> bool {
-        // One that has told of nothing yet has no table.
+        // A process without events has no table.
         self.table(process)
             .is_none_or(|table| table.was_never_open(fd))
     }
@@ -195,7 +195,7 @@ impl Ledger {
         self.lost
     }
 
-    /// How many closes there were of descriptors that nobody saw opening.
+    /// How many descriptors were closed whose open was not seen.
     #[must_use]
     pub fn unseen_opens(&self) -> u64 {
         self.unseen_opens

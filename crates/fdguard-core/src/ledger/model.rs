@@ -12,7 +12,7 @@ struct Entry {
     inherited: bool,
     /// Whether it was ever seen open.
     was_open: bool,
-    /// Its place in the order of deaths, who closed it, and how.
+    /// Its place in the order of closes, the closer, and the call.
     close: Option<(u64, Option<Actor>, CloseCall)>,
     is_forgotten: bool,
 }

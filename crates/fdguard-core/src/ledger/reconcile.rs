@@ -1,4 +1,4 @@
-//! What the events say against what `/proc` shows.
+//! Reconciles the events with what `/proc` shows.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{EventNotes, Ledger, unseen};
 use crate::event::{CloseCall, StackId};
 use crate::{Class, Fd, FileId, ProcKey};
 
-/// A descriptor as somebody saw it from outside.
+/// A descriptor as it was observed from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedFd {
     /// Its number.
@@ -21,7 +21,7 @@ pub struct ObservedFd {
 /// What is known about where a descriptor comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FdProvenance {
-    /// It was seen to be opened, here.
+    /// Its open was seen, with this stack.
     TraceScript(Option<StackId>),
     /// It came from the parent, or from the program before an exec.
     Inherited,
@@ -29,12 +29,12 @@ pub enum FdProvenance {
     Unknown,
 }
 
-/// The outcome.
+/// The result of a reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciliation {
     /// Every descriptor that is open, by number.
     pub live: BTreeMap<Fd, FdProvenance>,
-    /// Numbers whose entry was wrong: closed, or replaced, where nobody saw it.
+    /// Numbers whose entry was wrong: their close or replacement was not seen.
     pub corrected: Vec<Fd>,
 }
 

@@ -1,4 +1,4 @@
-//! One number of a table: what is there now and who closed what was there before.
+//! One number of a table: the open descriptor and the closed ones before it.
 
 use std::collections::VecDeque;
 

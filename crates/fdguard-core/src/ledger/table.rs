@@ -15,7 +15,7 @@ const MOST_SLOTS: usize = 1 << 20;
 /// So many numbers may be kept for their past alone.
 const MOST_FREE: usize = 1 << 14;
 
-/// What others concluded about an event.
+/// What the hazard detector concluded about an event.
 #[derive(Debug, Default)]
 pub(crate) struct EventNotes {
     /// The threads that are inside a call on the number that is closed.
@@ -79,7 +79,7 @@ impl Table {
         self.slots.iter().filter_map(current)
     }
 
-    /// A descriptor appears. What was at its number before must have gone unseen.
+    /// A descriptor is opened. If the number is still open here, its close was missed.
     pub(super) fn open(&mut self, fd: Fd, mut life: FdLifetime) {
         if self.slots.len() >= MOST_SLOTS && !self.slots.contains_key(&fd) {
             return;
@@ -94,7 +94,7 @@ impl Table {
         self.live += 1;
     }
 
-    /// A descriptor goes; false if none was known at this number.
+    /// A descriptor is closed; false if none was known at this number.
     pub(super) fn close(
         &mut self,
         fd: Fd,
@@ -121,7 +121,7 @@ impl Table {
         true
     }
 
-    /// Another stack stands for the one that opened what has this number.
+    /// Replaces the stack that opened the current descriptor of this number.
     pub(super) fn reassign(&mut self, fd: Fd, stack: Option<StackId>) {
         let life = self
             .slots
@@ -133,7 +133,7 @@ impl Table {
         }
     }
 
-    /// Something was closed that nobody saw opening.
+    /// A descriptor was closed whose open was not seen.
     pub(super) fn close_unknown(
         &mut self,
         fd: Fd,
@@ -156,7 +156,7 @@ impl Table {
         self.forget_the_oldest();
     }
 
-    /// A close that is told late, after its number was given out again: it belongs to what was there before.
+    /// A close that is reported after its number was reused: it belongs to the previous descriptor.
     pub(super) fn close_late(&mut self, fd: Fd, closer: Actor, call: CloseCall) {
         let last = self
             .slots

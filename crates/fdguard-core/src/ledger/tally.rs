@@ -6,7 +6,7 @@ use crate::event::{StackId, Tid};
 use crate::origin::{Culprit, Origin, Stack};
 use crate::through::through;
 
-/// So many places are told apart in one table. Those with nothing open are forgotten first.
+/// The most stacks that one table counts. Those with nothing open are dropped first.
 const MOST_PLACES: usize = 65_536;
 
 const NANOS: f64 = 1e9;

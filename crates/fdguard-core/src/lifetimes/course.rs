@@ -34,7 +34,7 @@ impl ClosedStats {
         });
     }
 
-    /// So many were opened and closed before this moment; nobody saw when.
+    /// This many were opened and closed before this moment, at unknown times.
     pub(super) fn count_many(&mut self, count: u64, before: Moment) {
         self.add(&Self {
             count,
@@ -70,7 +70,7 @@ pub enum PathCourse {
     Stopped,
     /// Many came at once, and none before or after.
     Burst,
-    /// The times do not tell.
+    /// The times do not decide it.
     Unclear,
 }
 
@@ -295,7 +295,7 @@ fn parts(births: &[Moment]) -> usize {
         .iter()
         .map(|birth| ((birth.active - first.active) / part).floor())
         .collect();
-    // In order already, because the births are.
+    // In order already, because the opens are.
     parts.dedup();
     parts.len()
 }

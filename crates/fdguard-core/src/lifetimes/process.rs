@@ -40,7 +40,7 @@ pub struct ProcessLifetimes {
     /// After this time the latest use of a number was; only where the tracer asked.
     uses: HashMap<Fd, u64>,
     peak: Peak,
-    /// Events that nobody will ever see.
+    /// Events that are lost for good.
     lost: u64,
 }
 
@@ -68,7 +68,7 @@ impl PathState {
         }
     }
 
-    /// Opened and closed where nobody saw when: it counts, and its life was short.
+    /// Opened and closed at unknown times: they count, and their lives were short.
     fn add_unseen(&mut self, count: u64, moment: Moment) {
         self.opened += count;
         self.closed += count;
@@ -209,14 +209,14 @@ impl ProcessLifetimes {
         self.gone.get_or_insert(at);
     }
 
-    /// Events were lost. What is open now, with its path and the time of its birth, puts it right
+    /// Events were lost. What is open now, with its path and the time of its open, corrects it
     /// as far as that is possible: see [`ProcessLifetimes::reconcile`].
     pub fn lose(&mut self, count: u64) {
         self.lost += count;
     }
 
     /// What the process itself wrote down of what is open and of what its paths opened and closed
-    /// puts right what the events did not tell.
+    /// corrects what the events did not report.
     pub fn reconcile(
         &mut self,
         open: &HashMap<Fd, (PathNumber, u64, OpenCall, u32)>,

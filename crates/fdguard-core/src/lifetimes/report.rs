@@ -19,7 +19,7 @@ use crate::rule::{Settings, wording};
 use crate::through::through;
 use crate::{Class, Pid, TcpState, Text};
 
-/// What a descriptor is and points at, as far as somebody knows.
+/// The class and target of a descriptor, as far as they are known.
 pub type FdName = (Option<Class>, Option<Text>);
 
 /// A wall nearer than this is an emergency.
@@ -37,7 +37,7 @@ pub struct TracedSubject<'a> {
     pub sites: &'a [JudgedSite],
     /// What each descriptor is.
     pub name: &'a dyn Fn(&Lifetime) -> FdName,
-    /// Its soft limit; absent where nobody knows.
+    /// Its soft limit; absent if unknown.
     pub limit: Option<u64>,
     /// How many it holds.
     pub count: u64,
@@ -98,7 +98,7 @@ pub struct Release {
     pub at: f64,
 }
 
-/// What it comes to.
+/// The verdict of a process, with its findings and sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
     /// The verdict.

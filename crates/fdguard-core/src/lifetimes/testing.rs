@@ -1,4 +1,4 @@
-//! Histories for tests, told in seconds.
+//! Histories for tests, in seconds.
 
 use std::collections::BTreeSet;
 

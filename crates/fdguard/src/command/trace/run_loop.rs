@@ -151,7 +151,9 @@ impl<'p> RunningTrace<'_, 'p> {
                 .subjects()
                 .filter(|one| one.gone.is_none());
             let pids = living.map(|one| one.process.pid);
-            let untraced: Vec<u32> = pids.filter(|pid| self.tables.table_of(*pid).is_none()).collect();
+            let untraced: Vec<u32> = pids
+                .filter(|pid| self.tables.table_of(*pid).is_none())
+                .collect();
             self.traced.note_programs_without_table(untraced);
         }
         // What the program does after it was asked to end is no part of what it did.
