@@ -10,13 +10,13 @@ use super::site::{JudgedPath, JudgedSite};
 use crate::blame::own_frames;
 use crate::collapse;
 use crate::count::as_f64;
+use crate::dependency_path::through;
 use crate::event::OpenCall;
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
 use crate::rule::{Settings, wording};
-use crate::through::through;
 use crate::{Class, Pid, TcpState, Text};
 
 /// The class and target of a descriptor, as far as they are known.

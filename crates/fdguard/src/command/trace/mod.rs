@@ -31,10 +31,10 @@ use fdguard_trace::{Error, Options, SiteDetail, TracedCommand};
 use super::{clearing, settings};
 use crate::cli::TraceArgs;
 use crate::exit;
-use crate::output::Stream;
+use crate::output::OutputStream;
 use crate::report::trace::TraceReport;
 use crate::terminal;
-use crate::watching::Progress;
+use crate::watching::WatchProgress;
 
 use follow::Follower;
 use notes::Notes;
@@ -72,7 +72,7 @@ pub(super) fn code_of(error: &anyhow::Error) -> u8 {
         _ => FAILED,
     };
     let is_usage = error
-        .downcast_ref::<exit::Hinted>()
+        .downcast_ref::<exit::HintedError>()
         .is_some_and(|hinted| hinted.code == exit::USAGE);
     let said = exit::report(error);
     if is_usage { said } else { code }
@@ -124,7 +124,7 @@ fn trace(args: &TraceArgs) -> anyhow::Result<u8> {
     children::add(&mut report.diagnosis, &traced);
     let clearance = Clearance::new(&args.allow, &settings);
     clearing::clear(&mut report.diagnosis, &clearance);
-    clearing::settle(&mut report.diagnosis);
+    clearing::apply_clearances(&mut report.diagnosis);
     let unused = clearance.unused(&clearing::reasons(&report.diagnosis));
     let written = outputs.write(&report);
     if let Some(follower) = &mut follower {
@@ -157,9 +157,9 @@ pub(super) fn watch<'p>(
 }
 
 /// The file of the result, before the program runs for nothing.
-fn open(args: &TraceArgs) -> anyhow::Result<Option<Stream>> {
+fn open(args: &TraceArgs) -> anyhow::Result<Option<OutputStream>> {
     let path = args.output.as_deref();
-    path.map(|path| Stream::open(Some(path))).transpose()
+    path.map(|path| OutputStream::open(Some(path))).transpose()
 }
 
 /// Nobody looks on.
@@ -167,7 +167,7 @@ struct NoObserver;
 
 impl TraceObserver for NoObserver {
     fn observe(&mut self, running: &mut RunningTrace<'_, '_>) -> anyhow::Result<()> {
-        while running.step(Instant::now() + PATIENCE)?.0 != Progress::Ended {}
+        while running.step(Instant::now() + PATIENCE)?.0 != WatchProgress::Ended {}
         Ok(())
     }
 }
@@ -176,7 +176,7 @@ fn write(
     args: &TraceArgs,
     report: &TraceReport,
     unused: &[String],
-    stream: Option<Stream>,
+    stream: Option<OutputStream>,
 ) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     if args.json {

@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::path::Path;
 
 use crate::cli::TraceArgs;
-use crate::exit::{self, Hinted};
-use crate::output::Stream;
+use crate::exit::{self, HintedError};
+use crate::output::OutputStream;
 use crate::report::html;
 use crate::report::trace::{TraceReport, folded, pprof, svg};
 
 /// The files that were asked for.
-pub(super) struct Outputs(Vec<(Format, Stream)>);
+pub(super) struct Outputs(Vec<(Format, OutputStream)>);
 
 #[derive(Clone, Copy)]
 enum Format {
@@ -38,10 +38,10 @@ impl Outputs {
         for (format, path) in asked {
             if taken.contains(&path) && !is_special(path) {
                 let message = format!("{}: named for two outputs", path.display());
-                return Err(Hinted::usage(message, "give each a file of its own").into());
+                return Err(HintedError::usage(message, "give each a file of its own").into());
             }
             taken.push(path);
-            streams.push((format, Stream::open(Some(path))?));
+            streams.push((format, OutputStream::open(Some(path))?));
         }
         Ok(Self(streams))
     }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
-use fdguard_core::diagnosis::Ended;
+use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::watch::Watch;
 use fdguard_trace::{ObservedTrace, ProcessTables};
 use rustix::process::Signal;
@@ -12,13 +12,13 @@ use super::NoObserver;
 use super::report::SampledTables;
 use super::run_loop::{RunningTrace, TraceObserver};
 use super::sites::{SiteNow, Sites};
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 use crate::report::trace::name;
 use crate::terminal::{sanitize, sanitize_str};
 use crate::tui::trace::{
     DrawTarget, SiteRow, TraceHeadline, TraceSource, TraceViewOutcome, has_terminal, run,
 };
-use crate::watching::{Live, Progress};
+use crate::watching::{LiveWatch, WatchProgress};
 
 /// The terminal is the program's unless it has none of it.
 pub(super) fn check_free() -> anyhow::Result<()> {
@@ -34,14 +34,17 @@ pub(super) fn check_free() -> anyhow::Result<()> {
         "there is no terminal for the live view"
     };
     let hint = "fdguard trace --live -- COMMAND </dev/null >out.log 2>&1, or in a second terminal fdguard trace --report PID --live";
-    Err(Hinted::usage(message, hint).into())
+    Err(HintedError::usage(message, hint).into())
 }
 
 /// Shows a running trace until the user leaves or the program ends.
-pub(super) fn show(live: &mut Live<'_>, observed: &ObservedTrace) -> anyhow::Result<SampledTables> {
+pub(super) fn show(
+    live: &mut LiveWatch<'_>,
+    observed: &ObservedTrace,
+) -> anyhow::Result<SampledTables> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let message = "the live view needs a terminal";
-        return Err(Hinted::usage(message, "without --live it is a report").into());
+        return Err(HintedError::usage(message, "without --live it is a report").into());
     }
     let mut source = ObservedView {
         sampled: SampledTables::at(observed)?,
@@ -56,7 +59,7 @@ pub(super) fn show(live: &mut Live<'_>, observed: &ObservedTrace) -> anyhow::Res
     )?;
     let sampled = source.sampled;
     if outcome != TraceViewOutcome::Ended {
-        live.stop(Ended::Interrupted)?;
+        live.stop(WatchEnd::Interrupted)?;
     }
     Ok(sampled)
 }
@@ -139,9 +142,9 @@ struct LaunchedView<'r, 'a, 'p> {
 }
 
 impl TraceSource for LaunchedView<'_, '_, '_> {
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         let (progress, _) = self.running.step(deadline)?;
-        if progress != Progress::Waiting {
+        if progress != WatchProgress::Waiting {
             let watch = self.running.live().watch();
             self.shown.update(watch, self.running.tables());
         }
@@ -158,17 +161,17 @@ impl TraceSource for LaunchedView<'_, '_, '_> {
 }
 
 struct ObservedView<'r, 'p> {
-    live: &'r mut Live<'p>,
+    live: &'r mut LiveWatch<'p>,
     observed: &'r ObservedTrace,
     sampled: SampledTables,
     shown: SiteRows,
 }
 
 impl TraceSource for ObservedView<'_, '_> {
-    fn advance(&mut self, deadline: Instant) -> anyhow::Result<Progress> {
+    fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress> {
         let progress = self.live.advance(deadline)?;
         self.live.take_entries();
-        if progress != Progress::Waiting {
+        if progress != WatchProgress::Waiting {
             self.sampled.again(self.observed);
             self.shown.update(self.live.watch(), self.sampled.tables());
         }

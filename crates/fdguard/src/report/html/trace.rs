@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use fdguard_core::diagnosis::{Diagnosis, Opinion};
+use fdguard_core::diagnosis::{Diagnosis, ProcessDiagnosis};
 use fdguard_core::finding::Finding;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
@@ -355,7 +355,7 @@ fn timelines(report: &TraceReport) -> String {
         .iter()
         .filter_map(|one| Some((one, one.curves.as_ref()?)));
     for (process, curves) in with.take(MOST_PLOTS) {
-        let opinions: &[Opinion] = &report.diagnosis.processes;
+        let opinions: &[ProcessDiagnosis] = &report.diagnosis.processes;
         let opinion = opinions.iter().find(|one| one.pid == process.pid);
         let limit = opinion.and_then(|one| one.walls.iter().find(|wall| wall.name == "soft-limit"));
         let of = match report.processes.len() {
