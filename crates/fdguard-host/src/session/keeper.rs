@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdguard_process::tree::{Exit, Stop, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 
-use super::held::{Held, Token};
+use super::fd_count::{FdCount, Token};
 use crate::Error;
-use crate::watched::Control;
+use crate::watched_tree::Control;
 
 /// Where a session's tree is while it lives, for everybody who asks about it.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Watches a tree, which is put where everybody can ask for it.
-    pub(super) fn watch(tree: Tree, place: &Place, held: &Held) -> Result<Self, Error> {
+    pub(super) fn watch(tree: Tree, place: &Place, held: &FdCount) -> Result<Self, Error> {
         let token = held.token();
         let control = Control::of(&tree).map_err(Error::io("watching a session's keeper"))?;
         *place.lock() = Some((tree, token));
@@ -105,7 +105,7 @@ impl Keeper {
         members.and_then(|members| u32::try_from(members).ok())
     }
 
-    pub(super) fn stop(&self, how: Stop) {
+    pub(super) fn stop(&self, how: StopPlan) {
         self.place.with(|tree| tree.stop(how));
     }
 
