@@ -67,7 +67,7 @@ fn crates(
     design: &Design,
     exists: impl Fn(&str) -> bool,
 ) -> Vec<Complaint> {
-    let rows = table(text, &["crate", "purpose", "uses"]);
+    let rows = table(text, &["crate", "purpose", "may use"]);
     let expected = design.arrows.iter().map(|(name, uses)| {
         let uses = uses.iter().map(|name| short(name).to_owned());
         ((*name).to_owned(), uses.collect())
@@ -372,7 +372,7 @@ mod tests {
     }
 
     fn crates(rows: &str) -> Vec<String> {
-        let text = format!("| crate | purpose | uses |\n| --- | --- | --- |\n{rows}");
+        let text = format!("| crate | purpose | may use |\n| --- | --- | --- |\n{rows}");
         texts(&super::crates("a.md", &text, &DESIGN, |_| true))
     }
 
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_crate_without_a_directory_is_named() {
-        let rows = "| crate | purpose | uses |\n| --- | --- | --- |\n\
+        let rows = "| crate | purpose | may use |\n| --- | --- | --- |\n\
             | `fdguard-core` | | wire |\n| `fdguard` | | core |\n";
         let is_there = |path: &str| path == "crates/fdguard/Cargo.toml";
         let found = texts(&super::crates("a.md", rows, &DESIGN, is_there));
