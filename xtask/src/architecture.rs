@@ -248,7 +248,10 @@ fn resolve(word: &str, design: &Design) -> Option<String> {
 fn unknown_types(page: &str, text: &str, types: &BTreeSet<&str>) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for code in markdown::code(text) {
-        let words = code.text.split(|c| !source::in_word(c));
+        // Of `What::Open` the type is the first word.
+        let paths = code.text.split(|c| !source::in_word(c) && c != ':');
+        let words = paths.filter_map(|path| path.split("::").next());
+        let words = words.map(|word| word.trim_matches(':'));
         let least = if code.is_fenced { 2 } else { 1 };
         for word in words.filter(|word| humps(word) >= least && !types.contains(word)) {
             let text = format!("no type is called {word}");
@@ -485,7 +488,7 @@ mod tests {
             BTreeSet::from(["RuleTable", "Snapshot", "TreeEvent"])
         );
         let check = |text: &str| texts(&super::unknown_types("a.md", text, &types));
-        assert!(check("`Snapshot::new`, `TreeEvent`, `EBADF`, Victim").is_empty());
+        assert!(check("`Snapshot::new`, `TreeEvent::Told`, `EBADF`, Victim").is_empty());
         assert_eq!(check("`Victim`"), ["a.md:1: no type is called Victim"]);
         assert!(check("```\nGroups of OpenAPI and a TreeEvent\n```\n").is_empty());
         assert_eq!(
