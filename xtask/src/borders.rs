@@ -151,7 +151,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-probe/src/linux/rlimit.rs",
         "crates/fdguard-probe/src/linux/socket_query.rs",
         "crates/fdguard-process/src/signals.rs",
-        "crates/fdguard-process/src/listen/inherited.rs",
+        "crates/fdguard-process/src/listen/activation.rs",
         "crates/fdguard-process/src/notify/same.rs",
         "crates/fdguard-process/src/keeper/mod.rs",
         "crates/fdguard-process/src/pty.rs",
