@@ -11,10 +11,10 @@ use toml::Spanned;
 use super::error::{ConfigError, Place};
 use super::{BadClassPattern, ClassPattern};
 use crate::Class;
-use crate::catalog;
 use crate::glob::Glob;
 use crate::origin::Frame;
 use crate::proof::{BadCodeLine, CodeLine};
+use crate::rule;
 
 /// One suspect that was cleared. It covers what fits all of the rule, line, class, target and owner that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,7 +221,7 @@ fn rule(table: &Table, place: Place<'_>) -> Result<Option<String>, ConfigError> 
     let Some(text) = &table.rule else {
         return Ok(None);
     };
-    if catalog::is_rule(text.get_ref()) {
+    if rule::is_suppressible(text.get_ref()) {
         return Ok(Some(text.get_ref().clone()));
     }
     let message = format!("no rule is {:?}", text.get_ref());

@@ -10,12 +10,12 @@ use crate::diagnosis::Diagnosis;
 use crate::finding::{ClearedNote, Finding};
 use crate::playbook::{Advice, Playbook};
 use crate::redact::Redactor;
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 
 impl Evidence {
     /// Concludes everything, and tells it without names.
     #[must_use]
-    pub fn redacted(material: Material, settings: &Settings) -> Option<Self> {
+    pub fn redacted(material: Material, settings: &RuleSettings) -> Option<Self> {
         let mut redactor = Redactor::new();
         let redacted = redactor.material(&material);
         let original = Self::conclude(material, settings)?.diagnosis;
@@ -32,12 +32,12 @@ impl Evidence {
     }
 }
 
-fn without_words_of_the_user(settings: &Settings, redactor: &mut Redactor) -> Settings {
+fn without_words_of_the_user(settings: &RuleSettings, redactor: &mut Redactor) -> RuleSettings {
     let mut expectations = settings.expectations.clone();
     for expectation in &mut expectations {
         expectation.name = redactor.word(expectation.name.as_bytes());
     }
-    Settings {
+    RuleSettings {
         expectations,
         ledger: Ledger::default(),
         playbook: Playbook::embedded(),
@@ -52,7 +52,7 @@ struct Trusted<'a> {
 }
 
 impl<'a> Trusted<'a> {
-    fn of(settings: &'a Settings, plain: &'a Settings) -> Self {
+    fn of(settings: &'a RuleSettings, plain: &'a RuleSettings) -> Self {
         Self {
             used: settings.playbook.advice(),
             ours: plain.playbook.advice(),

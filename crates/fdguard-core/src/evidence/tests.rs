@@ -6,14 +6,14 @@ use crate::config::Config;
 use crate::judge::Verdict;
 use crate::playbook::Playbook;
 use crate::recording::{Appearance, Entry, Header};
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 use crate::testing::{file, snapshot, stdio};
 use crate::timeline::{Change, Look, Sighting};
 use crate::{Class, Gap, Snapshot, Tier};
 
-fn settings(config: &str) -> Settings {
+fn settings(config: &str) -> RuleSettings {
     let config = Config::parse(config).unwrap();
-    Settings {
+    RuleSettings {
         levels: config.levels,
         expectations: config.expectations,
         ledger: config.ledger,
@@ -114,7 +114,7 @@ fn a_look_that_only_counted_is_not_complete() {
     assert!(!Evidence::of(material, &settings("")).unwrap().is_complete());
 }
 
-fn redacted(settings: &Settings) -> (Evidence, Evidence) {
+fn redacted(settings: &RuleSettings) -> (Evidence, Evidence) {
     let original = Evidence::of(leak(), settings).unwrap();
     (original, Evidence::redacted(leak(), settings).unwrap())
 }

@@ -3,9 +3,9 @@
 //! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be open,
 //! by the place that opened it: this is the flight recorder's last page.
 
-use super::HazardRule;
 use super::incident::Incident;
 use super::scene::Scene;
+use super::{Rule, RuleKind};
 use crate::event::{Errno, What};
 use crate::ledger::{Actor, Tally};
 use crate::lint::Severity;
@@ -13,17 +13,17 @@ use crate::lint::Severity;
 /// So many holders are told.
 const MOST_HOLDERS: usize = 5;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "exhaustion",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "a call gets no descriptor because the table is full, and who holds it",
     cwe: Some(774),
     requirement: "R19",
-    fix: "close what the largest holder opens; raise the limit only if all of it is in use",
-    check,
+    fix: Some("close what the largest holder opens; raise the limit only if all of it is in use"),
 };
 
-fn check(scene: &Scene<'_>) -> Vec<Incident> {
+pub(super) fn check(scene: &Scene<'_>) -> Vec<Incident> {
     let errno = match scene.event.what {
         What::Refused { errno, .. } => errno,
         _ => return Vec::new(),

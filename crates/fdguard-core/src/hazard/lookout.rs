@@ -9,7 +9,7 @@ use super::memory::Memory;
 use super::overlap::Overlaps;
 use super::scene::Scene;
 use super::sweep::Sweeps;
-use super::{HAZARDS, Hazard, HazardRule, lock_drop, stale};
+use super::{HAZARDS, Hazard, Rule, lock_drop, stale};
 use crate::event::{Collected, Errno, Event, StackId, Tid, What};
 use crate::gap::Gap;
 use crate::ledger::{Actor, Aside, Generation, Ledger, Slot};
@@ -30,7 +30,7 @@ pub struct Lookout {
     memory: Memory,
     sweeps: Sweeps,
     overlaps: Overlaps,
-    found: BTreeMap<Key, (&'static HazardRule, Incident, u64)>,
+    found: BTreeMap<Key, (&'static Rule, Incident, u64)>,
     told: BTreeSet<(ProcKey, Fd, Generation)>,
     untold: u64,
 }
@@ -73,8 +73,8 @@ impl Lookout {
         let is_stale = stale::stale_use(&scene).is_some() || is_orphan(&scene);
         let (torn, root) = (torn(&scene), root(&scene));
         let is_blind = is_blind(&scene);
-        let found = HAZARDS.iter().flat_map(|rule| {
-            let incidents = (rule.check)(&scene);
+        let found = HAZARDS.iter().flat_map(|(rule, check)| {
+            let incidents = check(&scene);
             incidents.into_iter().map(move |mut incident| {
                 incident.prevented = prevented;
                 (rule, incident)
@@ -166,7 +166,7 @@ impl Lookout {
         gaps
     }
 
-    fn raise(&mut self, rule: &'static HazardRule, incident: Incident) {
+    fn raise(&mut self, rule: &'static Rule, incident: Incident) {
         if let Some((generation, fd)) = incident.once.zip(incident.fd) {
             if self.told.len() >= MOST_TOLD {
                 self.told.clear();

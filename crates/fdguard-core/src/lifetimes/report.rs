@@ -14,7 +14,7 @@ use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
-use crate::rule::{Settings, wording};
+use crate::rule::{RuleSettings, wording};
 use crate::through::through;
 use crate::{Class, Pid, TcpState, Text};
 
@@ -43,7 +43,7 @@ pub struct Subject<'a> {
     /// Seconds from its beginning until the judgement.
     pub until: f64,
     /// What the user set.
-    pub settings: &'a Settings,
+    pub settings: &'a RuleSettings,
 }
 
 /// A site, as the contract shows it.

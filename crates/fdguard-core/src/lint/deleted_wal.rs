@@ -3,20 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{Rule, RuleKind, Severity, Suspicion, entries, fds_of};
 use crate::{Class, FdEntry, Mode, Snapshot, Text};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "deleted-wal",
+    kind: RuleKind::Lint,
     severity: Severity::Critical,
     summary: "SQLite database, -wal or -shm files deleted while still in use",
     cwe: Some(672),
     requirement: "R44",
-    fix: "do not restart yet: copy the deleted files from /proc/PID/fd first; then stop every user of the database and find who deletes its -wal",
-    check,
+    fix: Some(
+        "do not restart yet: copy the deleted files from /proc/PID/fd first; then stop every user of the database and find who deletes its -wal",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let mut databases: BTreeMap<Text, Vec<(&'static str, &FdEntry)>> = BTreeMap::new();
     for entry in entries(snapshot).filter(|entry| entry.deleted) {
         if let Some((base, part)) = part(entry) {

@@ -3,20 +3,22 @@
 use std::collections::BTreeSet;
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, is_listener};
+use super::{Rule, RuleKind, Severity, Suspicion, entries, is_listener};
 use crate::{FdEntry, Pid, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "inherited-listener",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "listening sockets that another process holds too",
     cwe: Some(403),
     requirement: "R23",
-    fix: "open listeners with SOCK_CLOEXEC; pass them on purpose only (socket activation, pre-fork workers)",
-    check,
+    fix: Some(
+        "open listeners with SOCK_CLOEXEC; pass them on purpose only (socket activation, pre-fork workers)",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     entries(snapshot)
         .filter(|entry| is_listener(entry))
         .filter_map(|entry| suspicion(entry, snapshot.process.pid))

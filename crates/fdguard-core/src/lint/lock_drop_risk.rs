@@ -9,20 +9,22 @@
 use std::collections::BTreeMap;
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{Rule, RuleKind, Severity, Suspicion, entries, fds_of};
 use crate::{Class, Detail, FdEntry, FileId, Snapshot, Text};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "lock-drop-risk",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "a descriptor beside SQLite's own whose close drops, or a close that has dropped, the database's locks",
     cwe: Some(667),
     requirement: "R43",
-    fix: "never open a database file in a process that has it open through SQLite: ask through SQL, or look from a child process",
-    check,
+    fix: Some(
+        "never open a database file in a process that has it open through SQLite: ask through SQL, or look from a child process",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let mut found = at_risk(snapshot);
     found.extend(dropped(snapshot));
     found

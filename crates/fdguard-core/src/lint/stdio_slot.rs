@@ -1,21 +1,23 @@
 //! Descriptors 0, 1 and 2 that are closed, or that hold something that is no stdio.
 
-use super::{Lint, Severity, Suspicion, entries};
+use super::{Rule, RuleKind, Severity, Suspicion, entries};
 use crate::{Class, Fd, FdEntry, Mode, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "stdio-slot",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "descriptors 0, 1 or 2 closed, or holding something that is no stdio",
     cwe: None,
     requirement: "R41",
-    fix: "open /dev/null on 0, 1 and 2 instead of closing them, before anything else is opened",
-    check,
+    fix: Some(
+        "open /dev/null on 0, 1 and 2 instead of closing them, before anything else is opened",
+    ),
 };
 
 const SLOTS: [(Fd, &str); 3] = [(0, "stdin"), (1, "stdout"), (2, "stderr")];
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     // Kernel threads and dying processes hold nothing at all: nobody closed their stdio.
     if entries(snapshot).next().is_none() {
         return Vec::new();

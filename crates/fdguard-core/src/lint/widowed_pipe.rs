@@ -1,21 +1,23 @@
 //! Pipes whose other end nobody holds.
 
 use super::wording::{counted, numbers};
-use super::{Lint, Severity, Suspicion, entries};
+use super::{Rule, RuleKind, Severity, Suspicion, entries};
 use crate::detail::PipeEnd;
 use crate::{Class, Detail, Fd, FdEntry, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "widowed-pipe",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "pipe ends whose other end nobody holds any more",
     cwe: Some(775),
     requirement: "R48",
-    fix: "close this end when the child ends or the read returns 0: killing a child does not close the parent's side",
-    check,
+    fix: Some(
+        "close this end when the child ends or the read returns 0: killing a child does not close the parent's side",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let widows = |end| {
         entries(snapshot)
             .filter(|entry| is_widow(entry, end))

@@ -8,7 +8,7 @@ use crate::config::{ClearanceQuery, Cleared, Ledger};
 use crate::finding::{ClearedNote, Finding};
 use crate::hazard::{Fault, Hazard, Party};
 use crate::origin::Frame;
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 
 /// Everything that was accepted beforehand.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Clearance<'a> {
 impl<'a> Clearance<'a> {
     /// By the command line and the user's file.
     #[must_use]
-    pub fn new(allow: &'a [Allowance], settings: &'a Settings) -> Self {
+    pub fn new(allow: &'a [Allowance], settings: &'a RuleSettings) -> Self {
         Self {
             allow,
             ledger: &settings.ledger,

@@ -6,19 +6,22 @@
 
 use serde::Serialize;
 
-use super::ProofRule;
 use super::wording::descriptors;
+use super::{Rule, RuleKind};
 use crate::count::as_f64;
 use crate::lint::Severity;
 
 /// Descriptors that each request leaves.
-pub const RULE: ProofRule = ProofRule {
+pub const RULE: Rule = Rule {
     id: "leak-per-request",
+    kind: RuleKind::Proof,
     severity: Severity::Critical,
     summary: "each cycle of the exercise leaves descriptors open in the server",
     cwe: Some(775),
     requirement: "R34",
-    fix: "close what a request opened before it is answered, on every path, the failing ones too",
+    fix: Some(
+        "close what a request opened before it is answered, on every path, the failing ones too",
+    ),
 };
 
 /// Cycles that leave something, of all that count: fewer prove nothing.

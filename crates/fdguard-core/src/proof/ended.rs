@@ -4,7 +4,7 @@
 //! place in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
 
 use super::wording::{descriptors, place_of};
-use super::{Judged, ProofRule, Remains};
+use super::{Judged, Remains, Rule, RuleKind};
 use crate::blame::is_programs;
 use crate::count::as_f64;
 use crate::lifetimes::Course;
@@ -13,13 +13,14 @@ use crate::origin::Origin;
 use crate::{Class, Fd, Pid, TcpState, Text};
 
 /// Descriptors that a program forgot.
-pub const RULE: ProofRule = ProofRule {
+pub const RULE: Rule = Rule {
     id: "leftover-descriptor",
+    kind: RuleKind::Proof,
     severity: Severity::Warning,
     summary: "the program ended with descriptors open that it had let go of",
     cwe: Some(775),
     requirement: "R34",
-    fix: "close it on every path out of the function that owns it, the failing ones too",
+    fix: Some("close it on every path out of the function that owns it, the failing ones too"),
 };
 
 /// So many must have been closed by a thread before one that it was caught with is one that it would have closed.

@@ -21,29 +21,12 @@ pub use clearance::Clearance;
 
 use serde::Serialize;
 
-use crate::lint::Severity;
 use crate::origin::Origin;
+use crate::rule::{Rule, RuleKind};
 use crate::{Class, Fd, Pid, Text};
 
-/// One kind of what a check finds.
-#[derive(Debug)]
-pub struct ProofRule {
-    /// Name in JSON and of its page in the guide.
-    pub id: &'static str,
-    /// How much it matters.
-    pub severity: Severity,
-    /// One line: what it looks for.
-    pub summary: &'static str,
-    /// Weakness class, where one fits.
-    pub cwe: Option<u16>,
-    /// The requirement it answers.
-    pub requirement: &'static str,
-    /// What to do about it.
-    pub fix: &'static str,
-}
-
-/// Every kind: the one table that the guide and the reports read.
-pub const PROOFS: &[ProofRule] = &[
+/// Every proof rule. A check of `fdguard check` applies them one by one.
+pub(crate) const PROOFS: &[Rule] = &[
     ended::RULE,
     cycles::RULE,
     process::RULE,

@@ -2,19 +2,22 @@
 
 use serde::Serialize;
 
-use super::ProofRule;
+use super::{Rule, RuleKind};
 use crate::lint::Severity;
 use crate::origin::Origin;
 use crate::{Pid, Text};
 
 /// A process that was left behind.
-pub const RULE: ProofRule = ProofRule {
+pub const RULE: Rule = Rule {
     id: "leftover-process",
+    kind: RuleKind::Proof,
     severity: Severity::Critical,
     summary: "a process that the program started outlived it, or was never waited for",
     cwe: None,
     requirement: "R38",
-    fix: "end and wait for every child before the program ends; a process of its own session is not ended with its parent",
+    fix: Some(
+        "end and wait for every child before the program ends; a process of its own session is not ended with its parent",
+    ),
 };
 
 /// What became of it.

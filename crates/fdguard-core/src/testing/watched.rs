@@ -11,7 +11,7 @@ use crate::diagnosis::Opinion;
 use crate::finding::Finding;
 use crate::playbook::Playbook;
 use crate::recording::{Appearance, Entry, Header};
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Ceiling, Ceilings, Limits, Process};
 use crate::timeline::{Change, Family, Look, Sighting};
@@ -46,8 +46,8 @@ pub(crate) fn leak(class: &Class, target: &str, looks: usize) -> Watched {
 }
 
 /// Nothing set by the user.
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> RuleSettings {
+    RuleSettings {
         levels: Levels::default(),
         expectations: Vec::new(),
         ledger: Ledger::default(),
@@ -57,9 +57,9 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// The same with a file of the user's.
-pub(crate) fn configured(toml: &str) -> Settings {
+pub(crate) fn configured(toml: &str) -> RuleSettings {
     let config = crate::config::Config::parse(toml).unwrap();
-    Settings {
+    RuleSettings {
         levels: config.levels,
         expectations: config.expectations,
         ledger: config.ledger,
@@ -148,13 +148,13 @@ impl Watched {
         timeline
     }
 
-    pub(crate) fn opinion(&self, settings: &Settings) -> Opinion {
+    pub(crate) fn opinion(&self, settings: &RuleSettings) -> Opinion {
         let process = process(PID);
         Opinion::of(&process, &self.timeline(), self.select.as_ref(), settings)
     }
 
     /// What this rule found.
-    pub(crate) fn found(&self, rule: &str, settings: &Settings) -> Vec<Finding> {
+    pub(crate) fn found(&self, rule: &str, settings: &RuleSettings) -> Vec<Finding> {
         let mut findings = self.opinion(settings).findings;
         findings.retain(|finding| finding.rule == rule);
         findings

@@ -90,7 +90,7 @@ mod tests {
     use fdguard_core::config::Config;
     use fdguard_core::playbook::Playbook;
     use fdguard_core::recording::{Appearance, Entry, Header};
-    use fdguard_core::rule::Settings;
+    use fdguard_core::rule::RuleSettings;
     use fdguard_core::watch::Watch;
     use jiff::Timestamp;
 
@@ -109,7 +109,7 @@ mod tests {
             successor_of: None,
         })));
         let config = Config::default();
-        let settings = Settings {
+        let settings = RuleSettings {
             levels: config.levels,
             expectations: config.expectations,
             ledger: config.ledger,

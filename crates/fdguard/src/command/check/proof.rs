@@ -9,7 +9,7 @@ use fdguard_core::proof::process::{Fate, Leftover};
 use fdguard_core::proof::{
     Allowance, Clearance, Judged, Remains, cycles, ended, next_step, process,
 };
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Process;
 use fdguard_core::{Class, Gap, Text};
 use serde::Serialize;
@@ -78,7 +78,7 @@ pub(super) struct Evidence {
 
 impl Proof {
     /// Draws the conclusion.
-    pub(super) fn of(evidence: Evidence, allow: &[Allowance], settings: &Settings) -> Self {
+    pub(super) fn of(evidence: Evidence, allow: &[Allowance], settings: &RuleSettings) -> Self {
         let Evidence {
             mut diagnosis,
             mut remains,

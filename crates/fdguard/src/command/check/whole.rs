@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
 use fdguard_trace::{Detail, Options, Symbols, Traced};
@@ -19,7 +19,7 @@ use crate::command::trace::{self, Watched, joined::Joined};
 use crate::watching::Live;
 
 /// Runs it and judges what it left.
-pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof> {
+pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
     let mut family = Family::begin()?;
     let protection = args.protect.protection();
@@ -46,7 +46,7 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
 /// Judges what is left of a program that has ended.
 fn conclude(
     args: &CheckArgs,
-    settings: &Settings,
+    settings: &RuleSettings,
     (traced, status): (&Traced, ExitStatus),
     watched: &Watched<'_>,
     family: &mut Family,

@@ -10,7 +10,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::lifetimes::report::{Conclusion, SiteReport, Subject as Judged};
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Limits;
 use fdguard_core::watch::{Subject, Watch};
 use fdguard_core::{Pid, Text};
@@ -28,7 +28,7 @@ pub(super) struct Material<'a> {
     pub(super) watch: Option<&'a Watch>,
     pub(super) processes: &'a [TracedProcess],
     pub(super) names: &'a Names,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a RuleSettings,
 }
 
 impl Material<'_> {

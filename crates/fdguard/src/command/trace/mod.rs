@@ -26,7 +26,7 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_probe::Probe;
 use fdguard_trace::{Detail, Error, Options, Traced};
 
@@ -141,7 +141,7 @@ pub(super) fn watch<'p>(
     pace: (Duration, Option<Duration>),
     probe: &'p Probe,
     traced: &mut Traced,
-    settings: &Settings,
+    settings: &RuleSettings,
 ) -> anyhow::Result<Watched<'p>> {
     let mut notes = Notes::new(settings, pace.1);
     let audience: &mut dyn Audience = match &mut notes {

@@ -9,7 +9,7 @@ use fdguard_core::diagnosis::Ended;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
 use fdguard_core::recording::Entry;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Detail, Symbols, Tables, Traced, monotonic};
 use jiff::Timestamp;
@@ -194,7 +194,7 @@ impl<'p> Running<'_, 'p> {
     pub(super) fn verdicts(
         &self,
         symbols: &mut Symbols,
-        settings: &Settings,
+        settings: &RuleSettings,
     ) -> HashMap<u32, Verdict> {
         let processes = self.traced.processes(symbols, (false, Detail::Held));
         let material = Material {
