@@ -11,7 +11,9 @@ mod borders;
 #[cfg(test)]
 mod examples;
 mod generate;
+mod names;
 mod source;
+mod width;
 
 /// Chores of the project.
 #[derive(Debug, Parser)]
