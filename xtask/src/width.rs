@@ -181,7 +181,10 @@ impl Fence {
 
 /// `[name]: address`
 fn is_link_target(line: &str) -> bool {
-    line.starts_with('[') && line.split_once("]:").is_some_and(|(name, _)| !name.contains("]("))
+    line.starts_with('[')
+        && line
+            .split_once("]:")
+            .is_some_and(|(name, _)| !name.contains("]("))
 }
 
 /// The text of a list item or a quotation without its mark.
@@ -292,7 +295,10 @@ mod tests {
     fn a_script_is_known_by_its_ending_or_its_first_line() {
         let of = |path: &str, text: &str| syntax(Path::new(path), text);
         assert_eq!(of("a.py", ""), Some(Syntax::Script));
-        assert_eq!(of("bench/run", "#!/usr/bin/env python3"), Some(Syntax::Script));
+        assert_eq!(
+            of("bench/run", "#!/usr/bin/env python3"),
+            Some(Syntax::Script)
+        );
         assert_eq!(of("justfile", ""), Some(Syntax::Script));
         assert_eq!(of("fuzz/a.rs", "#![no_main]"), Some(Syntax::Rust));
         assert_eq!(of("a.md", ""), Some(Syntax::Markdown));
