@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use fdguard_core::config::{Ledger, Levels};
+use fdguard_core::config::{Suppressions, Levels};
 use fdguard_core::playbook::Playbook;
 use fdguard_core::rule::RuleSettings;
 
@@ -11,7 +11,7 @@ use fdguard_core::rule::RuleSettings;
 static SETTINGS: LazyLock<RuleSettings> = LazyLock::new(|| RuleSettings {
     levels: Levels::default(),
     expectations: Vec::new(),
-    ledger: Ledger::default(),
+    suppressions: Suppressions::default(),
     playbook: Playbook::embedded(),
     today: jiff::civil::date(2026, 1, 1),
 });

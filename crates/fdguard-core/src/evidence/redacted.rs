@@ -1,11 +1,11 @@
 //! Evidence without names.
 //!
 //! Redacted material is judged anew by rules without anything that the user wrote: no sentence can hold a
-//! name. But a ledger, an expectation and the playbook know things by name, so how the original was judged is
+//! name. But a suppression, an expectation and the playbook know things by name, so how the original was judged is
 //! taken over, finding by finding.
 
 use super::{Evidence, Material};
-use crate::config::Ledger;
+use crate::config::Suppressions;
 use crate::diagnosis::Diagnosis;
 use crate::finding::{ClearedNote, Finding};
 use crate::playbook::{Advice, Playbook};
@@ -39,7 +39,7 @@ fn without_words_of_the_user(settings: &RuleSettings, redactor: &mut Redactor) -
     }
     RuleSettings {
         expectations,
-        ledger: Ledger::default(),
+        suppressions: Suppressions::default(),
         playbook: Playbook::embedded(),
         ..settings.clone()
     }
@@ -85,7 +85,7 @@ fn take_over(shown: &mut Diagnosis, original: &Diagnosis, trusted: &Trusted<'_>)
         };
         finding.severity = before.severity;
         finding.cleared = before.cleared.as_ref().map(|note| ClearedNote {
-            reason: "cleared in the ledger of the user".to_owned(),
+            reason: "cleared in the user's configuration".to_owned(),
             date: note.date.clone(),
         });
         if before.advice.as_deref().is_some_and(|id| trusted.has(id)) {

@@ -16,7 +16,7 @@ fn settings(config: &str) -> RuleSettings {
     RuleSettings {
         levels: config.levels,
         expectations: config.expectations,
-        ledger: config.ledger,
+        suppressions: config.suppressions,
         playbook: Playbook::embedded(),
         today: date(2026, 11, 15),
     }
@@ -143,14 +143,14 @@ fn r10_redacted_evidence_says_the_same_without_the_names() {
 
 #[test]
 fn r15_what_the_ledger_cleared_by_name_stays_cleared_without_it() {
-    let ledger = r#"
+    let suppressions = r#"
         [[cleared]]
         class = "regular"
         target = "/srv/zqacme/*"
         reason = "zq: one log for each plugin"
         date = "2026-11-01"
     "#;
-    let (original, shown) = redacted(&settings(ledger));
+    let (original, shown) = redacted(&settings(suppressions));
     assert!(original.diagnosis.findings[0].cleared.is_some());
     let cleared = shown.diagnosis.findings[0].cleared.as_ref().unwrap();
     assert!(!cleared.reason.contains("zq"), "{}", cleared.reason);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Pattern;
+use super::LinePattern;
 use crate::rule::{Rule, RuleKind, Severity};
 
 /// A disguise in which a full table, or another wall, appears in logs.
@@ -11,9 +11,9 @@ pub struct Symptom {
     /// Its name, in kebab-case.
     pub id: String,
     /// A line with one of these is this symptom,
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<LinePattern>,
     /// unless it has one of these.
-    pub unless: Vec<Pattern>,
+    pub unless: Vec<LinePattern>,
     /// Which wall was hit.
     pub wall: WallName,
     /// How far the line alone can be trusted.

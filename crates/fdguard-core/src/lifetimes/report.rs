@@ -247,13 +247,13 @@ impl Subject<'_> {
 
     /// What the user has judged harmless is shown, and does not count.
     fn clear(&self, finding: &mut Finding) {
-        let (ledger, today) = (&self.settings.ledger, self.settings.today);
+        let (suppressions, today) = (&self.settings.suppressions, self.settings.today);
         let Some(class) = &finding.class else {
             return;
         };
         let target = finding.target.as_ref().map(Text::as_bytes);
         let count = finding.count.unwrap_or(u64::MAX);
-        let entry = ledger.find(class, target, self.comm.as_bytes(), count, today);
+        let entry = suppressions.find(class, target, self.comm.as_bytes(), count, today);
         if let Some(entry) = entry {
             finding.severity = Severity::Info;
             finding.cleared = Some(ClearedNote {

@@ -1,7 +1,7 @@
 //! Sockets whose peer hung up and that nobody closed.
 
 use super::wording::{groups, most_common};
-use super::{Rule, RuleKind, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
 /// Fewer may just be on their way to being closed.
@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     ),
 };
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let held: Vec<_> = entries(snapshot)
         .filter(|entry| entry.class == Class::Tcp(TcpState::CloseWait))
         .collect();
@@ -35,7 +35,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         message.push_str(": ");
         message.push_str(&groups(&peers, "with "));
     }
-    vec![Suspicion::new(message, fds_of(&held))]
+    vec![LintMatch::new(message, fds_of(&held))]
 }
 
 /// The remote addresses, most common first. A server's clients each come from a port of their

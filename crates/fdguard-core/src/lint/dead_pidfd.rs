@@ -1,7 +1,7 @@
 //! Handles of processes that have ended.
 
 use super::wording::{counted, groups, most_common, numbers};
-use super::{Rule, RuleKind, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::detail::Pidfd;
 use crate::{Detail, FdEntry, Snapshot};
 
@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     fix: Some("close the pidfd as soon as the exit status was collected, on the error path too"),
 };
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     // One is enough: a pidfd turns readable when its process ends, so whoever waits on it knows.
     let dead: Vec<_> = entries(snapshot)
         .filter(|entry| handle(entry).is_some_and(|pidfd| pidfd.alive == Some(false)))
@@ -42,7 +42,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         message.push_str(": ");
         message.push_str(&groups(&commands, "× "));
     }
-    vec![Suspicion::new(message, fds)]
+    vec![LintMatch::new(message, fds)]
 }
 
 fn handle(entry: &FdEntry) -> Option<&Pidfd> {

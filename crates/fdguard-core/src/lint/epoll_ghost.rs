@@ -1,7 +1,7 @@
 //! Files that an epoll instance still watches although their number was closed.
 
 use super::wording::{counted, numbers};
-use super::{Rule, RuleKind, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::detail::Eventpoll;
 use crate::{Detail, Fd, Snapshot};
 
@@ -17,11 +17,11 @@ pub(super) const RULE: Rule = Rule {
     ),
 };
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     entries(snapshot)
         .filter_map(|entry| match &entry.detail {
             Detail::Eventpoll(epoll) if epoll.ghosts.is_some_and(|ghosts| ghosts > 0) => {
-                Some(Suspicion::new(sentence(entry.fd, epoll), vec![entry.fd]))
+                Some(LintMatch::new(sentence(entry.fd, epoll), vec![entry.fd]))
             }
             _ => None,
         })

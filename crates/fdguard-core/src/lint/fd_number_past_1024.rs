@@ -1,7 +1,7 @@
 //! Descriptor numbers that `select()` cannot name.
 
 use super::wording::counted;
-use super::{Rule, RuleKind, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::wall::FD_SETSIZE;
 use crate::{Fd, Snapshot};
 
@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// Looks at numbers that are open now. A wide table only says that one was open once: that is
 /// history, and the summary tells it as `crossed_1024`.
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let past: Vec<Fd> = entries(snapshot)
         .filter(|entry| !entry.class.is_of_fdguard())
         .map(|entry| entry.fd)
@@ -34,7 +34,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         counted(past.len(), "descriptor number"),
         FD_SETSIZE - 1,
     );
-    vec![Suspicion::new(message, past)]
+    vec![LintMatch::new(message, past)]
 }
 
 #[cfg(test)]

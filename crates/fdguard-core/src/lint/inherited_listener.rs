@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::wording::numbers;
-use super::{Rule, RuleKind, Severity, Suspicion, entries, is_listener};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, is_listener};
 use crate::{FdEntry, Pid, Snapshot};
 
 pub(super) const RULE: Rule = Rule {
@@ -18,14 +18,14 @@ pub(super) const RULE: Rule = Rule {
     ),
 };
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     entries(snapshot)
         .filter(|entry| is_listener(entry))
         .filter_map(|entry| suspicion(entry, snapshot.process.pid))
         .collect()
 }
 
-fn suspicion(entry: &FdEntry, own: Pid) -> Option<Suspicion> {
+fn suspicion(entry: &FdEntry, own: Pid) -> Option<LintMatch> {
     let pids: BTreeSet<Pid> = entry
         .shared_with
         .iter()
@@ -43,7 +43,7 @@ fn suspicion(entry: &FdEntry, own: Pid) -> Option<Suspicion> {
         entry.target.to_lossy(),
         numbers(&pids)
     );
-    let found = Suspicion::new(message, vec![entry.fd]);
+    let found = LintMatch::new(message, vec![entry.fd]);
     // With close-on-exec a started program cannot have got it by accident: what is left is fork
     // without exec or a deliberate hand-over. Worth knowing, no more.
     Some(if entry.cloexec == Some(false) {

@@ -1,7 +1,7 @@
 //! Descriptors that every started program inherits and none should.
 
 use super::wording::{counted, groups, most_common};
-use super::{Rule, RuleKind, Severity, Suspicion, entries, fds_of, is_listener};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of, is_listener};
 use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
 pub(super) const RULE: Rule = Rule {
@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
     ),
 };
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let open: Vec<_> = entries(snapshot)
         .filter(|entry| entry.fd > 2 && entry.cloexec == Some(false) && is_sensitive(entry))
         .collect();
@@ -29,7 +29,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         counted(open.len(), "descriptor"),
         groups(&classes, "")
     );
-    vec![Suspicion::new(message, fds_of(&open))]
+    vec![LintMatch::new(message, fds_of(&open))]
 }
 
 /// What does harm in a stranger's hands: data, ports, peers that wait for a hang-up, terminals

@@ -26,11 +26,11 @@ mod wording;
 pub use crate::rule::Severity;
 
 /// Finds the descriptors, each group with its sentence. Silence where evidence is missing.
-type Check = fn(&Snapshot) -> Vec<Suspicion>;
+type Check = fn(&Snapshot) -> Vec<LintMatch>;
 
 /// What a check found: a full sentence and the descriptors it speaks of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suspicion {
+pub struct LintMatch {
     /// The sentence.
     pub message: String,
     /// The descriptors.
@@ -39,7 +39,7 @@ pub struct Suspicion {
     pub severity: Option<Severity>,
 }
 
-impl Suspicion {
+impl LintMatch {
     /// A suspicion that matters as much as its lint does.
     #[must_use]
     pub fn new(message: String, fds: Vec<Fd>) -> Self {

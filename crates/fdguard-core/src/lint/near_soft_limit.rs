@@ -1,6 +1,6 @@
 //! Little room left below the soft limit.
 
-use super::{Rule, RuleKind, Severity, Suspicion};
+use super::{LintMatch, Rule, RuleKind, Severity};
 use crate::{Snapshot, wall};
 
 pub(super) const RULE: Rule = Rule {
@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Needs the count only, so it speaks in the radar tier too.
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let Some((count, soft)) = snapshot.count.zip(snapshot.limits.soft) else {
         return Vec::new();
     };
@@ -29,9 +29,9 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let used = format!("{count} of {soft} descriptors are open ({share} %), {left} left");
     vec![if share >= wall::CRITICAL_FROM {
         let message = format!("{used}: critical, refuse new work");
-        Suspicion::new(message, Vec::new()).at(Severity::Critical)
+        LintMatch::new(message, Vec::new()).at(Severity::Critical)
     } else {
-        Suspicion::new(used, Vec::new())
+        LintMatch::new(used, Vec::new())
     }]
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::wording::numbers;
-use super::{Rule, RuleKind, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::{Class, Fd, Mode, Pid, Snapshot, Text};
 
 // Info, not a warning: SQLite arbitrates between processes by design, and a web server with
@@ -27,7 +27,7 @@ struct Writers {
     others: BTreeSet<Pid>,
 }
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let own = snapshot.process.pid;
     let mut databases: BTreeMap<&Text, Writers> = BTreeMap::new();
     for entry in entries(snapshot).filter(|entry| entry.class == Class::SqliteDb) {
@@ -53,7 +53,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         .collect()
 }
 
-fn sentence(path: &Text, writers: Writers, own: Pid) -> Suspicion {
+fn sentence(path: &Text, writers: Writers, own: Pid) -> LintMatch {
     let others: Vec<Pid> = writers.others.into_iter().collect();
     let message = format!(
         "{} processes have {} open for writing: this one ({own}) and pid {}; make sure that is meant",
@@ -61,7 +61,7 @@ fn sentence(path: &Text, writers: Writers, own: Pid) -> Suspicion {
         path.to_lossy(),
         numbers(&others)
     );
-    Suspicion::new(message, writers.fds)
+    LintMatch::new(message, writers.fds)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Descriptors 0, 1 and 2 that are closed, or that hold something that is no stdio.
 
-use super::{Rule, RuleKind, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::{Class, Fd, FdEntry, Mode, Snapshot};
 
 pub(super) const RULE: Rule = Rule {
@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 
 const SLOTS: [(Fd, &str); 3] = [(0, "stdin"), (1, "stdout"), (2, "stderr")];
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     // Kernel threads and dying processes hold nothing at all: nobody closed their stdio.
     if entries(snapshot).next().is_none() {
         return Vec::new();
@@ -34,17 +34,17 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         .collect()
 }
 
-fn closed(fd: Fd, name: &str) -> Suspicion {
+fn closed(fd: Fd, name: &str) -> LintMatch {
     let harm = if fd == 0 {
         "what reads stdin reads from it"
     } else {
         "what prints there writes into it"
     };
     let message = format!("{name} ({fd}) is closed: the next open lands there and {harm}");
-    Suspicion::new(message, Vec::new())
+    LintMatch::new(message, Vec::new())
 }
 
-fn judge(entry: &FdEntry, name: &str) -> Option<Suspicion> {
+fn judge(entry: &FdEntry, name: &str) -> Option<LintMatch> {
     let severity = match &entry.class {
         class if class.is_sqlite() => database(entry.mode)?,
         Class::Tcp(_) => Severity::Critical,
@@ -57,7 +57,7 @@ fn judge(entry: &FdEntry, name: &str) -> Option<Suspicion> {
         entry.class,
         entry.target.to_lossy()
     );
-    Some(Suspicion::new(message, vec![entry.fd]).at(severity))
+    Some(LintMatch::new(message, vec![entry.fd]).at(severity))
 }
 
 /// A shell redirection opens for one direction only (`cat < app.db`, `dd of=copy.db`); a database

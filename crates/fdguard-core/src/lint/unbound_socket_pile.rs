@@ -1,7 +1,7 @@
 //! TCP sockets that the kernel's tables no longer, or never, list.
 
 use super::wording::numbers;
-use super::{Rule, RuleKind, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, Snapshot, TcpState};
 
 /// A connection attempt or a hand-over may hold a few for a moment.
@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     ),
 };
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let held: Vec<_> = entries(snapshot)
         .filter(|entry| matches!(entry.class, Class::Tcp(TcpState::Unbound | TcpState::Close)))
         .collect();
@@ -32,7 +32,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         fds.len(),
         numbers(&fds)
     );
-    vec![Suspicion::new(message, fds)]
+    vec![LintMatch::new(message, fds)]
 }
 
 #[cfg(test)]

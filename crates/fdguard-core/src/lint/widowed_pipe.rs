@@ -1,7 +1,7 @@
 //! Pipes whose other end nobody holds.
 
 use super::wording::{counted, numbers};
-use super::{Rule, RuleKind, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::detail::PipeEnd;
 use crate::{Class, Detail, Fd, FdEntry, Snapshot};
 
@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     ),
 };
 
-pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let widows = |end| {
         entries(snapshot)
             .filter(|entry| is_widow(entry, end))
@@ -45,7 +45,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
                 counted(fds.len(), noun),
                 numbers(&fds)
             );
-            Suspicion::new(message, fds)
+            LintMatch::new(message, fds)
         })
         .collect()
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::Class;
 use crate::class_pattern::ClassPattern;
-use crate::explain::{Pattern, Symptom};
+use crate::explain::{LinePattern, Symptom};
 use crate::glob::Glob;
 use crate::rule::Rule;
 use crate::summary::ClassCount;
@@ -33,7 +33,7 @@ const SYMPTOMS: &str = include_str!("../../data/symptoms.toml");
 pub struct Playbook {
     advice: Vec<Advice>,
     symptoms: Vec<Symptom>,
-    ignore: Vec<Pattern>,
+    ignore: Vec<LinePattern>,
 }
 
 /// One entry: under which conditions it speaks, and what it says.
@@ -175,7 +175,7 @@ impl Playbook {
 
     /// Lines that are never a symptom.
     #[must_use]
-    pub fn ignore(&self) -> &[Pattern] {
+    pub fn ignore(&self) -> &[LinePattern] {
         &self.ignore
     }
 

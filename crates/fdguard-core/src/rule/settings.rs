@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 
-use crate::config::{Expectation, Ledger, Levels};
+use crate::config::{Expectation, Levels, Suppressions};
 use crate::playbook::Playbook;
 
 /// Thresholds, expectations and accepted findings that the rules apply.
@@ -13,7 +13,7 @@ pub struct RuleSettings {
     /// What the program is known to need.
     pub expectations: Vec<Expectation>,
     /// Findings that the user accepted.
-    pub ledger: Ledger,
+    pub suppressions: Suppressions,
     /// Advice by class of descriptor.
     pub playbook: Playbook,
     /// Today's date: suppressions can expire.

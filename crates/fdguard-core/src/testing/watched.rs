@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::date;
 
 use super::PID;
-use crate::config::{Ledger, Levels};
+use crate::config::{Levels, Suppressions};
 use crate::diagnosis::Opinion;
 use crate::finding::Finding;
 use crate::playbook::Playbook;
@@ -50,7 +50,7 @@ pub(crate) fn settings() -> RuleSettings {
     RuleSettings {
         levels: Levels::default(),
         expectations: Vec::new(),
-        ledger: Ledger::default(),
+        suppressions: Suppressions::default(),
         playbook: Playbook::embedded(),
         today: date(2026, 6, 15),
     }
@@ -62,7 +62,7 @@ pub(crate) fn configured(toml: &str) -> RuleSettings {
     RuleSettings {
         levels: config.levels,
         expectations: config.expectations,
-        ledger: config.ledger,
+        suppressions: config.suppressions,
         ..settings()
     }
 }

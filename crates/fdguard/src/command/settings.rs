@@ -41,7 +41,7 @@ pub(super) fn settings(args: &SettingsArgs) -> anyhow::Result<RuleSettings> {
     Ok(RuleSettings {
         levels,
         expectations,
-        ledger: config.ledger,
+        suppressions: config.suppressions,
         playbook: playbook(own)?,
         today: Zoned::now().date(),
     })

@@ -112,7 +112,7 @@ mod tests {
         let settings = RuleSettings {
             levels: config.levels,
             expectations: config.expectations,
-            ledger: config.ledger,
+            suppressions: config.suppressions,
             playbook: Playbook::embedded(),
             today: jiff::civil::date(2026, 1, 1),
         };

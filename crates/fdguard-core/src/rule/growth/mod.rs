@@ -14,7 +14,7 @@ mod rise;
 mod select_cliff;
 
 use super::{Rule, RuleKind, RuleSettings, RuleTable, wording};
-use crate::config::{ClearanceQuery, Cleared};
+use crate::config::{Suppression, SuppressionQuery};
 use crate::culprit::{self, Culprit};
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::forecast::Forecast;
@@ -191,7 +191,7 @@ impl Case<'_> {
     fn clear(&self, finding: &mut Finding) {
         let count = finding.count.unwrap_or(u64::MAX);
         let entry = self.cleared(finding.class.as_ref(), finding.target.as_ref(), count);
-        let query = ClearanceQuery {
+        let query = SuppressionQuery {
             rule: &finding.rule,
             class: finding.class.as_ref(),
             target: finding.target.as_ref().map(Text::as_bytes),
@@ -199,8 +199,12 @@ impl Case<'_> {
             count,
             stack: &[],
         };
-        let RuleSettings { ledger, today, .. } = self.settings;
-        let entry = entry.or_else(|| ledger.find_entry(&query, *today));
+        let RuleSettings {
+            suppressions,
+            today,
+            ..
+        } = self.settings;
+        let entry = entry.or_else(|| suppressions.find_entry(&query, *today));
         if let Some(entry) = entry {
             finding.severity = Severity::Info;
             finding.cleared = Some(ClearedNote {
@@ -210,11 +214,16 @@ impl Case<'_> {
         }
     }
 
-    /// The entry of the ledger that speaks of so many of these.
-    fn cleared(&self, class: Option<&Class>, target: Option<&Text>, n: u64) -> Option<&Cleared> {
-        let (ledger, today) = (&self.settings.ledger, self.settings.today);
+    /// The entry of the suppressions that speaks of so many of these.
+    fn cleared(
+        &self,
+        class: Option<&Class>,
+        target: Option<&Text>,
+        n: u64,
+    ) -> Option<&Suppression> {
+        let (suppressions, today) = (&self.settings.suppressions, self.settings.today);
         let owner = self.process.comm.as_bytes();
-        ledger.find(class?, target.map(Text::as_bytes), owner, n, today)
+        suppressions.find(class?, target.map(Text::as_bytes), owner, n, today)
     }
 
     /// The walls on the way, the nearest first; those that are walls only under a condition last.

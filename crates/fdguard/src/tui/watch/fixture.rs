@@ -248,7 +248,7 @@ pub(super) fn settings() -> RuleSettings {
          reason = \"one log for each request, closed at night\"\ndate = 2026-10-01\n",
     );
     RuleSettings {
-        ledger: config.unwrap().ledger,
+        suppressions: config.unwrap().suppressions,
         levels: fdguard_core::config::Levels::default(),
         expectations: Vec::new(),
         playbook: Playbook::embedded(),
