@@ -1,7 +1,7 @@
 //! Growth rules: what a timeline means, each in its own file.
 //!
 //! To add one: a file beside this one with a `RULE` constant and a `check` function, one line in
-//! [`RULES`], one page under `docs/guide/rules/`.
+//! `RULES`, one page under `docs/guide/rules/`.
 
 mod absolute;
 mod children;

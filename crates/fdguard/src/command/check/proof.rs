@@ -123,11 +123,8 @@ impl Proof {
         go::explain(&mut diagnosis);
         let mut found = diagnosis.findings.iter();
         let piles_up = found.any(|one| is_pile(one) && fails(one));
-        if piles_up
-            || remains
-                .iter()
-                .any(|one| one.judged == RemainsVerdict::PerCycle)
-        {
+        let leaks = |one: &Remains| one.judged == RemainsVerdict::PerCycle;
+        if piles_up || remains.iter().any(leaks) {
             diagnosis.verdict = Verdict::Leaking;
         }
         Self {
