@@ -1,9 +1,9 @@
 //! Rules: what fdguard checks, each with an id, one description for every kind.
 //!
-//! A kind keeps its checks in its own module: [`lint`](crate::lint) looks at a snapshot, [`growth`]
-//! at a process over time, [`hazard`](crate::hazard) at the events of a trace,
-//! [`proof`](crate::proof) at what a program left behind, [`explain`](crate::explain) at the lines
-//! of a log. Unit rules are in the command's crate, beside the parsers of units.
+//! A kind keeps its checks in its own module: [`lint`] looks at a snapshot, [`growth`] at a process
+//! over time, [`hazard`] at the events of a trace, [`proof`] at what a program left behind,
+//! [`explain`](crate::explain) at the lines of a log. Unit rules are in the command's crate, beside
+//! the parsers of units.
 //!
 //! To add a rule: a file in the module of its kind with a `RULE` constant and a `check` function,
 //! one line in that module's [`RuleTable`], one page under `docs/guide/rules/`.
