@@ -84,7 +84,7 @@ fn daemonises(unit: &Unit<'_>) -> Vec<Hit> {
 
 /// A trap that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct UnitFinding {
     /// Which rule.
     pub rule: &'static str,
     /// How much it matters.
@@ -125,7 +125,7 @@ fn table(target: Target) -> RuleTable<Check> {
 
 /// Every trap in a file, in the order of its lines.
 #[must_use]
-pub fn lint(target: Target, file: &Node) -> Vec<Finding> {
+pub fn lint(target: Target, file: &Node) -> Vec<UnitFinding> {
     let units = match target {
         Target::Systemd => systemd::units(file),
         Target::Launchd => launchd::units(file),
@@ -135,7 +135,7 @@ pub fn lint(target: Target, file: &Node) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (rule, check) in table(target) {
         for unit in &units {
-            findings.extend(check(unit).into_iter().map(|(line, reason)| Finding {
+            findings.extend(check(unit).into_iter().map(|(line, reason)| UnitFinding {
                 rule: rule.id,
                 severity: rule.severity,
                 line,

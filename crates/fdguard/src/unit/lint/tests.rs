@@ -1,8 +1,8 @@
-use super::{Finding, lint, rules};
+use super::{UnitFinding, lint, rules};
 use crate::unit::Target;
 use crate::unit::read::read;
 
-fn findings(target: Target, text: &str) -> Vec<Finding> {
+fn findings(target: Target, text: &str) -> Vec<UnitFinding> {
     lint(target, &read(target, text).unwrap())
 }
 
