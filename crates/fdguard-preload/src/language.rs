@@ -15,7 +15,7 @@ use fdguard_wire::{Frame, Mapping, Tongue};
 use crate::creator::{Api, Junction, Search};
 use crate::java;
 use crate::modules::{self, Module};
-use crate::python::{RawFrame, Refusal, Runtime, Walked};
+use crate::python::{PythonWalk, RawFrame, Refusal, Runtime};
 use crate::start::GROUND;
 use crate::unwind::{self, Extent, Native, Trace};
 use crate::walkers::{self, Walk};
@@ -47,22 +47,22 @@ struct Interpreter {
 }
 
 /// The one of the process.
-struct Known {
+struct KnownRuntimes {
     state: AtomicU32,
     interpreter: UnsafeCell<MaybeUninit<Interpreter>>,
 }
 
 // SAFETY: the cell is written once, by who moved the state from UNKNOWN to SEARCHING, and read only after FOUND.
-unsafe impl Sync for Known {}
+unsafe impl Sync for KnownRuntimes {}
 
-static PYTHON: Known = Known {
+static PYTHON: KnownRuntimes = KnownRuntimes {
     state: AtomicU32::new(UNKNOWN),
     interpreter: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
 /// Looks for an interpreter among what is loaded. Not from a hook: the loader may lock.
 pub(crate) fn find() {
-    take(|name| {
+    find_runtimes(|name| {
         // SAFETY: RTLD_DEFAULT and a text that ends.
         unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast_const()
     });
@@ -88,7 +88,7 @@ pub(crate) fn meet(module: &Module) {
         && !symbols.find(c"Py_GetVersion").is_null()
     {
         BROUGHT.store(module.start, Ordering::Relaxed);
-        take(|name| symbols.find(name));
+        find_runtimes(|name| symbols.find(name));
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn unloaded(is_hidden: bool) {
 }
 
 /// Takes the interpreter whose symbols `search` finds, unless there is one or somebody else is at it.
-fn take(search: impl Fn(&CStr) -> *const c_void) {
+fn find_runtimes(search: impl Fn(&CStr) -> *const c_void) {
     let claim =
         PYTHON
             .state
@@ -190,14 +190,14 @@ pub(crate) struct Languages<'a> {
 /// Python's frames are only hashed, and read again when their text is needed: until the hook returns they are the same.
 pub(crate) struct InPython {
     runtime: &'static Runtime,
-    walked: Walked,
+    walked: PythonWalk,
     /// Who created what runs here.
     junction: Option<Junction>,
 }
 
 pub(crate) struct InJava {
     frames: [java::RawFrame; DEPTH],
-    walked: java::Walked,
+    walked: java::JavaWalk,
 }
 
 impl Languages<'_> {
@@ -235,7 +235,7 @@ impl InPython {
         // A frame is whole when the interpreter calls out; a signal may come at any time.
         let trace = &native.trace;
         let is_whole = is_at_loop && trace.is_generated_sure && trace.generated.is_none();
-        let walk = Walk::begin();
+        let walk = Walk::start();
         let mut search = Search::new();
         let walked = runtime.glance(DEPTH, is_whole, |place| search.pass(runtime, place));
         drop(walk);
@@ -273,7 +273,7 @@ impl InPython {
     #[inline(never)]
     fn push(&self, mapping: &Mapping, push: &mut impl FnMut(Frame)) {
         let mut frames = [RawFrame::default(); DEPTH];
-        let walk = Walk::begin();
+        let walk = Walk::start();
         let Some(walked) = self.runtime.walk(&mut frames) else {
             return;
         };
@@ -282,7 +282,7 @@ impl InPython {
         drop(walk);
         let mut rest = record.get(STACK_HEAD..length).unwrap_or_default();
         let mut left = self.junction.map_or(DEPTH, |one| one.after);
-        while let Some((frame, after)) = Written::read(rest)
+        while let Some((frame, after)) = RecordedStack::read(rest)
             && left > 0
         {
             let text = (frame.file, frame.function, frame.line);
@@ -323,13 +323,13 @@ fn push_text(
 }
 
 /// A frame of a record.
-struct Written<'a> {
+struct RecordedStack<'a> {
     line: u32,
     file: &'a [u8],
     function: &'a [u8],
 }
 
-impl<'a> Written<'a> {
+impl<'a> RecordedStack<'a> {
     /// The first frame, and what follows it.
     fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (head, rest) = bytes.split_at_checked(FRAME_HEAD)?;

@@ -4,7 +4,7 @@
 //! name. But a suppression, an expectation and the playbook know things by name, so how the original was judged is
 //! taken over, finding by finding.
 
-use super::{Evidence, Material};
+use super::{Evidence, EvidenceInput};
 use crate::config::Suppressions;
 use crate::diagnosis::Diagnosis;
 use crate::finding::{ClearedNote, Finding};
@@ -15,7 +15,7 @@ use crate::rule::RuleSettings;
 impl Evidence {
     /// Concludes everything, and tells it without names.
     #[must_use]
-    pub fn redacted(material: Material, settings: &RuleSettings) -> Option<Self> {
+    pub fn redacted(material: EvidenceInput, settings: &RuleSettings) -> Option<Self> {
         let mut redactor = Redactor::new();
         let redacted = redactor.material(&material);
         let original = Self::conclude(material, settings)?.diagnosis;

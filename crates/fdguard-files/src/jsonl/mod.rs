@@ -96,7 +96,7 @@ pub enum Error {
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Written {
+pub struct WriteResult {
     /// Lines.
     pub written: u64,
     /// Of them on the disk.
@@ -171,7 +171,7 @@ impl JsonlWriter {
             });
         }
         line.push(b'\n');
-        self.settle()?;
+        self.finish_write()?;
         self.write(&line)
             .map_err(|error| crate::Error::io(&self.path, "cannot be written", error))?;
         self.end += line.len() as u64;
@@ -239,9 +239,9 @@ impl JsonlWriter {
     }
 
     /// Brings all lines to the disk and lets others write.
-    pub fn close(mut self) -> Result<Written, Error> {
+    pub fn close(mut self) -> Result<WriteResult, Error> {
         let synced = self.finish();
-        synced.map(|()| Written {
+        synced.map(|()| WriteResult {
             written: self.written,
             synced: self.synced,
         })
@@ -267,7 +267,7 @@ impl JsonlWriter {
     }
 
     /// Makes sure that the next line begins a line.
-    fn settle(&mut self) -> Result<(), Error> {
+    fn finish_write(&mut self) -> Result<(), Error> {
         let failed = |error| crate::Error::io(&self.path, "cannot be read", error);
         let meta = self.file.metadata().map_err(failed)?;
         if meta.nlink() == 0 {

@@ -84,7 +84,7 @@ impl WalHeader {
 
 /// Takes the frames of a log, one after the other.
 #[derive(Clone, Debug)]
-pub struct Scan {
+pub struct WalScan {
     header: WalHeader,
     sum: (u32, u32),
     seen: u64,
@@ -95,7 +95,7 @@ pub struct Scan {
     pending: Option<Vec<u8>>,
 }
 
-impl Scan {
+impl WalScan {
     /// A scan of a log with this header and size.
     #[must_use]
     pub fn new(header: WalHeader, size: u64) -> Self {
@@ -114,7 +114,7 @@ impl Scan {
     }
 
     /// Takes the next frame, head and page.
-    pub fn take(&mut self, frame: &[u8]) {
+    pub fn push_frame(&mut self, frame: &[u8]) {
         self.seen += 1;
         if frame.len() != self.header.frame_size() {
             return;
@@ -182,9 +182,9 @@ impl Wal {
         let Some(header) = WalHeader::read(bytes) else {
             return (Self::unreadable(size), None);
         };
-        let mut scan = Scan::new(header, size);
+        let mut scan = WalScan::new(header, size);
         for frame in bytes[HEAD..].chunks_exact(header.frame_size()) {
-            scan.take(frame);
+            scan.push_frame(frame);
         }
         scan.finish()
     }

@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fdguard_core::{Snapshot, Tier};
-use fdguard_probe::{Error, Options, Probe, Radar, Watcher};
+use fdguard_probe::{Error, Options, Probe, ProcessWatcher, Radar};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{FakeProc, Launch, NOBODY, Namespace, Victim, have, is_root, run_as, skip};
+use testkit::{FakeProc, NOBODY, Namespace, Victim, VictimLaunch, have, is_root, run_as, skip};
 
 use super::select_use::waiter;
 
@@ -126,7 +126,7 @@ fn r6_nobody_counts_what_root_holds() {
         let probe = Probe::new().unwrap();
         let mut radar = Radar::new();
         return answer_each_time(|| {
-            let view = radar.look(&probe).unwrap();
+            let view = radar.scan(&probe).unwrap();
             let row = view.rows.iter().find(|row| row.pid == pid_of(&pid));
             assert!(view.gaps.is_empty(), "{:?}", view.gaps);
             json!({"row": row, "processes": view.rows.len(), "crossed": row.unwrap().crossed_1024()})
@@ -146,7 +146,7 @@ fn r6_nobody_counts_what_root_holds() {
     assert_eq!(first["row"]["comm"], "leaker");
     assert_eq!(first["crossed"], false);
     let own = Radar::new()
-        .look(&Probe::new().unwrap())
+        .scan(&Probe::new().unwrap())
         .unwrap()
         .rows
         .len();
@@ -167,7 +167,7 @@ fn r6_nobody_counts_what_root_holds() {
 #[test]
 fn r6_a_process_that_holds_nothing_is_counted_as_nothing() {
     if let Some(pid) = asked() {
-        let view = Radar::new().look(&Probe::new().unwrap()).unwrap();
+        let view = Radar::new().scan(&Probe::new().unwrap()).unwrap();
         let row = view.rows.iter().find(|row| row.pid == pid_of(&pid));
         answer(&json!({"row": row, "gaps": view.gaps}));
         let probe = Probe::new().unwrap();
@@ -240,7 +240,7 @@ fn r6_the_list_of_root_is_refused_with_count_reason_and_remedy() {
 fn r6_nobody_watches_the_count_of_what_root_holds() {
     if let Some(pid) = asked() {
         let probe = Probe::new().unwrap();
-        let mut watcher = Watcher::new(&probe, pid_of(&pid)).unwrap();
+        let mut watcher = ProcessWatcher::new(&probe, pid_of(&pid)).unwrap();
         assert_eq!(watcher.tier(), Tier::Radar);
         assert_eq!(watcher.gaps().len(), 1, "{:?}", watcher.gaps());
         assert!(watcher.gaps()[0].remedy.contains("sudo"));
@@ -337,7 +337,7 @@ fn r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots() {
     let Some(program) = waiter(("polls", &["-DWAIT=BY_POLL"])) else {
         return;
     };
-    let launch = || Launch::program(&program);
+    let launch = || VictimLaunch::program(&program);
     let own = launch().as_user(NOBODY).in_new(Namespace::Mount).start();
     let roots = launch().start();
     let question = json!({"own": own.pid(), "roots": roots.pid()});

@@ -7,7 +7,7 @@ const LONGEST_NAME: usize = 255;
 
 /// What one datagram says. What is absent was not said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct NotifyMessage {
     /// The start is done, or the reload.
     pub ready: bool,
     /// A reload began.
@@ -95,7 +95,7 @@ impl Access {
     }
 }
 
-impl Default for Message {
+impl Default for NotifyMessage {
     fn default() -> Self {
         Self {
             ready: false,
@@ -131,7 +131,7 @@ pub fn is_name(text: &str) -> bool {
     text.len() <= LONGEST_NAME && text.bytes().all(fits)
 }
 
-impl Message {
+impl NotifyMessage {
     /// Reads a datagram. Nothing is refused: what is not understood is counted.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
@@ -139,7 +139,7 @@ impl Message {
         // One zero at the end is a slip of programs in C.
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
         for line in bytes.split(|byte| *byte == b'\n') {
-            if !line.is_empty() && message.take(line).is_none() {
+            if !line.is_empty() && message.parse_line(line).is_none() {
                 message.invalid = message.invalid.saturating_add(1);
             }
         }
@@ -147,7 +147,7 @@ impl Message {
     }
 
     /// Takes one line; nothing when it makes no sense.
-    fn take(&mut self, line: &[u8]) -> Option<()> {
+    fn parse_line(&mut self, line: &[u8]) -> Option<()> {
         let at = line.iter().position(|byte| *byte == b'=')?;
         let key = &line[..at];
         let value = std::str::from_utf8(&line[at + 1..]).ok();

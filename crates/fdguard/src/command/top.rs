@@ -8,7 +8,7 @@ use fdguard_core::{Gap, Pid, Summary};
 use fdguard_probe::{Options, Probe, Radar};
 
 use crate::cli::TopArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::report::host;
 use crate::tui::{self, Holdings, HostSource};
 use crate::{output, terminal};
@@ -35,7 +35,7 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<u8> {
 }
 
 fn look(probe: &Probe, args: &TopArgs) -> anyhow::Result<HostView> {
-    let mut view = Radar::single(args.peaks).look(probe)?;
+    let mut view = Radar::single(args.peaks).scan(probe)?;
     if let Some(filter) = args.filter.as_deref() {
         view.rows.retain(|row| {
             row.comm.to_lossy().contains(filter) || row.pid.to_string().contains(filter)
@@ -46,7 +46,7 @@ fn look(probe: &Probe, args: &TopArgs) -> anyhow::Result<HostView> {
 
 fn watch(probe: Probe, args: &TopArgs) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Hinted::usage(
+        return Err(HintedError::usage(
             "the live view needs a terminal",
             "fdguard top --once, or fdguard top --json",
         )
@@ -78,7 +78,7 @@ struct Host {
 impl HostSource for Host {
     fn look(&mut self) -> HostView {
         self.radar
-            .look(&self.probe)
+            .scan(&self.probe)
             .unwrap_or_else(|error| HostView {
                 gaps: vec![Gap::new(
                     "every process",
@@ -99,7 +99,7 @@ impl HostSource for Host {
             .probe
             .snapshot(pid, options)
             .map_err(|error| error.to_string())?;
-        let summary = Summary::of(&snapshot);
+        let summary = Summary::summarize(&snapshot);
         Ok(Holdings { snapshot, summary })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fdguard_core::evidence::{Evidence, Machine, Relative, Runtime};
+use fdguard_core::evidence::{Evidence, Machine, Relative, RuntimeInfo};
 use fdguard_core::{Pid, Snapshot, Summary, Text};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -68,7 +68,7 @@ struct Version<'a> {
     pid: Pid,
     comm: &'a Text,
     exe: Option<&'a Text>,
-    runtime: Option<&'a Runtime>,
+    runtime: Option<&'a RuntimeInfo>,
     start_time: Option<Timestamp>,
     uptime_seconds: Option<u64>,
 }
@@ -125,7 +125,7 @@ fn line(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
 }
 
 fn snapshots(list: &[&Snapshot]) -> anyhow::Result<Vec<u8>> {
-    let with_summary = |snapshot: &&Snapshot| ((*snapshot).clone(), Summary::of(snapshot));
+    let with_summary = |snapshot: &&Snapshot| ((*snapshot).clone(), Summary::summarize(snapshot));
     let list: Vec<(Snapshot, Summary)> = list.iter().map(with_summary).collect();
     let mut text = Vec::new();
     json::write(&mut text, &list, &[], list.len() != 1)?;

@@ -22,8 +22,8 @@ use crate::http::accept::{self, EVENTS, JSON};
 use crate::http::api::Api;
 use crate::http::body;
 use crate::http::problem::Problem;
-use crate::http::route::{self, Asked, Route};
-use crate::session::{Chunk, Done, Exec};
+use crate::http::route::{self, ApiRequest, Route};
+use crate::session::{Chunk, Exec, ExecResult};
 
 const SCHEMA: &str = "fdguard.exec/1";
 /// Pieces of output that wait for a slow receiver before the program has to.
@@ -52,14 +52,14 @@ pub(in crate::http) fn routes() -> Vec<Route> {
         Route::raw((Method::POST, "/v1/sessions/{id}/exec"), "exec", exec)
             .summary("Run a command to its end; who disconnects interrupts it")
             .takes::<NewExec>()
-            .gives::<Done>(StatusCode::OK, SCHEMA)
+            .gives::<ExecResult>(StatusCode::OK, SCHEMA)
             .gives_other(EVENTS, events)
             .example(json!({"code": "echo hello", "timeout_ms": 5000}))
             .refuses(&[404, 409, 410]),
     ]
 }
 
-async fn exec(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
+async fn exec(asked: ApiRequest, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let body: NewExec = body::decode(&asked.headers, &bytes)?;
     let mut command = Exec::new(body.code);
     if let Some(ms) = body.timeout_ms {
@@ -69,24 +69,24 @@ async fn exec(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
     let is_live = accept::negotiate(&asked.headers, &[JSON, EVENTS])? == EVENTS;
     let id = asked.id().to_owned();
     if !is_live {
-        let done = Running::begin(&asked.api, id, command, None).done().await?;
+        let done = Running::start(&asked.api, id, command, None).done().await?;
         return route::document(StatusCode::OK, SCHEMA, done);
     }
     let (sender, chunks) = mpsc::channel(WAITING);
-    let running = Running::begin(&asked.api, id, command, Some(sender));
-    let live = Live::begin(running, chunks).await?;
+    let running = Running::start(&asked.api, id, command, Some(sender));
+    let live = Live::start(running, chunks).await?;
     let keep = KeepAlive::new().interval(SILENCE);
     Ok(Sse::new(events(live)).keep_alive(keep).into_response())
 }
 
 /// A command that runs on its own. Dropped, it is interrupted: nobody waits for it any more.
 struct Running {
-    done: oneshot::Receiver<Result<Done, Error>>,
+    done: oneshot::Receiver<Result<ExecResult, Error>>,
     _abandoned: DropGuard,
 }
 
 impl Running {
-    fn begin(api: &Arc<Api>, id: String, command: Exec, live: Option<mpsc::Sender<Chunk>>) -> Self {
+    fn start(api: &Arc<Api>, id: String, command: Exec, live: Option<mpsc::Sender<Chunk>>) -> Self {
         let (sender, done) = oneshot::channel();
         let abandoned = CancellationToken::new();
         let guard = abandoned.clone().drop_guard();
@@ -103,7 +103,7 @@ impl Running {
         }
     }
 
-    async fn done(&mut self) -> Result<Done, Error> {
+    async fn done(&mut self) -> Result<ExecResult, Error> {
         // The task ends without a word only when the runtime does.
         (&mut self.done).await.unwrap_or(Err(Error::Closing))
     }
@@ -116,7 +116,7 @@ async fn run(
     command: Exec,
     live: Option<mpsc::Sender<Chunk>>,
     abandoned: &CancellationToken,
-) -> Result<Done, Error> {
+) -> Result<ExecResult, Error> {
     let mut work = std::pin::pin!(api.host.exec(id, command, live));
     tokio::select! {
         biased;
@@ -134,12 +134,12 @@ struct Live {
     chunks: mpsc::Receiver<Chunk>,
     first: Option<Chunk>,
     pieces: Pieces,
-    end: Option<Result<Done, Error>>,
+    end: Option<Result<ExecResult, Error>>,
 }
 
 impl Live {
     /// Waits a moment for the first output or the end.
-    async fn begin(
+    async fn start(
         mut running: Running,
         mut chunks: mpsc::Receiver<Chunk>,
     ) -> Result<Self, Problem> {

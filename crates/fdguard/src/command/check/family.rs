@@ -32,7 +32,7 @@ const ROUNDS: usize = 3;
 /// What an exercise has in its environment: what it leaves behind is not the server's.
 pub(super) const EXERCISE: &str = "FDGUARD_EXERCISE=1";
 
-type Known = BTreeMap<(u32, u64), Member>;
+type KnownProcesses = BTreeMap<(u32, u64), Member>;
 
 /// What was seen of one descendant.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ struct Member {
 /// The descendants of a program.
 #[derive(Debug)]
 pub(super) struct Family {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<KnownProcesses>>,
     /// Our children from before: none of the program's.
     before: Vec<(u32, u64)>,
     watcher: Option<(Sender<()>, JoinHandle<()>)>,
@@ -54,14 +54,14 @@ pub(super) struct Family {
 
 impl Family {
     /// Becomes the parent of orphans. Called before the program is started.
-    pub(super) fn begin() -> anyhow::Result<Self> {
+    pub(super) fn start() -> anyhow::Result<Self> {
         let own = std::process::id();
         let all = Stat::all();
         let before = descendants(&all, own, &[]);
         set_child_subreaper(Pid::from_raw(1))?;
         Ok(Self {
             before: before.into_iter().map(Stat::key).collect(),
-            known: Arc::new(Mutex::new(Known::new())),
+            known: Arc::new(Mutex::new(KnownProcesses::new())),
             watcher: None,
         })
     }
@@ -210,7 +210,7 @@ impl Drop for Family {
 }
 
 /// Notes who is there, who started whom, and since when somebody is a zombie.
-fn note(known: &Mutex<Known>, root: u32) {
+fn note(known: &Mutex<KnownProcesses>, root: u32) {
     let all = Stat::all();
     let own = std::process::id();
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -262,7 +262,7 @@ fn pid(number: u32) -> Option<Pid> {
 fn handle(stat: &Stat) -> Option<OwnedFd> {
     let handle = pidfd_open(pid(stat.pid)?, PidfdFlags::empty()).ok()?;
     // The number may have been given to another one in between.
-    let is_same = Stat::of(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
+    let is_same = Stat::read(stat.pid).is_some_and(|now| now.ticks == stat.ticks);
     is_same.then_some(handle)
 }
 
@@ -290,7 +290,7 @@ fn end(stat: &Stat) -> Ending {
             continue;
         }
         if wait_for_any(&handles, PATIENCE) {
-            if let Some(now) = Stat::of(stat.pid).filter(Stat::is_zombie) {
+            if let Some(now) = Stat::read(stat.pid).filter(Stat::is_zombie) {
                 reap(&now);
             }
             return ending;
