@@ -14,7 +14,9 @@ mod examples;
 mod generate;
 mod glossary;
 mod markdown;
+mod names;
 mod source;
+mod width;
 
 /// Chores of the project.
 #[derive(Debug, Parser)]

@@ -9,7 +9,8 @@ use crate::hazard::Hazard;
 use crate::judge::{self, Verdict};
 use crate::lifetimes::report::SiteReport;
 use crate::rising_group::{self, RisingGroup};
-use crate::rule::{Case, Settings};
+use crate::rule::RuleSettings;
+use crate::rule::growth::Case;
 use crate::select_use::SelectUse;
 use crate::snapshot::{Limits, Process};
 use crate::timeline::Timeline;
@@ -67,7 +68,7 @@ impl ProcessDiagnosis {
         process: &Process,
         timeline: &Timeline,
         select: Option<&SelectUse>,
-        settings: &Settings,
+        settings: &RuleSettings,
     ) -> Self {
         let judgements = judge::judge(timeline);
         let leaking = rising_group::rising_groups(timeline, &judgements, Verdict::Leaking);

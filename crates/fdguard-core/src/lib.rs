@@ -2,7 +2,7 @@
 //!
 //! Everything here is a plain value or a pure function: nothing opens a file, asks the clock or
 //! prints. A [`Snapshot`] is what was seen of one process; a [`Summary`] is what it means; a
-//! [`Lint`](lint::Lint) is one rule over a snapshot; a [`Delta`] is what changed between two; a
+//! [`Rule`](rule::Rule) is one check of it; a [`Delta`] is what changed between two; a
 //! [`Playbook`](playbook::Playbook) knows who usually makes what; an
 //! [`Explanation`](explain::Explanation) says which lines of a log mean that a wall was hit.
 //! What could not be seen is a [`Gap`], never a zero.
@@ -11,7 +11,6 @@
 
 pub mod bearer;
 pub mod blame;
-pub mod catalog;
 pub mod children;
 pub mod class;
 mod class_of_call;

@@ -6,7 +6,7 @@ use crate::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, ProcessDiagnosis, 
 use crate::finding::Finding;
 use crate::judge::Verdict;
 use crate::recording::{Appearance, RecordingEntry, RecordingHeader};
-use crate::rule::Settings;
+use crate::rule::RuleSettings;
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
 use crate::timeline::Timeline;
@@ -61,7 +61,7 @@ impl WatchedProcess {
 
     /// What is said of it.
     #[must_use]
-    pub fn opinion(&self, settings: &Settings) -> ProcessDiagnosis {
+    pub fn opinion(&self, settings: &RuleSettings) -> ProcessDiagnosis {
         ProcessDiagnosis::of(
             &self.process,
             &self.timeline,
@@ -200,7 +200,7 @@ impl Watch {
 
     /// What it came to; absent before any process came into view.
     #[must_use]
-    pub fn diagnosis(&self, settings: &Settings) -> Option<Diagnosis> {
+    pub fn diagnosis(&self, settings: &RuleSettings) -> Option<Diagnosis> {
         let first = self.subjects().next()?;
         let opinions = |replaced: bool| -> Vec<ProcessDiagnosis> {
             let chosen = self.subjects.iter();

@@ -4,17 +4,19 @@ use crate::finding::Finding;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin};
 use crate::proof::cycles::{Rate, per_request};
-use crate::proof::{ProofRule, place};
+use crate::proof::place;
+use crate::rule::{Rule, RuleKind};
 use crate::{Class, Pid, Text};
 
 /// Children that are started again and again and not waited for.
-pub const RULE: ProofRule = ProofRule {
+pub const RULE: Rule = Rule {
     id: "unwaited-child",
+    kind: RuleKind::Proof,
     severity: Severity::Warning,
     summary: "a line starts child processes again and again and nobody waits for them",
     cwe: Some(404),
     requirement: "R38",
-    fix: "wait for each child, and end those that are no longer used first",
+    fix: Some("wait for each child, and end those that are no longer used first"),
 };
 
 /// Rules about descriptors that stay open.

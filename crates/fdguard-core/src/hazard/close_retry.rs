@@ -5,22 +5,22 @@
 
 use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
-use super::{Fault, HazardRule};
+use super::{Fault, Rule, RuleKind};
 use crate::event::{CloseCall, Errno, What};
 use crate::ledger::FdLifetime;
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "close-retry",
+    kind: RuleKind::Hazard,
     severity: Severity::Warning,
     summary: "close is tried again after EINTR, when the number may belong to somebody else",
     cwe: Some(675),
     requirement: "R21",
-    fix: "never repeat close on Linux: the number is released, whatever it returns",
-    check,
+    fix: Some("never repeat close on Linux: the number is released, whatever it returns"),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     retried(context).into_iter().collect()
 }
 

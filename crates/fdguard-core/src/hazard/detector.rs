@@ -9,7 +9,7 @@ use super::incident::{Incident, Key};
 use super::memory::Memory;
 use super::overlap::Overlaps;
 use super::sweep::Sweeps;
-use super::{HAZARDS, Hazard, HazardRule, lock_drop, stale};
+use super::{HAZARDS, Hazard, Rule, lock_drop, stale};
 use crate::event::{CollectedEvents, Errno, StackId, Tid, TraceEvent, What};
 use crate::gap::Gap;
 use crate::ledger::{Actor, EventNotes, FdSlot, Generation, Ledger};
@@ -30,7 +30,7 @@ pub struct HazardDetector {
     memory: Memory,
     sweeps: Sweeps,
     overlaps: Overlaps,
-    found: BTreeMap<Key, (&'static HazardRule, Incident, u64)>,
+    found: BTreeMap<Key, (&'static Rule, Incident, u64)>,
     reported: BTreeSet<(ProcKey, Fd, Generation)>,
     unreported: u64,
 }
@@ -75,8 +75,8 @@ impl HazardDetector {
         let is_stale = stale::stale_use(&context).is_some() || is_orphan(&context);
         let (torn, root) = (torn(&context), root(&context));
         let is_blind = is_blind(&context);
-        let found = HAZARDS.iter().flat_map(|rule| {
-            let incidents = (rule.check)(&context);
+        let found = HAZARDS.iter().flat_map(|(rule, check)| {
+            let incidents = check(&context);
             incidents.into_iter().map(move |mut incident| {
                 incident.prevented = prevented;
                 (rule, incident)
@@ -168,7 +168,7 @@ impl HazardDetector {
         gaps
     }
 
-    fn raise(&mut self, rule: &'static HazardRule, incident: Incident) {
+    fn raise(&mut self, rule: &'static Rule, incident: Incident) {
         if let Some((generation, fd)) = incident.once.zip(incident.fd) {
             if self.reported.len() >= MOST_REPORTED {
                 self.reported.clear();

@@ -12,23 +12,23 @@
 use super::context::{EventContext, called, is_deliberate, is_stream};
 use super::incident::Incident;
 use super::stale::{self, WrongClose};
-use super::{Fault, HazardRule};
+use super::{Fault, Rule, RuleKind};
 use crate::Fd;
 use crate::event::{CloseCall, Errno, FdCall, What};
 use crate::ledger::{Actor, ClosedFd};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "double-close",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "a descriptor is closed twice; the second close may hit somebody else's",
     cwe: Some(1341),
     requirement: "R40",
-    fix: "let one owner close, and make it forget the number in the same step",
-    check,
+    fix: Some("let one owner close, and make it forget the number in the same step"),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     let found = match context.event.what {
         What::Close {
             fd,

@@ -3,9 +3,11 @@
 //! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be open,
 //! by the place that opened it: this is the flight recorder's last page.
 
-use super::HazardRule;
+
 use super::context::EventContext;
 use super::incident::Incident;
+
+use super::{Rule, RuleKind};
 use crate::event::{Errno, What};
 use crate::ledger::{Actor, Tally};
 use crate::lint::Severity;
@@ -13,17 +15,17 @@ use crate::lint::Severity;
 /// The most holders that are reported.
 const MOST_HOLDERS: usize = 5;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "exhaustion",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "a call gets no descriptor because the table is full, and who holds it",
     cwe: Some(774),
     requirement: "R19",
-    fix: "close what the largest holder opens; raise the limit only if all of it is in use",
-    check,
+    fix: Some("close what the largest holder opens; raise the limit only if all of it is in use"),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     let errno = match context.event.what {
         What::Refused { errno, .. } => errno,
         _ => return Vec::new(),

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::overlap::Doubt;
-use super::{Fault, Hazard, HazardRule, Party};
+use super::{Fault, Hazard, Party, Rule};
 use crate::event::StackId;
 use crate::ledger::{Actor, FdLifetime, Generation, Tally};
 use crate::lint::Severity;
@@ -71,7 +71,7 @@ impl Incident {
         }
     }
 
-    pub(super) fn key(&self, rule: &HazardRule) -> Key {
+    pub(super) fn key(&self, rule: &Rule) -> Key {
         let stack = |actor: Option<Actor>| actor.and_then(|actor| actor.stack);
         Key {
             process: self.process,
@@ -83,13 +83,13 @@ impl Incident {
     }
 
     /// How much it matters.
-    pub(super) fn severity(&self, rule: &HazardRule) -> Severity {
+    pub(super) fn severity(&self, rule: &Rule) -> Severity {
         self.severity.unwrap_or(rule.severity)
     }
 
     pub(super) fn hazard(
         &self,
-        rule: &HazardRule,
+        rule: &Rule,
         count: u64,
         resolve: &dyn Fn(StackId) -> Stack,
         clock: &dyn Fn(u64) -> Timestamp,

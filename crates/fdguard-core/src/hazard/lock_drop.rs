@@ -8,22 +8,24 @@
 use super::context::EventContext;
 use super::incident::Incident;
 use super::overlap::Doubt;
-use super::{Fault, Hazard, HazardRule, Party};
+use super::{Fault, Hazard, Party, Rule, RuleKind};
 use crate::event::{CloseCall, What};
 use crate::ledger::{FdLifetime, FdSlot};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "lock-drop",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "closing one descriptor of a file drops the locks that the process holds through another",
     cwe: Some(667),
     requirement: "R43",
-    fix: "do not open a file that is locked in the same process: ask through SQL, or look from a child process",
-    check,
+    fix: Some(
+        "do not open a file that is locked in the same process: ask through SQL, or look from a child process",
+    ),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     dropped(context).into_iter().collect()
 }
 

@@ -8,22 +8,22 @@
 
 use super::context::{EventContext, is_stream};
 use super::incident::Incident;
-use super::{Fault, HazardRule};
+use super::{Fault, Rule, RuleKind};
 use crate::Fd;
 use crate::event::{CloseCall, Errno, FdCall, What};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "never-open",
+    kind: RuleKind::Hazard,
     severity: Severity::Info,
     summary: "a call names a number that was never open",
     cwe: None,
     requirement: "R40",
-    fix: "look at the result of the call that should have given the number before using it",
-    check,
+    fix: Some("look at the result of the call that should have given the number before using it"),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     let (fd, call) = match context.event.what {
         What::Close {
             fd,

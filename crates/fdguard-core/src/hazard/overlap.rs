@@ -5,7 +5,7 @@
 //! locks that was under way meanwhile are over. If one of them gave back a lock of the file, or another
 //! close dropped it, the order of the two is not known, and nothing is reported.
 
-use super::HazardRule;
+use super::Rule;
 use super::incident::Incident;
 use crate::event::{Errno, Tid, TraceEvent, What};
 use crate::ledger::{FdSlot, Ledger};
@@ -27,7 +27,7 @@ pub(super) struct Doubt {
 
 #[derive(Clone, Debug)]
 struct Waiting {
-    rule: &'static HazardRule,
+    rule: &'static Rule,
     incident: Incident,
     doubt: Doubt,
     closer: Tid,
@@ -49,7 +49,7 @@ impl Overlaps {
     pub(super) fn add(
         &mut self,
         event: &TraceEvent,
-        rule: &'static HazardRule,
+        rule: &'static Rule,
         incident: Incident,
         doubt: Doubt,
     ) {
@@ -69,7 +69,7 @@ impl Overlaps {
         &mut self,
         event: &TraceEvent,
         ledger: &Ledger,
-    ) -> Vec<(&'static HazardRule, Incident)> {
+    ) -> Vec<(&'static Rule, Incident)> {
         if self.0.is_empty() {
             return Vec::new();
         }

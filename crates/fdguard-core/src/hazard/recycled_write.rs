@@ -2,23 +2,26 @@
 //!
 //! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets into a database.
 
-use super::HazardRule;
+
 use super::context::{EventContext, called};
 use super::incident::Incident;
 use super::stale::{self, StaleUse};
+use super::{Rule, RuleKind};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "recycled-write",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "bytes meant for a closed descriptor are written into another one that got its number",
     cwe: Some(672),
     requirement: "R40",
-    fix: "only the owner closes; a stranger calls shutdown(). Check what was hit: its content is damaged",
-    check,
+    fix: Some(
+        "only the owner closes; a stranger calls shutdown(). Check what was hit: its content is damaged",
+    ),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     let stale = stale::stale_use(context).filter(|stale| stale.call.writes() && !stale.has_failed);
     stale
         .map(|stale| incident(context, &stale))

@@ -5,24 +5,24 @@
 
 use super::context::EventContext;
 use super::incident::Incident;
-use super::{Fault, HazardRule};
+use super::{Fault, Rule, RuleKind};
 use crate::event::What;
 use crate::lint::Severity;
 
 /// Bits in an `fd_set`.
 const BITS: u32 = 1024;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "select-past-1024",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "select() is called with a number of 1024 or more",
     cwe: Some(787),
     requirement: "R7",
-    fix: "use poll or epoll, and find what holds the low numbers",
-    check,
+    fix: Some("use poll or epoll, and find what holds the low numbers"),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     let What::Select { nfds } = context.event.what else {
         return Vec::new();
     };

@@ -7,22 +7,24 @@
 use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
 use super::memory::Inside;
-use super::{Fault, HazardRule, double_close, stale};
+use super::{Fault, Rule, RuleKind, double_close, stale};
 use crate::Fd;
 use crate::event::{CloseCall, What};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "stranger-close",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "a thread closes a descriptor while another is inside a call on it",
     cwe: Some(362),
     requirement: "R40",
-    fix: "only the owner closes: a stranger calls shutdown(), which wakes the owner and releases no number",
-    check,
+    fix: Some(
+        "only the owner closes: a stranger calls shutdown(), which wakes the owner and releases no number",
+    ),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     let event = context.event;
     let numbers: Vec<Fd> = match event.what {
         What::Close {

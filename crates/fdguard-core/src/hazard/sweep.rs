@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::HazardRule;
+use super::Rule;
 use super::incident::Incident;
 use crate::event::{StackId, Tid, TraceEvent, What};
 use crate::{Fd, ProcKey};
@@ -26,7 +26,7 @@ struct Run {
     length: u32,
     /// It tried a number that was never open: nobody has such a number in hand.
     is_blind: bool,
-    waiting: Vec<(&'static HazardRule, Incident)>,
+    waiting: Vec<(&'static Rule, Incident)>,
 }
 
 impl Run {
@@ -34,7 +34,7 @@ impl Run {
         self.length >= ROW || (self.is_blind && self.length > 1)
     }
 
-    fn verdict(self) -> Vec<(&'static HazardRule, Incident)> {
+    fn verdict(self) -> Vec<(&'static Rule, Incident)> {
         if self.is_sweep() {
             Vec::new()
         } else {
@@ -57,8 +57,8 @@ impl Sweeps {
         &mut self,
         event: &TraceEvent,
         is_blind: bool,
-        mut found: Vec<(&'static HazardRule, Incident)>,
-    ) -> Vec<(&'static HazardRule, Incident)> {
+        mut found: Vec<(&'static Rule, Incident)>,
+    ) -> Vec<(&'static Rule, Incident)> {
         let by = (event.process, event.thread);
         let mut over = self.lose_patience(event.at);
         let fd = match event.what {
@@ -102,13 +102,13 @@ impl Sweeps {
     }
 
     /// What still waits, if nothing more comes.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &(&'static HazardRule, Incident)> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &(&'static Rule, Incident)> {
         let open = self.runs.values().filter(|run| !run.is_sweep());
         open.flat_map(|run| &run.waiting)
     }
 
     /// Rows that have not gone on for a while. Most of the time nothing waits and nothing is searched.
-    fn lose_patience(&mut self, now: u64) -> Vec<(&'static HazardRule, Incident)> {
+    fn lose_patience(&mut self, now: u64) -> Vec<(&'static Rule, Incident)> {
         if now < self.next_look {
             return Vec::new();
         }
@@ -119,7 +119,7 @@ impl Sweeps {
     fn end(
         &mut self,
         is_over: impl Fn(&(ProcKey, Tid), &Run) -> bool,
-    ) -> Vec<(&'static HazardRule, Incident)> {
+    ) -> Vec<(&'static Rule, Incident)> {
         let over = self.runs.iter().filter(|(by, run)| is_over(by, run));
         let over: Vec<_> = over.map(|(by, _)| *by).collect();
         let runs = over.into_iter().filter_map(|by| self.runs.remove(&by));

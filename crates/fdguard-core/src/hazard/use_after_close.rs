@@ -7,21 +7,21 @@
 use super::context::{EventContext, called, is_stream};
 use super::incident::Incident;
 use super::stale::{self, StaleUse};
-use super::{Fault, HazardRule, double_close};
+use super::{Fault, Rule, RuleKind, double_close};
 use crate::event::{Errno, FdCall, What};
 use crate::lint::Severity;
 
-pub(super) const RULE: HazardRule = HazardRule {
+pub(super) const RULE: Rule = Rule {
     id: "use-after-close",
+    kind: RuleKind::Hazard,
     severity: Severity::Critical,
     summary: "a number is used after its descriptor was closed",
     cwe: Some(910),
     requirement: "R40",
-    fix: "close only when every user is done, and keep the object instead of its number",
-    check,
+    fix: Some("close only when every user is done, and keep the object instead of its number"),
 };
 
-fn check(context: &EventContext<'_>) -> Vec<Incident> {
+pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     // Where the close itself is proven wrong, that is the hazard and this its consequence.
     if double_close::noticed(context).is_some() {
         return Vec::new();

@@ -16,7 +16,7 @@ use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::judge::Verdict;
 use crate::lint::Severity;
 use crate::origin::{Culprit, Origin, Stack};
-use crate::rule::{Settings, wording};
+use crate::rule::{RuleSettings, wording};
 use crate::{Class, Pid, TcpState, Text};
 
 /// The class and target of a descriptor, as far as they are known.
@@ -44,7 +44,7 @@ pub struct TracedSubject<'a> {
     /// Seconds from its beginning until the judgement.
     pub until: f64,
     /// What the user set.
-    pub settings: &'a Settings,
+    pub settings: &'a RuleSettings,
 }
 
 /// A site, as the contract shows it.
@@ -248,13 +248,13 @@ impl TracedSubject<'_> {
 
     /// What the user has judged harmless is shown, and does not count.
     fn clear(&self, finding: &mut Finding) {
-        let (ledger, today) = (&self.settings.ledger, self.settings.today);
+        let (suppressions, today) = (&self.settings.suppressions, self.settings.today);
         let Some(class) = &finding.class else {
             return;
         };
         let target = finding.target.as_ref().map(Text::as_bytes);
         let count = finding.count.unwrap_or(u64::MAX);
-        let entry = ledger.find(class, target, self.comm.as_bytes(), count, today);
+        let entry = suppressions.find(class, target, self.comm.as_bytes(), count, today);
         if let Some(entry) = entry {
             finding.severity = Severity::Info;
             finding.cleared = Some(ClearedNote {

@@ -1,23 +1,25 @@
 //! Sockets whose peer hung up and that nobody closed.
 
 use super::wording::{groups, most_common};
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
 /// Fewer may just be on their way to being closed.
 const PILE: usize = 5;
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "close-wait-pile",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "connections that the peer closed and this process still holds",
     cwe: Some(775),
     requirement: "R33",
-    fix: "close the connection when a read returns 0: in an HTTP client, close or drain the response body on every path",
-    check,
+    fix: Some(
+        "close the connection when a read returns 0: in an HTTP client, close or drain the response body on every path",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let held: Vec<_> = entries(snapshot)
         .filter(|entry| entry.class == Class::Tcp(TcpState::CloseWait))
         .collect();
@@ -33,7 +35,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         message.push_str(": ");
         message.push_str(&groups(&peers, "with "));
     }
-    vec![Suspicion::new(message, fds_of(&held))]
+    vec![LintMatch::new(message, fds_of(&held))]
 }
 
 /// The remote addresses, most common first. A server's clients each come from a port of their

@@ -1,21 +1,21 @@
 //! Handles of processes that have ended.
 
 use super::wording::{counted, groups, most_common, numbers};
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::detail::Pidfd;
 use crate::{Detail, FdEntry, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "dead-pidfd",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "process handles whose process has ended",
     cwe: Some(775),
     requirement: "R4",
-    fix: "close the pidfd as soon as the exit status was collected, on the error path too",
-    check,
+    fix: Some("close the pidfd as soon as the exit status was collected, on the error path too"),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     // One is enough: a pidfd turns readable when its process ends, so whoever waits on it knows.
     let dead: Vec<_> = entries(snapshot)
         .filter(|entry| handle(entry).is_some_and(|pidfd| pidfd.alive == Some(false)))
@@ -42,7 +42,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         message.push_str(": ");
         message.push_str(&groups(&commands, "× "));
     }
-    vec![Suspicion::new(message, fds)]
+    vec![LintMatch::new(message, fds)]
 }
 
 fn handle(entry: &FdEntry) -> Option<&Pidfd> {

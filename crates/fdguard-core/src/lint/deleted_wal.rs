@@ -3,20 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, fds_of};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of};
 use crate::{Class, FdEntry, Mode, Snapshot, Text};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "deleted-wal",
+    kind: RuleKind::Lint,
     severity: Severity::Critical,
     summary: "SQLite database, -wal or -shm files deleted while still in use",
     cwe: Some(672),
     requirement: "R44",
-    fix: "do not restart yet: copy the deleted files from /proc/PID/fd first; then stop every user of the database and find who deletes its -wal",
-    check,
+    fix: Some(
+        "do not restart yet: copy the deleted files from /proc/PID/fd first; then stop every user of the database and find who deletes its -wal",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let mut databases: BTreeMap<Text, Vec<(&'static str, &FdEntry)>> = BTreeMap::new();
     for entry in entries(snapshot).filter(|entry| entry.deleted) {
         if let Some((base, part)) = part(entry) {
@@ -29,7 +31,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         .collect()
 }
 
-fn suspicion(base: &Text, parts: &[(&'static str, &FdEntry)]) -> Suspicion {
+fn suspicion(base: &Text, parts: &[(&'static str, &FdEntry)]) -> LintMatch {
     let names: BTreeSet<&str> = parts.iter().map(|(name, _)| *name).collect();
     let names: Vec<&str> = names.into_iter().collect();
     let held: Vec<&FdEntry> = parts.iter().map(|(_, entry)| *entry).collect();
@@ -43,12 +45,12 @@ fn suspicion(base: &Text, parts: &[(&'static str, &FdEntry)]) -> Suspicion {
     // A reader of a database that was replaced sees old data; only a writer loses any.
     if held.iter().all(|entry| entry.mode == Some(Mode::Read)) {
         let message = format!("{subject}: reads come from a file that nobody else sees");
-        return Suspicion::new(message, fds).at(Severity::Warning);
+        return LintMatch::new(message, fds).at(Severity::Warning);
     }
     let message = format!(
         "{subject}: writes are going nowhere, they report success and vanish when the last descriptor closes"
     );
-    Suspicion::new(message, fds)
+    LintMatch::new(message, fds)
 }
 
 fn fate(names: &[&str]) -> String {

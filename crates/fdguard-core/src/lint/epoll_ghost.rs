@@ -1,25 +1,27 @@
 //! Files that an epoll instance still watches although their number was closed.
 
 use super::wording::{counted, numbers};
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::detail::Eventpoll;
 use crate::{Detail, Fd, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "epoll-ghost",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "epoll registrations whose file is no longer at the number it was registered by",
     cwe: Some(910),
     requirement: "R40",
-    fix: "EPOLL_CTL_DEL before close; and find the duplicate (dup, fork, a passed descriptor) that keeps the file open",
-    check,
+    fix: Some(
+        "EPOLL_CTL_DEL before close; and find the duplicate (dup, fork, a passed descriptor) that keeps the file open",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     entries(snapshot)
         .filter_map(|entry| match &entry.detail {
             Detail::Eventpoll(epoll) if epoll.ghosts.is_some_and(|ghosts| ghosts > 0) => {
-                Some(Suspicion::new(sentence(entry.fd, epoll), vec![entry.fd]))
+                Some(LintMatch::new(sentence(entry.fd, epoll), vec![entry.fd]))
             }
             _ => None,
         })

@@ -1,23 +1,25 @@
 //! Descriptor numbers that `select()` cannot name.
 
 use super::wording::counted;
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::wall::FD_SETSIZE;
 use crate::{Fd, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "fd-number-past-1024",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "descriptor numbers of 1024 and more, which select() cannot handle",
     cwe: Some(787),
     requirement: "R7",
-    fix: "use poll or epoll (Python: selectors, not select.select); raising the limit makes this worse, not better",
-    check,
+    fix: Some(
+        "use poll or epoll (Python: selectors, not select.select); raising the limit makes this worse, not better",
+    ),
 };
 
 /// Looks at numbers that are open now. A wide table only says that one was open once: that is
 /// history, and the summary tells it as `crossed_1024`.
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let past: Vec<Fd> = entries(snapshot)
         .filter(|entry| !entry.class.is_of_fdguard())
         .map(|entry| entry.fd)
@@ -32,7 +34,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         counted(past.len(), "descriptor number"),
         FD_SETSIZE - 1,
     );
-    vec![Suspicion::new(message, past)]
+    vec![LintMatch::new(message, past)]
 }
 
 #[cfg(test)]

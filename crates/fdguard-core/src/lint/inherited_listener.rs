@@ -3,27 +3,29 @@
 use std::collections::BTreeSet;
 
 use super::wording::numbers;
-use super::{Lint, Severity, Suspicion, entries, is_listener};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, is_listener};
 use crate::{FdEntry, Pid, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "inherited-listener",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "listening sockets that another process holds too",
     cwe: Some(403),
     requirement: "R23",
-    fix: "open listeners with SOCK_CLOEXEC; pass them on purpose only (socket activation, pre-fork workers)",
-    check,
+    fix: Some(
+        "open listeners with SOCK_CLOEXEC; pass them on purpose only (socket activation, pre-fork workers)",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     entries(snapshot)
         .filter(|entry| is_listener(entry))
         .filter_map(|entry| suspicion(entry, snapshot.process.pid))
         .collect()
 }
 
-fn suspicion(entry: &FdEntry, own: Pid) -> Option<Suspicion> {
+fn suspicion(entry: &FdEntry, own: Pid) -> Option<LintMatch> {
     let pids: BTreeSet<Pid> = entry
         .shared_with
         .iter()
@@ -41,7 +43,7 @@ fn suspicion(entry: &FdEntry, own: Pid) -> Option<Suspicion> {
         entry.target.to_lossy(),
         numbers(&pids)
     );
-    let found = Suspicion::new(message, vec![entry.fd]);
+    let found = LintMatch::new(message, vec![entry.fd]);
     // With close-on-exec a started program cannot have got it by accident: what is left is fork
     // without exec or a deliberate hand-over. Worth knowing, no more.
     Some(if entry.cloexec == Some(false) {

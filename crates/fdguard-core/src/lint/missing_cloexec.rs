@@ -1,20 +1,22 @@
 //! Descriptors that every started program inherits and none should.
 
 use super::wording::{counted, groups, most_common};
-use super::{Lint, Severity, Suspicion, entries, fds_of, is_listener};
+use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of, is_listener};
 use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "missing-cloexec",
+    kind: RuleKind::Lint,
     severity: Severity::Info,
     summary: "databases, sockets, locks and terminals that started programs will inherit",
     cwe: Some(403),
     requirement: "R37",
-    fix: "open with O_CLOEXEC, SOCK_CLOEXEC, EPOLL_CLOEXEC; hand descriptors to children explicitly",
-    check,
+    fix: Some(
+        "open with O_CLOEXEC, SOCK_CLOEXEC, EPOLL_CLOEXEC; hand descriptors to children explicitly",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let open: Vec<_> = entries(snapshot)
         .filter(|entry| entry.fd > 2 && entry.cloexec == Some(false) && is_sensitive(entry))
         .collect();
@@ -27,7 +29,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         counted(open.len(), "descriptor"),
         groups(&classes, "")
     );
-    vec![Suspicion::new(message, fds_of(&open))]
+    vec![LintMatch::new(message, fds_of(&open))]
 }
 
 /// What does harm in a stranger's hands: data, ports, peers that wait for a hang-up, terminals

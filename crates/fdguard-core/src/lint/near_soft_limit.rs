@@ -1,20 +1,22 @@
 //! Little room left below the soft limit.
 
-use super::{Lint, Severity, Suspicion};
+use super::{LintMatch, Rule, RuleKind, Severity};
 use crate::{Snapshot, wall};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "near-soft-limit",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "more than 70 % of the soft limit on open files is used",
     cwe: Some(774),
     requirement: "R12",
-    fix: "find what holds them (classes and targets above), and watch whether it grows; raising the limit only buys time",
-    check,
+    fix: Some(
+        "find what holds them (classes and targets above), and watch whether it grows; raising the limit only buys time",
+    ),
 };
 
 /// Needs the count only, so it speaks in the radar tier too.
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let Some((count, soft)) = snapshot.count.zip(snapshot.limits.soft) else {
         return Vec::new();
     };
@@ -27,9 +29,9 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let used = format!("{count} of {soft} descriptors are open ({share} %), {left} left");
     vec![if share >= wall::CRITICAL_FROM {
         let message = format!("{used}: critical, refuse new work");
-        Suspicion::new(message, Vec::new()).at(Severity::Critical)
+        LintMatch::new(message, Vec::new()).at(Severity::Critical)
     } else {
-        Suspicion::new(used, Vec::new())
+        LintMatch::new(used, Vec::new())
     }]
 }
 

@@ -1,21 +1,23 @@
 //! Descriptors 0, 1 and 2 that are closed, or that hold something that is no stdio.
 
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::{Class, Fd, FdEntry, Mode, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "stdio-slot",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "descriptors 0, 1 or 2 closed, or holding something that is no stdio",
     cwe: None,
     requirement: "R41",
-    fix: "open /dev/null on 0, 1 and 2 instead of closing them, before anything else is opened",
-    check,
+    fix: Some(
+        "open /dev/null on 0, 1 and 2 instead of closing them, before anything else is opened",
+    ),
 };
 
 const SLOTS: [(Fd, &str); 3] = [(0, "stdin"), (1, "stdout"), (2, "stderr")];
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     // Kernel threads and dying processes hold nothing at all: nobody closed their stdio.
     if entries(snapshot).next().is_none() {
         return Vec::new();
@@ -32,17 +34,17 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
         .collect()
 }
 
-fn closed(fd: Fd, name: &str) -> Suspicion {
+fn closed(fd: Fd, name: &str) -> LintMatch {
     let harm = if fd == 0 {
         "what reads stdin reads from it"
     } else {
         "what prints there writes into it"
     };
     let message = format!("{name} ({fd}) is closed: the next open lands there and {harm}");
-    Suspicion::new(message, Vec::new())
+    LintMatch::new(message, Vec::new())
 }
 
-fn judge(entry: &FdEntry, name: &str) -> Option<Suspicion> {
+fn judge(entry: &FdEntry, name: &str) -> Option<LintMatch> {
     let severity = match &entry.class {
         class if class.is_sqlite() => database(entry.mode)?,
         Class::Tcp(_) => Severity::Critical,
@@ -55,7 +57,7 @@ fn judge(entry: &FdEntry, name: &str) -> Option<Suspicion> {
         entry.class,
         entry.target.to_lossy()
     );
-    Some(Suspicion::new(message, vec![entry.fd]).at(severity))
+    Some(LintMatch::new(message, vec![entry.fd]).at(severity))
 }
 
 /// A shell redirection opens for one direction only (`cat < app.db`, `dd of=copy.db`); a database

@@ -1,21 +1,23 @@
 //! Pipes whose other end nobody holds.
 
 use super::wording::{counted, numbers};
-use super::{Lint, Severity, Suspicion, entries};
+use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::detail::PipeEnd;
 use crate::{Class, Detail, Fd, FdEntry, Snapshot};
 
-pub(super) const LINT: Lint = Lint {
+pub(super) const RULE: Rule = Rule {
     id: "widowed-pipe",
+    kind: RuleKind::Lint,
     severity: Severity::Warning,
     summary: "pipe ends whose other end nobody holds any more",
     cwe: Some(775),
     requirement: "R48",
-    fix: "close this end when the child ends or the read returns 0: killing a child does not close the parent's side",
-    check,
+    fix: Some(
+        "close this end when the child ends or the read returns 0: killing a child does not close the parent's side",
+    ),
 };
 
-fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
+pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     let widows = |end| {
         entries(snapshot)
             .filter(|entry| is_widow(entry, end))
@@ -43,7 +45,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
                 counted(fds.len(), noun),
                 numbers(&fds)
             );
-            Suspicion::new(message, fds)
+            LintMatch::new(message, fds)
         })
         .collect()
 }

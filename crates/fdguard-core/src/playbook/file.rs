@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::{Advice, Playbook};
 use crate::class_pattern::ClassPattern;
-use crate::explain::{Certainty, Pattern, Symptom, WallName};
+use crate::explain::{Certainty, LinePattern, Symptom, WallName};
 use crate::glob::Glob;
 
 /// What is wrong with a playbook, and where.
@@ -198,8 +198,12 @@ fn not_empty(name: &str, sentence: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn patterns(texts: &Several) -> Result<Vec<Pattern>, String> {
-    texts.0.iter().map(|text| Pattern::parse(text)).collect()
+fn patterns(texts: &Several) -> Result<Vec<LinePattern>, String> {
+    texts
+        .0
+        .iter()
+        .map(|text| LinePattern::parse(text))
+        .collect()
 }
 
 fn classes(names: &Several) -> Result<Vec<ClassPattern>, String> {

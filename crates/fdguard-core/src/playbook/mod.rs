@@ -3,13 +3,15 @@
 //! a user may put a file of the same form before them.
 
 use std::cmp::Reverse;
+use std::sync::LazyLock;
 
 use serde::Serialize;
 
 use crate::Class;
 use crate::class_pattern::ClassPattern;
-use crate::explain::{Pattern, Symptom};
+use crate::explain::{LinePattern, Symptom};
 use crate::glob::Glob;
+use crate::rule::Rule;
 use crate::summary::ClassCount;
 
 mod file;
@@ -31,7 +33,7 @@ const SYMPTOMS: &str = include_str!("../../data/symptoms.toml");
 pub struct Playbook {
     advice: Vec<Advice>,
     symptoms: Vec<Symptom>,
-    ignore: Vec<Pattern>,
+    ignore: Vec<LinePattern>,
 }
 
 /// One entry: under which conditions it speaks, and what it says.
@@ -77,6 +79,14 @@ pub struct Suspect<'a> {
     pub exe: Option<&'a [u8]>,
     /// What is there in numbers beside it: see [`beside`].
     pub beside: &'a [Class],
+}
+
+/// The built-in symptoms as rules.
+pub(crate) fn symptom_rules() -> &'static [Rule] {
+    static BUILT_IN: LazyLock<Playbook> = LazyLock::new(Playbook::embedded);
+    static RULES: LazyLock<Vec<Rule>> =
+        LazyLock::new(|| BUILT_IN.symptoms.iter().map(Symptom::rule).collect());
+    &RULES
 }
 
 /// How well an entry fits; the greatest wins. In the order of weight.
@@ -165,7 +175,7 @@ impl Playbook {
 
     /// Lines that are never a symptom.
     #[must_use]
-    pub fn ignore(&self) -> &[Pattern] {
+    pub fn ignore(&self) -> &[LinePattern] {
         &self.ignore
     }
 

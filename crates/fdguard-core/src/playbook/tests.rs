@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{Playbook, Suspect, beside};
 use crate::Class;
 use crate::class::NAMES;
-use crate::lint::LINTS;
+use crate::rule::{self, RuleKind};
 use crate::summary::ClassCount;
 
 fn suspect<'a>(class: &'a Class, target: &'a str, comm: &'a str) -> Suspect<'a> {
@@ -85,9 +85,9 @@ fn r5_every_row_of_the_lookup_table_is_there() {
 #[test]
 fn every_lint_finds_its_entry_by_topic() {
     let playbook = Playbook::embedded();
-    let without: Vec<&str> = LINTS
+    let without: Vec<&str> = rule::of_kind(RuleKind::Lint)
         .iter()
-        .map(|lint| lint.id)
+        .map(|rule| rule.id)
         .filter(|id| playbook.on_topic(id).next().is_none())
         .collect();
     assert_eq!(without, ["stdio-slot", "widowed-pipe"]);

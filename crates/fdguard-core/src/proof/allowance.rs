@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::class_pattern::{BadClassPattern, ClassPattern};
 use crate::glob::Glob;
 use crate::origin::{Frame, Origin};
-use crate::{Class, Text, catalog};
+use crate::{Class, Text, rule};
 
 /// What may stay: a class, a path, all that a line did, or all that a rule finds.
 ///
@@ -107,7 +107,7 @@ impl FromStr for Allowance {
         }
         match text.parse() {
             Ok(class) => Ok(Self::Class(class)),
-            Err(_) if catalog::is_rule(text) => Ok(Self::Rule(text.to_owned())),
+            Err(_) if rule::is_suppressible(text) => Ok(Self::Rule(text.to_owned())),
             Err(_) if text.contains(['/', '*']) => Ok(Self::Target(Glob::from(text))),
             Err(bad) => Err(BadAllowance(bad)),
         }

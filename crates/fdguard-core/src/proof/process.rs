@@ -2,19 +2,22 @@
 
 use serde::Serialize;
 
-use super::ProofRule;
+use super::{Rule, RuleKind};
 use crate::lint::Severity;
 use crate::origin::Origin;
 use crate::{Pid, Text};
 
 /// A process that was left behind.
-pub const RULE: ProofRule = ProofRule {
+pub const RULE: Rule = Rule {
     id: "leftover-process",
+    kind: RuleKind::Proof,
     severity: Severity::Critical,
     summary: "a process that the program started outlived it, or was never waited for",
     cwe: None,
     requirement: "R38",
-    fix: "end and wait for every child before the program ends; a process of its own session is not ended with its parent",
+    fix: Some(
+        "end and wait for every child before the program ends; a process of its own session is not ended with its parent",
+    ),
 };
 
 /// What became of it.
@@ -45,7 +48,7 @@ pub enum Ending {
 
 /// A process that was left behind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Leftover {
+pub struct LeftoverProcess {
     /// Its number.
     pub pid: Pid,
     /// Its command.
@@ -68,7 +71,7 @@ pub struct Leftover {
     pub allowed_by: Option<String>,
 }
 
-impl Leftover {
+impl LeftoverProcess {
     /// What it is, in words.
     #[must_use]
     pub fn why(&self) -> String {
@@ -112,11 +115,11 @@ impl Leftover {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ending, Fate, Leftover};
+    use super::{Ending, Fate, LeftoverProcess};
 
     #[test]
     fn r38_a_leftover_is_told_with_what_it_ran_and_who_started_it() {
-        let orphan = Leftover {
+        let orphan = LeftoverProcess {
             pid: 12,
             comm: "python3".into(),
             cmdline: vec!["python3".into(), "server.py".into()],
@@ -131,7 +134,7 @@ mod tests {
             orphan.why(),
             "`python3 server.py` still ran in a session of its own when the program had ended, started by bootstrap (pid 7)"
         );
-        let zombie = Leftover {
+        let zombie = LeftoverProcess {
             cmdline: Vec::new(),
             fate: Fate::Zombie,
             parent: None,

@@ -18,7 +18,7 @@ pub struct Scenario {
     /// The server and its arguments; empty where the command line names it.
     pub server: Vec<String>,
     /// How one knows that it is ready, as `--ready` has it, and where that stands.
-    pub ready: Option<(String, Place)>,
+    pub ready: Option<(String, ScenarioPosition)>,
     /// A command that makes the server let go.
     pub settle: Option<String>,
     /// Soft limit of descriptors of the server.
@@ -78,14 +78,14 @@ pub enum Work {
 
 /// A place in the file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ScenarioPosition {
     /// The line.
     pub line: usize,
     /// The column, in characters.
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ScenarioPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadScenario {
     /// Where.
-    pub place: Place,
+    pub place: ScenarioPosition,
     /// What is wrong.
     pub message: String,
 }
@@ -266,10 +266,10 @@ fn bad(text: &str, span: &Range<usize>, message: impl fmt::Display) -> BadScenar
     }
 }
 
-fn place(text: &str, span: &Range<usize>) -> Place {
+fn place(text: &str, span: &Range<usize>) -> ScenarioPosition {
     let before = text.get(..span.start).unwrap_or(text);
     let last = before.rsplit('\n').next().unwrap_or_default();
-    Place {
+    ScenarioPosition {
         line: 1 + before.matches('\n').count(),
         column: 1 + last.chars().count(),
     }

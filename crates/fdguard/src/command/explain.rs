@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use fdguard_core::explain::{self, Explanation, Scanner, Verdict, WallName};
+use fdguard_core::explain::{self, Explanation, LogScanner, LogVerdict, WallName};
 use fdguard_core::playbook::{self, Playbook, Suspect};
 use fdguard_core::summary::ClassCount;
 use fdguard_core::{Class, Pid, Snapshot, Summary, Text, Tier};
@@ -128,7 +128,7 @@ fn held_by(
 /// The largest class, unless the log speaks of a wall that another class runs against.
 fn suspect<'a>(explanation: &Explanation, classes: &'a [ClassCount]) -> Option<&'a Class> {
     let wall = match explanation.verdict {
-        Verdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
+        LogVerdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
         _ => None,
     };
     let of_wall = match wall {
@@ -150,7 +150,7 @@ fn read_log(
     playbook: &Playbook,
     near: &[WallName],
 ) -> anyhow::Result<Explanation> {
-    let mut scanner = Scanner::new(playbook)?;
+    let mut scanner = LogScanner::new(playbook)?;
     match args.log.as_deref() {
         Some(path) if !is_stdin(path) => {
             let file = input::open(path)?;

@@ -2,7 +2,8 @@
 
 use std::mem::ManuallyDrop;
 
-use fdguard_core::{Gap, Snapshot, Summary, Tier, catalog};
+use fdguard_core::rule::{self, RuleKind};
+use fdguard_core::{Gap, Snapshot, Summary, Tier};
 use fdguard_probe::{Error as ProbeError, Options, Probe, workers};
 
 use super::pick;
@@ -24,7 +25,7 @@ struct SnapResult {
 
 pub(super) fn run(args: &SnapArgs) -> anyhow::Result<u8> {
     if args.list_rules {
-        let lints = catalog::lints();
+        let lints = rule::of_kind(RuleKind::Lint);
         output::emit(args.output.as_deref(), |out| {
             rules::write(out, &lints, args.json)
         })?;

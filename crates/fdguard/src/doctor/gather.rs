@@ -5,7 +5,7 @@ use std::time::Duration;
 use fdguard_core::evidence::{EvidenceInput, ProcessVisit};
 use fdguard_core::explain;
 use fdguard_core::playbook::Playbook;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::{Class, Gap, Pid, Snapshot, Summary, TcpState};
 use fdguard_probe::{Error as ProbeError, Options, Probe, Radar};
 
@@ -26,7 +26,7 @@ pub struct DoctorPlan<'a> {
     /// Which lines of a log mean what.
     pub playbook: &'a Playbook,
     /// How what was seen so far is judged while it goes on.
-    pub settings: &'a Settings,
+    pub settings: &'a RuleSettings,
     /// Where that is shown.
     pub progress: &'a ProgressLine,
 }

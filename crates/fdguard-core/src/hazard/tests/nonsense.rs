@@ -122,7 +122,7 @@ proptest! {
         }
         let found = detector.hazards(&|_| Vec::new(), &|_| Timestamp::UNIX_EPOCH);
         for hazard in found {
-            prop_assert!(crate::hazard::HAZARDS.iter().any(|rule| rule.id == hazard.rule));
+            prop_assert!(crate::hazard::HAZARDS.iter().any(|(rule, _)| rule.id == hazard.rule));
             prop_assert!(hazard.count > 0);
         }
         prop_assert!(detector.gaps().len() < 3);

@@ -9,7 +9,7 @@ use fdguard_core::judge;
 use fdguard_core::lifetimes::{JudgedPath, JudgedSite, Lifetime};
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Remains;
-use fdguard_core::proof::ended::{self, Left, Life, Place};
+use fdguard_core::proof::at_exit::{self, DescriptorAtExit, Life, SiteAtExit};
 use fdguard_core::watch::WatchedProcess;
 use fdguard_core::{Class, Pid, Text};
 use fdguard_trace::{ExitReport, ProcessTables, TracedProcess};
@@ -90,12 +90,12 @@ fn of_process(ending: &Ending<'_>, process: &TracedProcess) -> Vec<Remains> {
         paths.filter_map(|path| place(&names, &life, site, path))
     });
     places
-        .flat_map(|place| ended::judge(&life, &place, ending.strict))
+        .flat_map(|place| at_exit::judge(&life, &place, ending.strict))
         .collect()
 }
 
 /// What one call path left open; none where it left nothing.
-fn place(names: &EndNames<'_>, life: &Life, site: &JudgedSite, path: &JudgedPath) -> Option<Place> {
+fn place(names: &EndNames<'_>, life: &Life, site: &JudgedSite, path: &JudgedPath) -> Option<SiteAtExit> {
     // Of a parent's it is the parent who is asked, and stdio is nobody's to close.
     let open = path.history.live.iter();
     let open: Vec<&Lifetime> = open
@@ -103,7 +103,7 @@ fn place(names: &EndNames<'_>, life: &Life, site: &JudgedSite, path: &JudgedPath
         .collect();
     let oldest = open.first()?;
     let age = |one: &Lifetime| (life.lived - one.opened.real).max(0.0);
-    Some(Place {
+    Some(SiteAtExit {
         origin: Origin {
             culprit: blamed(&path.stack),
             leaking_caller: site.leaking_caller.clone().filter(|_| path.is_leaking),
@@ -122,7 +122,7 @@ fn place(names: &EndNames<'_>, life: &Life, site: &JudgedSite, path: &JudgedPath
             .iter()
             .map(|one| {
                 let (class, target) = names.name(one);
-                Left {
+                DescriptorAtExit {
                     fd: one.fd,
                     class,
                     target,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Text;
 use fdguard_core::glob::Glob;
-use fdguard_core::proof::process::{Ending, Fate, Leftover};
+use fdguard_core::proof::process::{Ending, Fate, LeftoverProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, set_child_subreaper,
@@ -81,7 +81,12 @@ impl Family {
 
     /// Who is left, now that the program has ended. They are given `grace` to end by themselves; then they are ended, unless
     /// `keep` says otherwise.
-    pub(super) fn left(&mut self, grace: Duration, keep: bool, allowed: &[Glob]) -> Vec<Leftover> {
+    pub(super) fn left(
+        &mut self,
+        grace: Duration,
+        keep: bool,
+        allowed: &[Glob],
+    ) -> Vec<LeftoverProcess> {
         let ended = Instant::now();
         self.stop();
         let mut left = self.zombies(ended);
@@ -121,7 +126,7 @@ impl Family {
     }
 
     /// Children that had ended well before the program did, and were never waited for.
-    fn zombies(&self, ended: Instant) -> Vec<Leftover> {
+    fn zombies(&self, ended: Instant) -> Vec<LeftoverProcess> {
         let all = Stat::all();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = |since: &Instant| ended.saturating_duration_since(*since) >= ZOMBIE;
@@ -136,7 +141,7 @@ impl Family {
         there.map(|one| self.leftover(one, Fate::Zombie)).collect()
     }
 
-    fn leftover(&self, stat: &Stat, fate: Fate) -> Leftover {
+    fn leftover(&self, stat: &Stat, fate: Fate) -> LeftoverProcess {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let member = known.get(&stat.key());
         let now = stat.cmdline();
@@ -144,7 +149,7 @@ impl Family {
             Some(member) if now.is_empty() => member.cmdline.clone(),
             _ => now,
         };
-        Leftover {
+        LeftoverProcess {
             pid: stat.pid,
             comm: stat.comm.clone(),
             cmdline,

@@ -6,7 +6,7 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::{Culprit, Frame};
-use fdguard_core::proof::{self, Judged, Remains};
+use fdguard_core::proof::{self, Remains, RemainsVerdict};
 
 use super::proof::{Proof, fails};
 use crate::command::clearing;
@@ -168,12 +168,12 @@ fn named(frame: &Frame) -> String {
 
 /// What was open and passes: a line each, the runtime's in one.
 fn write_passed(out: &mut dyn Write, leftovers: &[Remains], width: usize) -> anyhow::Result<()> {
-    let of = |judged: Judged| leftovers.iter().filter(move |one| one.judged == judged);
+    let of = |judged: RemainsVerdict| leftovers.iter().filter(move |one| one.judged == judged);
     let kinds = [
-        Judged::Held,
-        Judged::Rolling,
-        Judged::InFlight,
-        Judged::CutOff,
+        RemainsVerdict::Held,
+        RemainsVerdict::Rolling,
+        RemainsVerdict::InFlight,
+        RemainsVerdict::CutOff,
     ];
     let told: Vec<&Remains> = kinds.into_iter().flat_map(of).collect();
     for one in told.iter().take(MOST_PASSED) {
@@ -184,7 +184,7 @@ fn write_passed(out: &mut dyn Write, leftovers: &[Remains], width: usize) -> any
     if more > 0 {
         writeln!(out, "  {DIM}and {more} more places{DIM:#}")?;
     }
-    let runtime: u64 = of(Judged::Runtime).map(|one| one.count).sum();
+    let runtime: u64 = of(RemainsVerdict::Runtime).map(|one| one.count).sum();
     if runtime > 0 {
         let text =
             format!("{runtime} open descriptors belong to the runtime or to installed programs");

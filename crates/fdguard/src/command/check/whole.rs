@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use fdguard_probe::Probe;
 use fdguard_trace::{Options, SiteDetail, Symbols, TracedCommand};
@@ -20,7 +20,7 @@ use crate::report::trace::TraceReport;
 use crate::watching::LiveWatch;
 
 /// Runs it and judges what it left.
-pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof> {
+pub(super) fn run(args: &CheckArgs, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
     let mut family = Family::start()?;
     let protection = args.protect.protection();
@@ -49,7 +49,7 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof
 /// Judges what is left of a program that has ended.
 fn conclude(
     args: &CheckArgs,
-    settings: &Settings,
+    settings: &RuleSettings,
     (traced, status): (&TracedCommand, ExitStatus),
     watched: &WatchOutcome<'_>,
     family: &mut Family,

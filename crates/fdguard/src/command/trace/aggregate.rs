@@ -10,7 +10,7 @@ use fdguard_core::evidence::Curves;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lint::Severity;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Process;
 use fdguard_core::timeline::Timeline;
 use fdguard_core::watch::{Watch, WatchedProcess};
@@ -57,7 +57,7 @@ impl TraceReport {
         watched: &WatchOutcome<'_>,
         (traced, detail): (&TracedCommand, SiteDetail),
         command: &[std::ffi::OsString],
-        settings: &Settings,
+        settings: &RuleSettings,
     ) -> anyhow::Result<Self> {
         let watch = watched.live.as_ref().map(LiveWatch::watch);
         let looked = watch.and_then(|watch| watch.diagnosis(settings));

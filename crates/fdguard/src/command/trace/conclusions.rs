@@ -10,7 +10,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
 use fdguard_core::lifetimes::Lifetime;
 use fdguard_core::lifetimes::report::{Conclusion, SiteReport, TracedSubject};
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::snapshot::Limits;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Pid, Text};
@@ -29,7 +29,7 @@ pub(super) struct Material<'a> {
     pub(super) watch: Option<&'a Watch>,
     pub(super) processes: &'a [TracedProcess],
     pub(super) names: &'a FdNames,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a RuleSettings,
 }
 
 impl Material<'_> {

@@ -12,7 +12,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::Culprit;
 use fdguard_core::proof::Clearance;
 use fdguard_core::recording::RecordingEntry;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use fdguard_trace::Symbols;
 use jiff::Timestamp;
@@ -33,7 +33,7 @@ const JUDGED: f64 = 1.0;
 /// Tells what happens, line by line.
 pub(super) struct Follower<'s> {
     out: Out,
-    settings: &'s Settings,
+    settings: &'s RuleSettings,
     clearance: Clearance<'s>,
     sites: Sites,
     verdicts: HashMap<u32, Verdict>,
@@ -51,7 +51,7 @@ enum Out {
 
 impl<'s> Follower<'s> {
     /// Lines go to the file of the report, but for one that is JSON.
-    pub(super) fn new(args: &'s TraceArgs, settings: &'s Settings) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &'s TraceArgs, settings: &'s RuleSettings) -> anyhow::Result<Self> {
         let out = match args.output.as_deref().filter(|_| !args.json) {
             Some(path) => {
                 let file = File::create(path);
@@ -246,7 +246,7 @@ mod tests {
     use fdguard_core::config::Config;
     use fdguard_core::hazard::Hazard;
     use fdguard_core::playbook::Playbook;
-    use fdguard_core::rule::Settings;
+    use fdguard_core::rule::RuleSettings;
 
     use super::{Clearance, Follower, Out, Sites};
 
@@ -264,10 +264,10 @@ mod tests {
     #[test]
     fn a_hazard_is_told_once_unless_it_was_accepted_and_its_names_forge_nothing() {
         let config = Config::default();
-        let settings = Settings {
+        let settings = RuleSettings {
             levels: config.levels,
             expectations: config.expectations,
-            ledger: config.ledger,
+            suppressions: config.suppressions,
             playbook: Playbook::embedded(),
             today: jiff::civil::date(2026, 1, 1),
         };

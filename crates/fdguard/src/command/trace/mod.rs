@@ -24,7 +24,7 @@ use fdguard_core::diagnosis::Diagnosis;
 use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::proof::Clearance;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_probe::Probe;
 use fdguard_trace::{Error, Options, SiteDetail, TracedCommand};
 
@@ -140,7 +140,7 @@ pub(super) fn watch<'p>(
     pace: (Duration, Option<Duration>),
     probe: &'p Probe,
     traced: &mut TracedCommand,
-    settings: &Settings,
+    settings: &RuleSettings,
 ) -> anyhow::Result<WatchOutcome<'p>> {
     let mut notes = Notes::new(settings, pace.1);
     let observer: &mut dyn TraceObserver = match &mut notes {

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 
 use super::PATIENCE;
 use super::run_loop::{RunningTrace, TraceObserver, notify};
@@ -17,13 +17,13 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Somebody at a terminal who waits for the end of a run.
 #[derive(Debug)]
 pub(super) struct Notes<'s> {
-    settings: &'s Settings,
+    settings: &'s RuleSettings,
     length: Duration,
 }
 
 impl<'s> Notes<'s> {
     /// For a run of this length; none where it is short or nobody reads.
-    pub(super) fn new(settings: &'s Settings, length: Option<Duration>) -> Option<Self> {
+    pub(super) fn new(settings: &'s RuleSettings, length: Option<Duration>) -> Option<Self> {
         let length = length.filter(|length| *length > FIRST)?;
         std::io::stderr()
             .is_terminal()

@@ -9,7 +9,7 @@ use fdguard_core::finding::Finding;
 use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Clearance;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
@@ -154,7 +154,7 @@ impl SampledTables {
         &self,
         observed: &ObservedTrace,
         watch: &Watch,
-        settings: &Settings,
+        settings: &RuleSettings,
     ) -> anyhow::Result<TraceReport> {
         let Some(diagnosis) = watch.diagnosis(settings) else {
             return Err(ProbeError::NoSuchProcess(observed.pid()).into());

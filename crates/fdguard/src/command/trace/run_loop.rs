@@ -9,7 +9,7 @@ use fdguard_core::diagnosis::WatchEnd;
 use fdguard_core::hazard::Hazard;
 use fdguard_core::judge::Verdict;
 use fdguard_core::recording::RecordingEntry;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{ProcessTables, SiteDetail, Symbols, TracedCommand, monotonic};
 use jiff::Timestamp;
@@ -203,7 +203,7 @@ impl<'p> RunningTrace<'_, 'p> {
     pub(super) fn verdicts(
         &self,
         symbols: &mut Symbols,
-        settings: &Settings,
+        settings: &RuleSettings,
     ) -> HashMap<u32, Verdict> {
         let processes = self.traced.processes(symbols, (false, SiteDetail::Held));
         let material = Material {

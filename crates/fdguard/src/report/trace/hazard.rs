@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use fdguard_core::hazard::{Fault, HAZARDS, Hazard, Party};
+use fdguard_core::hazard::{Fault, Hazard, Party};
+use fdguard_core::rule;
 
 use super::name;
 use crate::report::diagnosis::wrapped;
@@ -84,10 +85,7 @@ pub fn blamed(hazard: &Hazard) -> Option<(&'static str, &Party)> {
 /// What to do about its kind.
 #[must_use]
 pub fn fix(hazard: &Hazard) -> Option<&'static str> {
-    let mut kinds = HAZARDS.iter();
-    kinds
-        .find(|rule| rule.id == hazard.rule)
-        .map(|rule| rule.fix)
+    rule::find(&hazard.rule)?.fix
 }
 
 /// Writes it for people, lines of sentences no wider than `width`.

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_core::watch::Watch;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
@@ -31,7 +31,7 @@ pub struct WatchOptions {
     /// Whether to use colour.
     pub colour: bool,
     /// By what to judge.
-    pub settings: Settings,
+    pub settings: RuleSettings,
     /// After how many seconds the watch ends by itself, if it does.
     pub ends_after: Option<f64>,
     /// What is watched, as the user named it.

@@ -2,33 +2,55 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 use crate::unit::words::span;
 
-pub(super) const RULES: &[Rule] = &[
-    rule("compose-no-init", "init: true", no_init),
-    rule(
-        "compose-no-file-limit",
-        "ulimits: with nofile: soft and hard",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "compose-no-init",
+            Severity::Warning,
+            "no init process: nothing reaps orphaned processes in the container",
+            "init: true",
+        ),
+        no_init,
+    ),
+    (
+        trap(
+            "compose-no-file-limit",
+            Severity::Info,
+            "no nofile limit: the limit depends on the Docker daemon of the host",
+            "ulimits: with nofile: soft and hard",
+        ),
         no_limit,
-    )
-    .with(Severity::Info),
-    rule(
-        "compose-restart-blind",
-        "a healthcheck:, and restart: on-failure",
+    ),
+    (
+        trap(
+            "compose-restart-blind",
+            Severity::Warning,
+            "restart: without a healthcheck:, which misses processes that hang",
+            "a healthcheck:, and restart: on-failure",
+        ),
         blind,
     ),
-    rule(
-        "compose-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+    (
+        trap(
+            "compose-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "the option that keeps the program in the foreground, and `exec` in shells",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "compose-stop-too-soon",
-        "stop_grace_period: at least 15 s above the grace of `fdguard run --stop-grace`",
+    ),
+    (
+        trap(
+            "compose-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "stop_grace_period: at least 15 s above the grace of `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
 ];

@@ -2,56 +2,90 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::words::{self, is_bootstrap};
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "launchd-keepalive-crashed",
-        "KeepAlive with SuccessfulExit=false",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "launchd-keepalive-crashed",
+            Severity::Critical,
+            "KeepAlive with Crashed=false, which restarts after a clean exit and not after a crash",
+            "KeepAlive with SuccessfulExit=false",
+        ),
         crashed,
-    )
-    .with(Severity::Critical),
-    rule(
-        "launchd-keepalive-success",
-        "KeepAlive with SuccessfulExit=false",
+    ),
+    (
+        trap(
+            "launchd-keepalive-success",
+            Severity::Warning,
+            "KeepAlive with SuccessfulExit=true, which restarts after success and not after a failure",
+            "KeepAlive with SuccessfulExit=false",
+        ),
         success,
     ),
-    rule(
-        "launchd-keepalive-always",
-        "KeepAlive with SuccessfulExit=false, around a program that stays in the foreground",
+    (
+        trap(
+            "launchd-keepalive-always",
+            Severity::Warning,
+            "KeepAlive=true, which restarts the job even when it exits on purpose",
+            "KeepAlive with SuccessfulExit=false, around a program that stays in the foreground",
+        ),
         always,
     ),
-    rule(
-        "launchd-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+    (
+        trap(
+            "launchd-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "the option that keeps the program in the foreground, and `exec` in shells",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "launchd-relative-program",
-        "the absolute path of the program",
+    ),
+    (
+        trap(
+            "launchd-relative-program",
+            Severity::Warning,
+            "a program without an absolute path",
+            "the absolute path of the program",
+        ),
         relative,
     ),
-    rule(
-        "launchd-no-file-limit",
-        "SoftResourceLimits and HardResourceLimits with NumberOfFiles",
+    (
+        trap(
+            "launchd-no-file-limit",
+            Severity::Warning,
+            "no NumberOfFiles limit: the soft limit is 256 descriptors",
+            "SoftResourceLimits and HardResourceLimits with NumberOfFiles",
+        ),
         no_limit,
     ),
-    rule(
-        "launchd-abandon-group",
-        "AbandonProcessGroup=false, or nothing",
+    (
+        trap(
+            "launchd-abandon-group",
+            Severity::Warning,
+            "AbandonProcessGroup=true, which leaves child processes running after a stop",
+            "AbandonProcessGroup=false, or nothing",
+        ),
         abandon,
     ),
-    rule(
-        "launchd-stop-too-soon",
-        "ExitTimeOut at least 15 s above the grace of `fdguard run --stop-grace`",
+    (
+        trap(
+            "launchd-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "ExitTimeOut at least 15 s above the grace of `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
-    rule(
-        "launchd-no-throttle",
-        "ThrottleInterval of 10, or nothing",
+    (
+        trap(
+            "launchd-no-throttle",
+            Severity::Warning,
+            "ThrottleInterval=0: restarts without a delay",
+            "ThrottleInterval of 10, or nothing",
+        ),
         no_throttle,
     ),
 ];

@@ -2,37 +2,63 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::supervisord::split;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "supervisord-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "supervisord-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "the option that keeps the program in the foreground, and `exec` in shells",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "supervisord-no-group",
-        "stopasgroup=true and killasgroup=true",
+    ),
+    (
+        trap(
+            "supervisord-no-group",
+            Severity::Warning,
+            "neither stopasgroup nor killasgroup: child processes survive a stop",
+            "stopasgroup=true and killasgroup=true",
+        ),
         no_group,
     ),
-    rule(
-        "supervisord-no-minfds",
-        "minfds=4096 in [supervisord]",
+    (
+        trap(
+            "supervisord-no-minfds",
+            Severity::Info,
+            "no minfds: programs inherit a limit of 1024 descriptors",
+            "minfds=4096 in [supervisord]",
+        ),
         no_minfds,
-    )
-    .with(Severity::Info),
-    rule("supervisord-no-startsecs", "startsecs=3", no_startsecs),
-    rule(
-        "supervisord-restart-of-no-use",
-        "autorestart=unexpected and exitcodes=0,2,64,78",
+    ),
+    (
+        trap(
+            "supervisord-no-startsecs",
+            Severity::Warning,
+            "startsecs=0, which counts every start as a success",
+            "startsecs=3",
+        ),
+        no_startsecs,
+    ),
+    (
+        trap(
+            "supervisord-restart-of-no-use",
+            Severity::Warning,
+            "autorestart=true around `fdguard run`, which restarts it after exit codes that a restart cannot fix",
+            "autorestart=unexpected and exitcodes=0,2,64,78",
+        ),
         of_no_use,
     ),
-    rule(
-        "supervisord-stop-too-soon",
-        "stopwaitsecs= at least 15 s above the grace of `fdguard run --stop-grace`",
+    (
+        trap(
+            "supervisord-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "stopwaitsecs= at least 15 s above the grace of `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
 ];

@@ -2,60 +2,118 @@
 
 use fdguard_core::lint::Severity;
 
-use super::{Hit, Rule, Unit, daemonises, rule};
+use super::{Check, Hit, RuleTable, Unit, daemonises, trap};
 use crate::unit::read::UnitNode;
 use crate::unit::systemd::split;
 use crate::unit::words::span;
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        "systemd-forking",
-        "Type=notify around `fdguard run`, or Type=exec, and a program that stays in the foreground",
+pub(super) const RULES: RuleTable<Check> = &[
+    (
+        trap(
+            "systemd-forking",
+            Severity::Warning,
+            "Type=forking, which makes systemd guess the main process",
+            "Type=notify around `fdguard run`, or Type=exec, and a program that stays in the foreground",
+        ),
         forking,
     ),
-    rule(
-        "systemd-pidfile",
-        "no PIDFile=: systemd knows the process that it started",
+    (
+        trap(
+            "systemd-pidfile",
+            Severity::Warning,
+            "a PIDFile=, which can name a process that has ended",
+            "no PIDFile=: systemd knows the process that it started",
+        ),
         pidfile,
     ),
-    rule(
-        "systemd-daemonises",
-        "the option that keeps the program in the foreground, and `exec` in shells",
+    (
+        trap(
+            "systemd-daemonises",
+            Severity::Critical,
+            "a command that leaves a process in the background",
+            "the option that keeps the program in the foreground, and `exec` in shells",
+        ),
         daemonises,
-    )
-    .with(Severity::Critical),
-    rule(
-        "systemd-relative-program",
-        "the absolute path of the program",
+    ),
+    (
+        trap(
+            "systemd-relative-program",
+            Severity::Critical,
+            "a program in ExecStart= without an absolute path",
+            "the absolute path of the program",
+        ),
         relative,
-    )
-    .with(Severity::Critical),
-    rule("systemd-no-file-limit", "LimitNOFILE=4096:524288", no_limit).with(Severity::Info),
-    rule(
-        "systemd-kill-mode",
-        "KillMode=mixed, or no KillMode= at all",
+    ),
+    (
+        trap(
+            "systemd-no-file-limit",
+            Severity::Info,
+            "no LimitNOFILE=: the soft limit is 1024 descriptors",
+            "LimitNOFILE=4096:524288",
+        ),
+        no_limit,
+    ),
+    (
+        trap(
+            "systemd-kill-mode",
+            Severity::Warning,
+            "KillMode=process or none, which leaves processes running after a stop",
+            "KillMode=mixed, or no KillMode= at all",
+        ),
         kill_mode,
     ),
-    rule(
-        "systemd-endless-restart",
-        "StartLimitIntervalSec=300 and StartLimitBurst=5",
+    (
+        trap(
+            "systemd-endless-restart",
+            Severity::Warning,
+            "restarts without a start limit",
+            "StartLimitIntervalSec=300 and StartLimitBurst=5",
+        ),
         endless,
     ),
-    rule("systemd-restart-at-once", "RestartSec=2", at_once),
-    rule(
-        "systemd-restart-of-no-use",
-        "RestartPreventExitStatus=78 64 2",
+    (
+        trap(
+            "systemd-restart-at-once",
+            Severity::Warning,
+            "restarts without a delay (RestartSec=0)",
+            "RestartSec=2",
+        ),
+        at_once,
+    ),
+    (
+        trap(
+            "systemd-restart-of-no-use",
+            Severity::Warning,
+            "restarts of `fdguard run` after exit codes that a restart cannot fix",
+            "RestartPreventExitStatus=78 64 2",
+        ),
         of_no_use,
     ),
-    rule(
-        "systemd-stop-too-soon",
-        "TimeoutStopSec= at least 15 s above the grace of `fdguard run --stop-grace`",
+    (
+        trap(
+            "systemd-stop-too-soon",
+            Severity::Warning,
+            "a stop timeout that is shorter than the grace period of `fdguard run`",
+            "TimeoutStopSec= at least 15 s above the grace of `fdguard run --stop-grace`",
+        ),
         too_soon,
     ),
-    rule("systemd-no-delegate", "Delegate=yes", no_delegate).with(Severity::Info),
-    rule(
-        "systemd-not-notified",
-        "Type=notify with NotifyAccess=main",
+    (
+        trap(
+            "systemd-no-delegate",
+            Severity::Info,
+            "`fdguard run` without Delegate=: it cannot create a cgroup for the service",
+            "Delegate=yes",
+        ),
+        no_delegate,
+    ),
+    (
+        trap(
+            "systemd-not-notified",
+            Severity::Warning,
+            "`fdguard run` without Type=notify: systemd receives no readiness and no watchdog messages",
+            "Type=notify with NotifyAccess=main",
+        ),
         not_notified,
     ),
 ];

@@ -1,8 +1,8 @@
-use super::{Finding, lint, rules};
+use super::{UnitFinding, lint, rules};
 use crate::unit::UnitTarget;
 use crate::unit::read::read;
 
-fn findings(target: UnitTarget, text: &str) -> Vec<Finding> {
+fn findings(target: UnitTarget, text: &str) -> Vec<UnitFinding> {
     lint(target, &read(target, text).unwrap())
 }
 
@@ -258,7 +258,7 @@ fn every_rule_has_its_case_and_a_name_of_its_target() {
         for rule in rules(target) {
             let tested = cases(target).iter().any(|case| case.0 == rule.id);
             assert!(tested, "{} has no case", rule.id);
-            assert!(rule.id.starts_with(target.name()) && !rule.instead.is_empty());
+            assert!(rule.id.starts_with(target.name()) && !rule.fix.unwrap_or_default().is_empty());
         }
     }
 }

@@ -5,7 +5,7 @@ use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, WatchEnd};
 use fdguard_core::event::CollectedEvents;
 use fdguard_core::finding::Finding;
 use fdguard_core::judge::Verdict;
-use fdguard_core::proof::{Judged, Remains};
+use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_trace::Symbols;
 use jiff::Timestamp;
 
@@ -35,8 +35,8 @@ pub(super) fn over_budget(plan: &Plan, survey: &Survey<'_>, diagnosis: &Diagnosi
 pub(super) fn verdict(remains: &[Remains]) -> Verdict {
     let worst = remains.iter().map(|one| one.judged).min();
     match worst {
-        Some(Judged::PerCycle) => Verdict::Leaking,
-        Some(Judged::Held) => Verdict::Bounded,
+        Some(RemainsVerdict::PerCycle) => Verdict::Leaking,
+        Some(RemainsVerdict::Held) => Verdict::Bounded,
         _ => Verdict::Stable,
     }
 }

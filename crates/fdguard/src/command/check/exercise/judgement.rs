@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use fdguard_core::origin::{Culprit, Origin};
-use fdguard_core::proof::cycles::{self, Outcome};
-use fdguard_core::proof::{Judged, Remains};
+use fdguard_core::proof::cycles::{self, CycleOutcome};
+use fdguard_core::proof::{Remains, RemainsVerdict};
 use fdguard_core::{Class, Fd, Pid, Text};
 use fdguard_trace::{ProcessTables, Site, Symbols};
 
@@ -47,12 +47,26 @@ pub(super) fn judge(
             }
         }
         let (judged, rate, why) = match cycles::judge(&series) {
-            Outcome::Clean => (Judged::InFlight, None, "only the last cycles left some"),
-            Outcome::Leaks(rate) => (Judged::PerCycle, Some(rate), "left by each cycle"),
-            Outcome::Bounded(rate) => (Judged::Held, Some(rate), "left by the first cycles only"),
-            Outcome::Undecided(rate) => {
+            CycleOutcome::Clean => (
+                RemainsVerdict::InFlight,
+                None,
+                "only the last cycles left some",
+            ),
+            CycleOutcome::Leaks(rate) => {
+                (RemainsVerdict::PerCycle, Some(rate), "left by each cycle")
+            }
+            CycleOutcome::Bounded(rate) => (
+                RemainsVerdict::Held,
+                Some(rate),
+                "left by the first cycles only",
+            ),
+            CycleOutcome::Undecided(rate) => {
                 is_undecided = true;
-                (Judged::Held, Some(rate), "left now and then: not proven")
+                (
+                    RemainsVerdict::Held,
+                    Some(rate),
+                    "left now and then: not proven",
+                )
             }
         };
         remains.push(group.remains(&comm, judged, rate, why));
@@ -65,7 +79,7 @@ impl Group {
     fn remains(
         self,
         comm: &Text,
-        judged: Judged,
+        judged: RemainsVerdict,
         rate: Option<cycles::Rate>,
         why: &str,
     ) -> Remains {

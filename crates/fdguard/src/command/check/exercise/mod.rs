@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::children::finding::ChildPile;
 use fdguard_core::proof::Remains;
-use fdguard_core::rule::Settings;
+use fdguard_core::rule::RuleSettings;
 use fdguard_probe::Probe;
 use fdguard_trace::{Symbols, monotonic};
 use jiff::Timestamp;
@@ -94,7 +94,7 @@ impl Stop {
 }
 
 /// Runs the exercises and judges what they left.
-pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &Settings) -> anyhow::Result<Proof> {
+pub(super) fn run(args: &CheckArgs, plan: &Plan, settings: &RuleSettings) -> anyhow::Result<Proof> {
     let began = Timestamp::now();
     let probe = Probe::new()?;
     let stop = Stop::listen()?;

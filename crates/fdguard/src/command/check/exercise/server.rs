@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Pid;
 use fdguard_core::glob::Glob;
-use fdguard_core::proof::process::Leftover;
+use fdguard_core::proof::process::LeftoverProcess;
 use fdguard_trace::{Options, ProcessTables, TracedCommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -131,7 +131,7 @@ impl LaunchedServer {
     }
 
     /// Who outlived it.
-    pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<Leftover> {
+    pub(super) fn left(&mut self, leave: &LeaveArgs, allowed: &[Glob]) -> Vec<LeftoverProcess> {
         start::left(&mut self.family, leave, allowed, &self.traced)
     }
 }

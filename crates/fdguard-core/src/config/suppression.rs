@@ -1,4 +1,4 @@
-//! `[[cleared]]`: the ledger of suspects that were looked into and found to be in order.
+//! `[[cleared]]`: suppressions, the findings that the user looked into and accepts.
 //!
 //! A suspicion that comes back every day is soon not read any more, and one that was silenced for good hides
 //! the leak that begins in the same place. So an entry has a reason and a date, and may have a number and
@@ -11,14 +11,15 @@ use toml::Spanned;
 use super::error::{ConfigError, Place};
 use super::{BadClassPattern, ClassPattern};
 use crate::Class;
-use crate::catalog;
 use crate::glob::Glob;
 use crate::origin::Frame;
 use crate::proof::{BadCodeLine, CodeLine};
+use crate::rule;
 
-/// One suspect that was cleared. It covers what fits all of the rule, line, class, target and owner that it names.
+/// One accepted finding. It covers what matches every rule, line, class, target and owner that it
+/// names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cleared {
+pub struct Suppression {
     /// What this rule finds.
     pub rule: Option<String>,
     /// What this line did.
@@ -39,7 +40,7 @@ pub struct Cleared {
     pub until: Option<Date>,
 }
 
-impl Cleared {
+impl Suppression {
     /// Whether its last day is over.
     #[must_use]
     pub fn is_expired(&self, today: Date) -> bool {
@@ -48,7 +49,7 @@ impl Cleared {
 
     /// Whether it speaks of this; how many there are, and what day it is, is not asked. An entry that
     /// names a target does not speak of one that is not known; one that names a rule or a line speaks of findings alone
-    /// ([`Cleared::covers_query`]).
+    /// ([`Suppression::covers_query`]).
     #[must_use]
     pub fn covers(&self, class: &Class, target: Option<&[u8]>, owner: &[u8]) -> bool {
         self.rule.is_none() && self.line.is_none() && self.fits(Some(class), target, owner)
@@ -56,7 +57,7 @@ impl Cleared {
 
     /// Whether it speaks of this finding or hazard.
     #[must_use]
-    pub fn covers_query(&self, query: &ClearanceQuery<'_>) -> bool {
+    pub fn covers_query(&self, query: &SuppressionQuery<'_>) -> bool {
         let line_fits = |line: &CodeLine| line.is_in(query.stack);
         self.rule.as_ref().is_none_or(|rule| rule == query.rule)
             && self.line.as_ref().is_none_or(line_fits)
@@ -74,7 +75,7 @@ impl Cleared {
 
 /// What was found, as the entries are asked about it.
 #[derive(Clone, Copy, Debug)]
-pub struct ClearanceQuery<'a> {
+pub struct SuppressionQuery<'a> {
     /// By which rule.
     pub rule: &'a str,
     /// The class of the descriptors.
@@ -91,9 +92,9 @@ pub struct ClearanceQuery<'a> {
 
 /// All entries, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger(Vec<Cleared>);
+pub struct Suppressions(Vec<Suppression>);
 
-impl Ledger {
+impl Suppressions {
     /// The first entry that still holds and silences this many descriptors.
     #[must_use]
     pub fn find(
@@ -103,8 +104,8 @@ impl Ledger {
         owner: &[u8],
         count: u64,
         today: Date,
-    ) -> Option<&Cleared> {
-        let enough = |one: &Cleared| one.up_to.is_none_or(|most| count <= most);
+    ) -> Option<&Suppression> {
+        let enough = |one: &Suppression| one.up_to.is_none_or(|most| count <= most);
         self.0
             .iter()
             .find(|one| !one.is_expired(today) && enough(one) && one.covers(class, target, owner))
@@ -112,7 +113,7 @@ impl Ledger {
 
     /// The first entry that still holds, names a rule or a line, and silences this.
     #[must_use]
-    pub fn find_entry(&self, query: &ClearanceQuery<'_>, today: Date) -> Option<&Cleared> {
+    pub fn find_entry(&self, query: &SuppressionQuery<'_>, today: Date) -> Option<&Suppression> {
         self.0.iter().find(|one| {
             (one.rule.is_some() || one.line.is_some())
                 && !one.is_expired(today)
@@ -122,19 +123,19 @@ impl Ledger {
     }
 
     /// The entries whose last day is over: to be told, so that somebody looks again.
-    pub fn expired(&self, today: Date) -> impl Iterator<Item = &Cleared> {
+    pub fn expired(&self, today: Date) -> impl Iterator<Item = &Suppression> {
         self.0.iter().filter(move |one| one.is_expired(today))
     }
 
     /// Every entry.
     #[must_use]
-    pub fn entries(&self) -> &[Cleared] {
+    pub fn entries(&self) -> &[Suppression] {
         &self.0
     }
 }
 
-impl From<Vec<Cleared>> for Ledger {
-    fn from(entries: Vec<Cleared>) -> Self {
+impl From<Vec<Suppression>> for Suppressions {
+    fn from(entries: Vec<Suppression>) -> Self {
         Self(entries)
     }
 }
@@ -154,12 +155,12 @@ pub(super) struct Table {
     until: Option<Spanned<toml::Value>>,
 }
 
-pub(super) fn read(tables: Vec<Table>, place: Place<'_>) -> Result<Ledger, ConfigError> {
+pub(super) fn read(tables: Vec<Table>, place: Place<'_>) -> Result<Suppressions, ConfigError> {
     let entries = tables.into_iter().map(|table| read_one(&table, place));
-    entries.collect::<Result<_, _>>().map(Ledger)
+    entries.collect::<Result<_, _>>().map(Suppressions)
 }
 
-fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
+fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError> {
     let class = match &table.class {
         Some(text) => Some(
             text.get_ref()
@@ -204,7 +205,7 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
         }
         None => None,
     };
-    Ok(Cleared {
+    Ok(Suppression {
         rule,
         line,
         class,
@@ -221,7 +222,7 @@ fn rule(table: &Table, place: Place<'_>) -> Result<Option<String>, ConfigError> 
     let Some(text) = &table.rule else {
         return Ok(None);
     };
-    if catalog::is_rule(text.get_ref()) {
+    if rule::is_suppressible(text.get_ref()) {
         return Ok(Some(text.get_ref().clone()));
     }
     let message = format!("no rule is {:?}", text.get_ref());

@@ -4,7 +4,7 @@
 //! place in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
 
 use super::wording::{descriptors, place_of};
-use super::{Judged, ProofRule, Remains};
+use super::{Remains, RemainsVerdict, Rule, RuleKind};
 use crate::blame::is_programs;
 use crate::count::as_f64;
 use crate::lifetimes::PathCourse;
@@ -13,13 +13,14 @@ use crate::origin::Origin;
 use crate::{Class, Fd, Pid, TcpState, Text};
 
 /// Descriptors that a program forgot.
-pub const RULE: ProofRule = ProofRule {
+pub const RULE: Rule = Rule {
     id: "leftover-descriptor",
+    kind: RuleKind::Proof,
     severity: Severity::Warning,
     summary: "the program ended with descriptors open that it had let go of",
     cwe: Some(775),
     requirement: "R34",
-    fix: "close it on every path out of the function that owns it, the failing ones too",
+    fix: Some("close it on every path out of the function that owns it, the failing ones too"),
 };
 
 /// So many must have been closed by a thread before one that it was caught with is one that it would have closed.
@@ -55,7 +56,7 @@ pub struct Life {
 
 /// A place in the code and what it left open.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct SiteAtExit {
     /// Where; its counts are of this process.
     pub origin: Origin,
     /// How it went with what the place opened.
@@ -63,12 +64,12 @@ pub struct Place {
     /// Whether it is one of those that leak.
     pub is_leaking: bool,
     /// What is left.
-    pub left: Vec<Left>,
+    pub left: Vec<DescriptorAtExit>,
 }
 
 /// One descriptor that was open at the end.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct DescriptorAtExit {
     /// Its number.
     pub fd: Fd,
     /// What it is, where somebody saw it.
@@ -86,48 +87,53 @@ pub struct Left {
 /// Judges what one place left, class by class. `strict` asks as valgrind does: whatever the program's own code
 /// left open counts, however long it ran.
 #[must_use]
-pub fn judge(life: &Life, place: &Place, strict: bool) -> Vec<Remains> {
-    let left: Vec<&Left> = place.left.iter().collect();
+pub fn judge(life: &Life, place: &SiteAtExit, strict: bool) -> Vec<Remains> {
+    let left: Vec<&DescriptorAtExit> = place.left.iter().collect();
     let judged = judge_place(life, place, &left, strict);
     by_class(life, place, &left, judged)
 }
 
-fn judge_place(life: &Life, place: &Place, left: &[&Left], strict: bool) -> Judged {
+fn judge_place(
+    life: &Life,
+    place: &SiteAtExit,
+    left: &[&DescriptorAtExit],
+    strict: bool,
+) -> RemainsVerdict {
     if place.is_leaking {
-        return Judged::Grew;
+        return RemainsVerdict::Grew;
     }
     if !is_programs(&place.origin.stack) {
-        return Judged::Runtime;
+        return RemainsVerdict::Runtime;
     }
     if life.was_cut_off {
-        return Judged::CutOff;
+        return RemainsVerdict::CutOff;
     }
     if place.course == PathCourse::Rolls {
-        return Judged::Rolling;
+        return RemainsVerdict::Rolling;
     }
     if !strict && is_held(life, place, left) {
-        return Judged::Held;
+        return RemainsVerdict::Held;
     }
     let (closed, count) = (place.origin.closed, left.len() as u64);
     let by_thread = left.iter().all(|one| !one.by_main);
     let is_fresh = || is_youngest(life, place, left) || oldest(left) <= STALLED;
     if closed == 0 {
-        Judged::Left
+        RemainsVerdict::Left
     } else if by_thread && closed >= THREAD_HABIT.max(count) && is_fresh() {
-        Judged::InFlight
+        RemainsVerdict::InFlight
     } else {
-        Judged::Strayed
+        RemainsVerdict::Strayed
     }
 }
 
 /// Whether they were kept on purpose: they did not become more in a long life, or they were opened
 /// together and kept for much of a shorter one.
-fn is_held(life: &Life, place: &Place, left: &[&Left]) -> bool {
+fn is_held(life: &Life, place: &SiteAtExit, left: &[&DescriptorAtExit]) -> bool {
     let youngest = left.iter().map(|one| one.age).fold(f64::INFINITY, f64::min);
     let is_pool = left.len() >= POOL
         && matches!(place.course, PathCourse::Stopped | PathCourse::Burst)
         && youngest >= KEPT * life.lived;
-    let is_listening = |one: &&Left| one.class == Some(Class::Tcp(TcpState::Listen));
+    let is_listening = |one: &&DescriptorAtExit| one.class == Some(Class::Tcp(TcpState::Listen));
     // What a worker opens as it starts it keeps, and nobody closes it when the worker ends.
     let is_start = life.is_worker && youngest >= START * life.lived;
     let is_kept = is_pool || is_start || left.iter().all(is_listening);
@@ -135,21 +141,26 @@ fn is_held(life: &Life, place: &Place, left: &[&Left]) -> bool {
 }
 
 /// Whether these are the ones that the place opened last: at an even pace, so many openings ago began the oldest.
-fn is_youngest(life: &Life, place: &Place, left: &[&Left]) -> bool {
+fn is_youngest(life: &Life, place: &SiteAtExit, left: &[&DescriptorAtExit]) -> bool {
     let pace = as_f64(place.origin.opened) / life.lived.max(f64::EPSILON);
     let expected = SLACK * as_f64(left.len() as u64 + 1) + UNEVEN * as_f64(place.origin.closed);
     pace * oldest(left) <= expected
 }
 
-fn oldest(left: &[&Left]) -> f64 {
+fn oldest(left: &[&DescriptorAtExit]) -> f64 {
     left.iter().map(|one| one.age).fold(0.0, f64::max)
 }
 
-fn by_class(life: &Life, place: &Place, left: &[&Left], judged: Judged) -> Vec<Remains> {
+fn by_class(
+    life: &Life,
+    place: &SiteAtExit,
+    left: &[&DescriptorAtExit],
+    judged: RemainsVerdict,
+) -> Vec<Remains> {
     let mut classes: Vec<Option<&Class>> = left.iter().map(|one| one.class.as_ref()).collect();
     classes.sort_unstable();
     classes.dedup();
-    let of_class = |class: Option<&Class>| -> Vec<&Left> {
+    let of_class = |class: Option<&Class>| -> Vec<&DescriptorAtExit> {
         let of = left.iter().filter(|one| one.class.as_ref() == class);
         of.copied().collect()
     };
@@ -174,39 +185,43 @@ fn by_class(life: &Life, place: &Place, left: &[&Left], judged: Judged) -> Vec<R
 }
 
 /// The target that they all have.
-fn common(group: &[&Left]) -> Option<Text> {
+fn common(group: &[&DescriptorAtExit]) -> Option<Text> {
     let first = group.first()?.target.as_ref()?;
     let is_same = group.iter().all(|one| one.target.as_ref() == Some(first));
     is_same.then(|| first.clone())
 }
 
-fn why(judged: Judged, place: &Place, count: u64) -> String {
+fn why(judged: RemainsVerdict, place: &SiteAtExit, count: u64) -> String {
     let from = place_of(Some(&place.origin));
     let (opened, closed) = (place.origin.opened, place.origin.closed);
     let some = descriptors(count);
     match judged {
-        Judged::Grew | Judged::PerCycle => {
+        RemainsVerdict::Grew | RemainsVerdict::PerCycle => {
             format!("{some} from {from}, of those that became more and more")
         }
-        Judged::Left => format!(
+        RemainsVerdict::Left => format!(
             "{some} from {from} open when the program ended; none of the {opened} that this line opened was closed"
         ),
-        Judged::Strayed => format!(
+        RemainsVerdict::Strayed => format!(
             "{some} from {from} open when the program ended, although {closed} of the {opened} that this line opened were closed"
         ),
-        Judged::Allowed => format!("{some} from {from}, allowed"),
-        Judged::Held => {
+        RemainsVerdict::Allowed => format!("{some} from {from}, allowed"),
+        RemainsVerdict::Held => {
             format!("{some} from {from}, no more of them than long before the end: held on purpose")
         }
-        Judged::Rolling => format!(
+        RemainsVerdict::Rolling => format!(
             "{some} from {from}, the last of {opened}: {closed} older ones were closed one after the other"
         ),
-        Judged::InFlight => format!("{some} from {from}, in use by a thread at the end"),
-        Judged::CutOff => format!("{some} from {from}, open when a signal ended the program"),
-        Judged::Runtime => format!("{some} opened by the runtime, not by code of the program"),
+        RemainsVerdict::InFlight => format!("{some} from {from}, in use by a thread at the end"),
+        RemainsVerdict::CutOff => {
+            format!("{some} from {from}, open when a signal ended the program")
+        }
+        RemainsVerdict::Runtime => {
+            format!("{some} opened by the runtime, not by code of the program")
+        }
     }
 }
 
 #[cfg(test)]
-#[path = "ended_tests.rs"]
+#[path = "at_exit_tests.rs"]
 mod tests;

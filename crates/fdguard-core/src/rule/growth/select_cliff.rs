@@ -1,6 +1,6 @@
 //! Numbers that `select()` cannot name.
 
-use super::{Case, Rule};
+use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::lint::Severity;
 use crate::select_use::SelectUse;
@@ -8,14 +8,15 @@ use crate::wall::FD_SETSIZE;
 
 pub(super) const RULE: Rule = Rule {
     id: "select-cliff",
+    kind: RuleKind::Growth,
     severity: Severity::Warning,
     summary: "descriptor numbers near or beyond 1024 in a program that can call select()",
     cwe: Some(787),
     requirement: "R7",
-    check,
+    fix: None,
 };
 
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let Some(objects) = case
         .select
         .filter(|select| matches!(select, SelectUse::Imports { .. }))

@@ -1,20 +1,21 @@
 //! Descriptors that are opened again and again and stay.
 
 use super::wording::{closed, duration, rate, subject};
-use super::{Case, Rule, SOON};
+use super::{Case, Rule, RuleKind, SOON};
 use crate::finding::Finding;
 use crate::lint::Severity;
 
 pub(super) const RULE: Rule = Rule {
     id: "leak",
+    kind: RuleKind::Growth,
     severity: Severity::Warning,
     summary: "descriptors are opened steadily and never closed",
     cwe: Some(775),
     requirement: "R13",
-    check,
+    fix: None,
 };
 
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let walls = case.etas();
     // What is a wall only under a condition is no emergency.
     let certain = case.walls.iter().filter(|wall| wall.only_if.is_none());

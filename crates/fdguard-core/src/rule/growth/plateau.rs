@@ -1,6 +1,6 @@
 //! What moved and is no leak: said, so that nobody takes it for one.
 
-use super::{Case, Rule};
+use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::judge::{Shape, Verdict};
 use crate::lint::Severity;
@@ -8,17 +8,18 @@ use crate::rising_group::{self, RisingGroup};
 
 pub(super) const RULE: Rule = Rule {
     id: "plateau",
+    kind: RuleKind::Growth,
     severity: Severity::Info,
     summary: "descriptors became more and have been level since, or rise and fall within bounds",
     cwe: None,
     requirement: "R13",
-    check,
+    fix: None,
 };
 
 /// Smaller moves are not worth a line.
 const LEAST: u64 = 10;
 
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let families: Vec<usize> = case
         .timeline
         .groups()

@@ -1,27 +1,25 @@
-//! Rules: what a timeline means, each in its own file.
+//! Growth rules: what a timeline means, each in its own file.
 //!
-//! To add one: a file beside this one with a `RULE` constant, one line in [`RULES`], one page under
-//! `docs/guide/rules/`.
+//! To add one: a file beside this one with a `RULE` constant and a `check` function, one line in
+//! `RULES`, one page under `docs/guide/rules/`.
 
 mod absolute;
 mod children;
 mod expected_budget;
-mod growth;
 mod host_ceiling;
 mod leak;
 mod level;
 mod plateau;
+mod rise;
 mod select_cliff;
-pub mod wording;
 
-use jiff::civil::Date;
-
-use crate::config::{ClearanceQuery, Cleared, Expectation, Ledger, Levels};
+use super::{Rule, RuleKind, RuleSettings, RuleTable, wording};
+use crate::config::{Suppression, SuppressionQuery};
 use crate::finding::{ClearedNote, Finding, WallEta};
 use crate::forecast::Forecast;
 use crate::judge::Judgement;
 use crate::lint::Severity;
-use crate::playbook::{Playbook, Suspect};
+use crate::playbook::Suspect;
 use crate::rising_group::{self, RisingGroup};
 use crate::select_use::SelectUse;
 use crate::snapshot::Process;
@@ -31,49 +29,25 @@ use crate::{Class, Text, command_line};
 /// A wall nearer than this is an emergency.
 const SOON: f64 = 3600.0;
 
-/// One rule over a timeline.
-#[derive(Debug)]
-pub struct Rule {
-    /// Name in JSON, on the command line and of its page in the guide.
-    pub id: &'static str,
-    /// How much it matters, unless a single finding says otherwise.
-    pub severity: Severity,
-    /// One line: what it looks for.
-    pub summary: &'static str,
-    /// Weakness class, where one fits.
-    pub cwe: Option<u16>,
-    /// The requirement it answers.
-    pub requirement: &'static str,
-    /// Finds it. Silence where evidence is missing.
-    pub check: fn(&Case<'_>) -> Vec<Finding>,
-}
+/// Finds it. Silence where evidence is missing.
+type Check = fn(&Case<'_>) -> Vec<Finding>;
 
-/// Every rule: the one table that `--list-rules`, JSON and the guide read.
-pub const RULES: &[Rule] = &[
-    leak::RULE,
-    growth::RULE,
-    level::RULE,
-    select_cliff::RULE,
-    absolute::RULE,
-    expected_budget::RULE,
-    host_ceiling::RULE,
-    children::RULE,
-    plateau::RULE,
+/// Every growth rule.
+const RULES: RuleTable<Check> = &[
+    (leak::RULE, leak::check),
+    (rise::RULE, rise::check),
+    (level::RULE, level::check),
+    (select_cliff::RULE, select_cliff::check),
+    (absolute::RULE, absolute::check),
+    (expected_budget::RULE, expected_budget::check),
+    (host_ceiling::RULE, host_ceiling::check),
+    (children::RULE, children::check),
+    (plateau::RULE, plateau::check),
 ];
 
-/// What the user set, and what is known beforehand.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// From where on it is too much.
-    pub levels: Levels,
-    /// What the program is known to need.
-    pub expectations: Vec<Expectation>,
-    /// What was judged harmless.
-    pub ledger: Ledger,
-    /// What to do about what.
-    pub playbook: Playbook,
-    /// Today, for entries of the ledger that end.
-    pub today: Date,
+/// The descriptions of the growth rules.
+pub(super) fn rules() -> Vec<&'static Rule> {
+    super::descriptions(RULES)
 }
 
 /// Everything that a rule may look at.
@@ -94,14 +68,14 @@ pub struct Case<'a> {
     /// Whether it can call `select()`, where somebody looked.
     pub select: Option<&'a SelectUse>,
     /// What the user set.
-    pub settings: &'a Settings,
+    pub settings: &'a RuleSettings,
 }
 
 impl Case<'_> {
     /// Runs every rule, the gravest finding first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
-        let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.check)(self)).collect();
+        let mut found: Vec<Finding> = RULES.iter().flat_map(|(_, check)| check(self)).collect();
         self.put_aside(&mut found);
         found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         found
@@ -217,7 +191,7 @@ impl Case<'_> {
     fn clear(&self, finding: &mut Finding) {
         let count = finding.count.unwrap_or(u64::MAX);
         let entry = self.cleared(finding.class.as_ref(), finding.target.as_ref(), count);
-        let query = ClearanceQuery {
+        let query = SuppressionQuery {
             rule: &finding.rule,
             class: finding.class.as_ref(),
             target: finding.target.as_ref().map(Text::as_bytes),
@@ -225,8 +199,12 @@ impl Case<'_> {
             count,
             stack: &[],
         };
-        let Settings { ledger, today, .. } = self.settings;
-        let entry = entry.or_else(|| ledger.find_entry(&query, *today));
+        let RuleSettings {
+            suppressions,
+            today,
+            ..
+        } = self.settings;
+        let entry = entry.or_else(|| suppressions.find_entry(&query, *today));
         if let Some(entry) = entry {
             finding.severity = Severity::Info;
             finding.cleared = Some(ClearedNote {
@@ -236,11 +214,16 @@ impl Case<'_> {
         }
     }
 
-    /// The entry of the ledger that speaks of so many of these.
-    fn cleared(&self, class: Option<&Class>, target: Option<&Text>, n: u64) -> Option<&Cleared> {
-        let (ledger, today) = (&self.settings.ledger, self.settings.today);
+    /// The entry of the suppressions that speaks of so many of these.
+    fn cleared(
+        &self,
+        class: Option<&Class>,
+        target: Option<&Text>,
+        n: u64,
+    ) -> Option<&Suppression> {
+        let (suppressions, today) = (&self.settings.suppressions, self.settings.today);
         let owner = self.process.comm.as_bytes();
-        ledger.find(class?, target.map(Text::as_bytes), owner, n, today)
+        suppressions.find(class?, target.map(Text::as_bytes), owner, n, today)
     }
 
     /// The walls on the way, the nearest first; those that are walls only under a condition last.

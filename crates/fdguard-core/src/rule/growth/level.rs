@@ -1,19 +1,20 @@
 //! Little room left below the soft limit.
 
-use super::{Case, Rule};
+use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::lint::Severity;
 
 pub(super) const RULE: Rule = Rule {
     id: "soft-limit-level",
+    kind: RuleKind::Growth,
     severity: Severity::Warning,
     summary: "more of the soft limit on open files is used than the levels allow (70 % and 90 %)",
     cwe: Some(774),
     requirement: "R12",
-    check,
+    fix: None,
 };
 
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let Some(wall) = case.wall("soft-limit") else {
         return Vec::new();
     };

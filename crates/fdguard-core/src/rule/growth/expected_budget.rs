@@ -1,6 +1,6 @@
 //! More descriptors than the work at hand can need.
 
-use super::{Case, Rule};
+use super::{Case, Rule, RuleKind};
 use crate::config::Expectation;
 use crate::finding::Finding;
 use crate::lint::Severity;
@@ -8,14 +8,15 @@ use crate::rising_group;
 
 pub(super) const RULE: Rule = Rule {
     id: "expected-budget",
+    kind: RuleKind::Growth,
     severity: Severity::Warning,
     summary: "more than twice what was expected for so many units (`--expect sessions=25*3`)",
     cwe: Some(774),
     requirement: "R12",
-    check,
+    fix: None,
 };
 
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let expectations = case.settings.expectations.iter();
     expectations
         .filter_map(|expected| {

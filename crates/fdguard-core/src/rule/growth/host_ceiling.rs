@@ -1,17 +1,18 @@
 //! A ceiling of the host or the user that gives the same errors.
 
-use super::{Case, Rule};
+use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::lint::Severity;
 use crate::{Class, forecast::Forecast};
 
 pub(super) const RULE: Rule = Rule {
     id: "host-ceiling",
+    kind: RuleKind::Growth,
     severity: Severity::Warning,
     summary: "a ceiling of the host is near: open files, ptys, inotify, tasks",
     cwe: Some(770),
     requirement: "R9",
-    check,
+    fix: None,
 };
 
 struct Ceiling {
@@ -57,7 +58,7 @@ const CEILINGS: &[Ceiling] = &[
     },
 ];
 
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let near = CEILINGS.iter().filter_map(|ceiling| {
         let wall = case.wall(ceiling.name)?;
         let severity = case.settings.levels.judge(wall.percent, None)?;

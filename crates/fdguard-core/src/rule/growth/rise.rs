@@ -1,22 +1,23 @@
 //! A rise that may or may not end.
 
 use super::wording::{duration, subject};
-use super::{Case, Rule};
+use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::lint::Severity;
 
 pub(super) const RULE: Rule = Rule {
     id: "growth",
+    kind: RuleKind::Growth,
     severity: Severity::Info,
     summary: "the number of descriptors rises; whether that ends cannot be told yet",
     cwe: None,
     requirement: "R13",
-    check,
+    fix: None,
 };
 
 /// Beside a leak it is a side show; alone, or beside what was judged harmless, it is what the user asked
 /// about.
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let severity = if case.leaks().next().is_none() {
         Severity::Warning
     } else {

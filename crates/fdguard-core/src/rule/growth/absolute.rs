@@ -1,19 +1,20 @@
 //! More descriptors than the user set, however far the walls are.
 
-use super::{Case, Rule};
+use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::lint::Severity;
 
 pub(super) const RULE: Rule = Rule {
     id: "absolute-level",
+    kind: RuleKind::Growth,
     severity: Severity::Warning,
     summary: "more descriptors than the absolute level that was set (`--max`)",
     cwe: Some(774),
     requirement: "R12",
-    check,
+    fix: None,
 };
 
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let levels = &case.settings.levels;
     let count = case.timeline.count();
     let Some((count, most)) = count

@@ -1,23 +1,24 @@
 //! Children that become more, or end and are not waited for.
 
 use super::wording::duration;
-use super::{Case, Rule};
+use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
 use crate::lint::Severity;
 
 pub(super) const RULE: Rule = Rule {
     id: "children-growth",
+    kind: RuleKind::Growth,
     severity: Severity::Info,
     summary: "children or zombies became more during the watch",
     cwe: None,
     requirement: "R8",
-    check,
+    fix: None,
 };
 
 /// A few more or less is a program at work.
 const LEAST: u64 = 5;
 
-fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let Some((first, last)) = case.timeline.families() else {
         return Vec::new();
     };
