@@ -1,4 +1,4 @@
-//! A close that is tried again after a signal interrupted it.
+//! A close that is retried after a signal interrupted it.
 //!
 //! Evidence: `close` gave `EINTR`, and the next thing that the same thread does with that number is to
 //! close it again. Linux had released the number at the first try.
@@ -13,10 +13,10 @@ use crate::lint::Severity;
 pub(super) const RULE: HazardRule = HazardRule {
     id: "close-retry",
     severity: Severity::Warning,
-    summary: "close is tried again after EINTR, when the number may belong to somebody else",
+    summary: "close is retried after EINTR, when the number may already belong to another descriptor",
     cwe: Some(675),
     requirement: "R21",
-    fix: "never repeat close on Linux: the number is released, whatever it returns",
+    fix: "never retry close on Linux: it releases the descriptor whatever it returns",
     check,
 };
 
@@ -38,12 +38,12 @@ fn retried(scene: &Scene<'_>) -> Option<Incident> {
     let hit = scene.current(fd).filter(|_| errno != Some(Errno::Ebadf));
     let outcome = match hit {
         Some(hit) => format!(
-            "hit a {} that was opened there since",
+            " and hit a {} opened there since",
             called(hit.class.as_ref())
         ),
-        None => "the number was free by then".to_owned(),
+        None => "; the number was free by then".to_owned(),
     };
-    let message = format!("thread {thread} closed {fd} again after EINTR: {outcome}");
+    let message = format!("thread {thread} closed fd {fd} again after EINTR{outcome}");
     let life = first.life.as_ref();
     let found = Incident {
         class: life.and_then(|life| life.class.clone()),

@@ -19,7 +19,7 @@ pub(super) const RULE: HazardRule = HazardRule {
     summary: "closing one descriptor of a file drops the locks that the process holds through another",
     cwe: Some(667),
     requirement: "R43",
-    fix: "do not open a file that is locked in the same process: ask through SQL, or look from a child process",
+    fix: "do not open a file again that the same process has locked: query through SQL, or read it from a child process",
     check,
 };
 
@@ -48,7 +48,7 @@ fn dropped(scene: &Scene<'_>) -> Option<Incident> {
         return None;
     }
     let message = format!(
-        "thread {} closed {fd} and so dropped the locks that the process holds on the same file through {}",
+        "thread {} closed fd {fd} and dropped the locks that the process holds on the same file through fd {}",
         scene.event.thread, locks.fd
     );
     Some(Incident {

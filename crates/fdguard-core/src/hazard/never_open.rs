@@ -1,4 +1,4 @@
-//! A call on a number that nothing was ever opened at.
+//! A call on a descriptor number that was never open.
 //!
 //! Evidence: the call fails with `EBADF`, and the number was not open since the program began: a
 //! negative one never is. It harms nobody by itself, so it is worth knowing and no more: mostly the
@@ -16,10 +16,10 @@ use crate::lint::Severity;
 pub(super) const RULE: HazardRule = HazardRule {
     id: "never-open",
     severity: Severity::Info,
-    summary: "a call names a number that was never open",
+    summary: "a call uses a descriptor number that was never open",
     cwe: None,
     requirement: "R40",
-    fix: "look at the result of the call that should have given the number before using it",
+    fix: "check the result of the call that should have returned the descriptor before using it",
     check,
 };
 
@@ -59,10 +59,10 @@ fn found(scene: &Scene<'_>, fd: Fd, call: Option<Call>) -> Incident {
     let thread = scene.event.thread;
     let number = negative(fd).map_or_else(|| fd.to_string(), |number| number.to_string());
     let did = match call {
-        Some(call) => format!("called {}() on {number}", call.name()),
-        None => format!("closed {number}"),
+        Some(call) => format!("called {}() on fd {number}", call.name()),
+        None => format!("closed fd {number}"),
     };
-    let message = format!("thread {thread} {did} (EBADF): that number was never open");
+    let message = format!("thread {thread} {did} (EBADF): the number was never open");
     let actor = Some(scene.actor());
     let (closer, user, fault) = match call {
         Some(_) => (None, actor, Fault::User),

@@ -1,4 +1,4 @@
-//! `select()` with a number that its set has no bit for.
+//! `select()` with a number that has no bit in its set.
 //!
 //! Evidence: the first argument goes beyond 1024 and a descriptor with such a number is open. (The old
 //! habit to pass the size of the table is harmless while all numbers are small: the kernel cuts it.)
@@ -15,7 +15,7 @@ const BITS: u32 = 1024;
 pub(super) const RULE: HazardRule = HazardRule {
     id: "select-past-1024",
     severity: Severity::Critical,
-    summary: "select() is called with a number of 1024 or more",
+    summary: "select() is called with a descriptor number of 1024 or more",
     cwe: Some(787),
     requirement: "R7",
     fix: "use poll or epoll, and find what holds the low numbers",
@@ -33,7 +33,7 @@ fn check(scene: &Scene<'_>) -> Vec<Incident> {
     let high = live.filter(|(fd, _)| (BITS..nfds).contains(fd)).last();
     let incident = |(fd, life): (u32, &crate::ledger::Lifetime)| {
         let message = format!(
-            "thread {} called select() up to number {}; its set ends at {}",
+            "thread {} called select() with numbers up to {}; an fd_set ends at {}",
             scene.event.thread,
             nfds - 1,
             BITS - 1

@@ -1,4 +1,4 @@
-//! What the lifetimes of one process come to: a verdict, its findings, and every site.
+//! The conclusion from the lifetimes of one process: a verdict, its findings and every site.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ use crate::{Class, Pid, TcpState, Text};
 /// What a descriptor is and points at, as far as somebody knows.
 pub type Name = (Option<Class>, Option<Text>);
 
-/// A wall nearer than this is an emergency.
+/// A limit closer than this is an emergency.
 const SOON: f64 = 3600.0;
 /// Sites that opened much and hold nothing are listed up to this many.
 const MOST_SPENT: usize = 200;
@@ -69,7 +69,7 @@ pub struct SiteReport {
     pub live: u64,
     /// How long the oldest of them had been open.
     pub oldest_age_seconds: Option<f64>,
-    /// What is thought of it.
+    /// Its verdict.
     pub verdict: Verdict,
     /// Which object keeps it open: only `why` knows.
     pub why: Option<serde_json::Value>,
@@ -97,7 +97,7 @@ pub struct Release {
     pub at: f64,
 }
 
-/// What it comes to.
+/// The conclusion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
     /// The verdict.
@@ -182,7 +182,7 @@ impl Subject<'_> {
             class: class.as_ref(),
         };
         let next_step = if is_clients {
-            "Nothing, while these clients are wanted. A limit on connections keeps the rest of the program running.".to_owned()
+            "No action needed while these clients are expected. A limit on connections keeps the rest of the program running.".to_owned()
         } else {
             sentence(advice(&suspicion))
         };
@@ -396,7 +396,7 @@ fn rate(members: &[(Lifetime, Name)]) -> Option<f64> {
     (seconds > 0.0).then(|| as_f64(members.len() as u64 - 1) / seconds)
 }
 
-/// `60 files opened from 2 s to 15 s (4.0 a second), none closed`.
+/// `60 files opened from 2 s to 15 s (4.0/s), none closed`.
 fn why(
     site: &Site,
     members: &[(Lifetime, Name)],
@@ -409,14 +409,14 @@ fn why(
         return String::new();
     };
     let (from, to) = (first.opened.real, last.opened.real);
-    let speed = rate(members).map_or(String::new(), |rate| format!(" ({})", wording::rate(rate)));
+    let speed = rate(members).map_or(String::new(), |rate| format!(" ({})", wording::short_rate(rate)));
     let on = target
         .filter(|target| target.as_bytes().first() == Some(&b'/'))
         .map_or(String::new(), |target| format!(" on {}", target.to_lossy()));
     let what = things(class, count);
     let mut text = format!("{count} {what}{on} opened from {from:.1} s to {to:.1} s{speed}");
     if is_clients {
-        text.push_str("; they are connections of clients that are still there");
+        text.push_str("; they belong to clients that are still connected");
         return text;
     }
     let opened: u64 = site.leaking().map(|path| path.history.opened).sum();
@@ -424,9 +424,9 @@ fn why(
     text.push_str(&match closed {
         0 => ", none closed".to_owned(),
         closed if closed * 10 >= opened => format!(
-            " and never closed, while {closed} of {opened} from the same call path were: they stay open on some path only, as after a failed start, an exception or a timeout"
+            " and never closed, although {closed} of {opened} from the same call path were: they stay open only on some paths, such as after a failed start, an exception or a timeout"
         ),
-        closed => format!(" and never closed, while {closed} of {opened} from the same call path were"),
+        closed => format!(" and never closed, although {closed} of {opened} from the same call path were"),
     });
     let closed = members.iter().filter_map(|(one, _)| one.closed);
     let Some(at) = closed.map(|at| at.real).reduce(f64::max) else {
@@ -441,9 +441,9 @@ fn why(
     };
     let is_finalized = members.iter().any(|(one, _)| one.is_finalized);
     text.push_str(&if is_finalized {
-        " while it ran; the interpreter closed them when it ended".to_owned()
+        " while it ran; the interpreter closed them at exit".to_owned()
     } else {
-        format!(" while it ran; {count} open at most, {how_many} closed at shutdown, at {at:.1} s")
+        format!(" while it ran; at most {count} open, {how_many} closed at shutdown, at {at:.1} s")
     });
     text
 }

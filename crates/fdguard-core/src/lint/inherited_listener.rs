@@ -1,4 +1,4 @@
-//! Listening sockets that another process holds too.
+//! Listening sockets that another process has open as well.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::{FdEntry, Pid, Snapshot};
 pub(super) const LINT: Lint = Lint {
     id: "inherited-listener",
     severity: Severity::Warning,
-    summary: "listening sockets that another process holds too",
+    summary: "listening sockets that another process has open as well",
     cwe: Some(403),
     requirement: "R23",
-    fix: "open listeners with SOCK_CLOEXEC; pass them on purpose only (socket activation, pre-fork workers)",
+    fix: "open listeners with SOCK_CLOEXEC; pass them on only on purpose (socket activation, pre-fork workers)",
     check,
 };
 
@@ -35,8 +35,8 @@ fn suspicion(entry: &FdEntry, own: Pid) -> Option<Suspicion> {
     }
     let pids: Vec<Pid> = pids.into_iter().collect();
     let message = format!(
-        "listener {} ({}) is also held by pid {}: the port stays taken until every holder closes it; \
-         right for pre-fork workers, wrong for a program that was merely started from here",
+        "listener {} ({}) is also open in pid {}: the port stays in use until every holder closes it; \
+         expected for pre-fork workers, a mistake in any other child",
         entry.fd,
         entry.target.to_lossy(),
         numbers(&pids)
@@ -68,7 +68,7 @@ mod tests {
         assert!(
             found[0]
                 .message
-                .starts_with("listener 5 (tcp:LISTEN) is also held by pid 76-77: "),
+                .starts_with("listener 5 (tcp:LISTEN) is also open in pid 76-77: "),
             "{found:?}"
         );
         assert_eq!((found[0].severity, &found[0].fds[..]), (None, &[5][..]));

@@ -1,4 +1,4 @@
-//! Descriptors that every started program inherits and none should.
+//! Descriptors that every child program inherits and none should.
 
 use super::wording::{counted, groups, most_common};
 use super::{Lint, Severity, Suspicion, entries, fds_of, is_listener};
@@ -7,10 +7,10 @@ use crate::{Class, Detail, FdEntry, Snapshot, TcpState};
 pub(super) const LINT: Lint = Lint {
     id: "missing-cloexec",
     severity: Severity::Info,
-    summary: "databases, sockets, locks and terminals that started programs will inherit",
+    summary: "databases, sockets, locks and terminals that child programs inherit",
     cwe: Some(403),
     requirement: "R37",
-    fix: "open with O_CLOEXEC, SOCK_CLOEXEC, EPOLL_CLOEXEC; hand descriptors to children explicitly",
+    fix: "open with O_CLOEXEC, SOCK_CLOEXEC or EPOLL_CLOEXEC; pass descriptors to children explicitly",
     check,
 };
 
@@ -23,7 +23,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     }
     let classes = most_common(open.iter().map(|entry| entry.class.to_string()));
     let message = format!(
-        "{} would be inherited by any program started from here: {}",
+        "{} would be inherited by any program that this process starts: {}",
         counted(open.len(), "descriptor"),
         groups(&classes, "")
     );
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(found[0].fds, [3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(
             found[0].message,
-            "7 descriptors would be inherited by any program started from here: \
+            "7 descriptors would be inherited by any program that this process starts: \
              2 tcp:ESTABLISHED, 1 pty-master, 1 regular, 3 other"
         );
     }

@@ -26,11 +26,11 @@ mod wording;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Information.
     Info,
-    /// Will hurt some day.
+    /// Will cause trouble some day.
     Warning,
-    /// Hurts now.
+    /// Causes trouble now.
     Critical,
 }
 
@@ -53,7 +53,7 @@ pub struct Lint {
     pub check: fn(&Snapshot) -> Vec<Suspicion>,
 }
 
-/// What a check found: a full sentence and the descriptors it speaks of.
+/// What a check found: a full sentence and the descriptors it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspicion {
     /// The sentence.

@@ -6,14 +6,14 @@ use crate::{Snapshot, wall};
 pub(super) const LINT: Lint = Lint {
     id: "near-soft-limit",
     severity: Severity::Warning,
-    summary: "more than 70 % of the soft limit on open files is used",
+    summary: "more than 70 % of the soft limit on open files is in use",
     cwe: Some(774),
     requirement: "R12",
-    fix: "find what holds them (classes and targets above), and watch whether it grows; raising the limit only buys time",
+    fix: "find what holds them (classes and targets above) and watch whether the number grows; raising the limit only buys time",
     check,
 };
 
-/// Needs the count only, so it speaks in the radar tier too.
+/// Needs only the count, so it works in the radar tier too.
 fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let Some((count, soft)) = snapshot.count.zip(snapshot.limits.soft) else {
         return Vec::new();
@@ -26,7 +26,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
     let left = soft.saturating_sub(count);
     let used = format!("{count} of {soft} descriptors are open ({share} %), {left} left");
     vec![if share >= wall::CRITICAL_FROM {
-        let message = format!("{used}: critical, refuse new work");
+        let message = format!("{used}: refuse new work");
         Suspicion::new(message, Vec::new()).at(Severity::Critical)
     } else {
         Suspicion::new(used, Vec::new())
@@ -63,7 +63,7 @@ mod tests {
         let found = check(&with(Some(998), Some(1024)));
         assert_eq!(
             found[0].message,
-            "998 of 1024 descriptors are open (97.5 %), 26 left: critical, refuse new work"
+            "998 of 1024 descriptors are open (97.5 %), 26 left: refuse new work"
         );
         assert_eq!(found[0].severity, Some(Severity::Critical));
         let exactly = check(&with(Some(900), Some(1000)));

@@ -12,10 +12,10 @@ use crate::{Class, Fd, Mode, Pid, Snapshot, Text};
 pub(super) const LINT: Lint = Lint {
     id: "several-writers",
     severity: Severity::Info,
-    summary: "SQLite databases that other processes have open for writing too",
+    summary: "SQLite databases that other processes also have open for writing",
     cwe: None,
     requirement: "R44",
-    fix: "make sure that each of them is meant to write: stop a second instance, never carry a connection across fork",
+    fix: "check that each of them is meant to write: stop a second instance, and never carry a connection across fork",
     check,
 };
 
@@ -54,7 +54,7 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
 fn sentence(path: &Text, writers: Writers, own: Pid) -> Suspicion {
     let others: Vec<Pid> = writers.others.into_iter().collect();
     let message = format!(
-        "{} processes have {} open for writing: this one ({own}) and pid {}; make sure that is meant",
+        "{} processes have {} open for writing: this one ({own}) and pid {}; check that this is intended",
         others.len() + 1,
         path.to_lossy(),
         numbers(&others)
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(
             found[0].message,
             "3 processes have /srv/state.db open for writing: this one (4242) and pid 70, 80; \
-             make sure that is meant"
+             check that this is intended"
         );
         assert_eq!(found[0].fds, [3, 6]);
     }

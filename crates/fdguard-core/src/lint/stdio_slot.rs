@@ -1,4 +1,4 @@
-//! Descriptors 0, 1 and 2 that are closed, or that hold something that is no stdio.
+//! Descriptors 0, 1 and 2 that are closed or are not standard streams.
 
 use super::{Lint, Severity, Suspicion, entries};
 use crate::{Class, Fd, FdEntry, Mode, Snapshot};
@@ -6,7 +6,7 @@ use crate::{Class, Fd, FdEntry, Mode, Snapshot};
 pub(super) const LINT: Lint = Lint {
     id: "stdio-slot",
     severity: Severity::Warning,
-    summary: "descriptors 0, 1 or 2 closed, or holding something that is no stdio",
+    summary: "descriptor 0, 1 or 2 is closed or is not a standard stream",
     cwe: None,
     requirement: "R41",
     fix: "open /dev/null on 0, 1 and 2 instead of closing them, before anything else is opened",
@@ -34,11 +34,11 @@ fn check(snapshot: &Snapshot) -> Vec<Suspicion> {
 
 fn closed(fd: Fd, name: &str) -> Suspicion {
     let harm = if fd == 0 {
-        "what reads stdin reads from it"
+        "is read as stdin"
     } else {
-        "what prints there writes into it"
+        "receives everything printed there"
     };
-    let message = format!("{name} ({fd}) is closed: the next open lands there and {harm}");
+    let message = format!("{name} ({fd}) is closed: the next file opened takes its place and {harm}");
     Suspicion::new(message, Vec::new())
 }
 
@@ -50,7 +50,7 @@ fn judge(entry: &FdEntry, name: &str) -> Option<Suspicion> {
         _ => Severity::Warning,
     };
     let message = format!(
-        "{name} ({}) holds {} {}: it was opened while {name} was closed, and whatever uses {name} uses it",
+        "{name} ({}) is {} {}: it was opened while {name} was closed, so code that uses {name} uses it",
         entry.fd,
         entry.class,
         entry.target.to_lossy()
@@ -120,11 +120,11 @@ mod tests {
         let found = check(&snapshot(fds));
         assert_eq!(
             found[0].message,
-            "stdin (0) is closed: the next open lands there and what reads stdin reads from it"
+            "stdin (0) is closed: the next file opened takes its place and is read as stdin"
         );
         assert_eq!(
             found[1].message,
-            "stderr (2) is closed: the next open lands there and what prints there writes into it"
+            "stderr (2) is closed: the next file opened takes its place and receives everything printed there"
         );
         assert_eq!(found[0].severity, None);
     }
@@ -137,7 +137,7 @@ mod tests {
         assert!(
             found[0]
                 .message
-                .starts_with("stderr (2) holds sqlite-db /srv/app.db: "),
+                .starts_with("stderr (2) is sqlite-db /srv/app.db: "),
             "{found:?}"
         );
         let found = check(&snapshot(with(tcp(1, Established, Some("10.0.0.7:443")))));

@@ -1,4 +1,4 @@
-//! What was open when a process ended: left by mistake, or held on purpose?
+//! What was open when a process exited: left by mistake, or kept on purpose?
 //!
 //! A program need not close what the kernel closes for it, and nobody can read intentions. So each
 //! place in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
@@ -16,10 +16,10 @@ use crate::{Class, Fd, Pid, TcpState, Text};
 pub const RULE: ProofRule = ProofRule {
     id: "leftover-descriptor",
     severity: Severity::Warning,
-    summary: "the program ended with descriptors open that it had let go of",
+    summary: "the program exited and left descriptors open by mistake",
     cwe: Some(775),
     requirement: "R34",
-    fix: "close it on every path out of the function that owns it, the failing ones too",
+    fix: "close it on every path out of the function that owns it, including error paths",
 };
 
 /// So many must have been closed by a thread before one that it was caught with is one that it would have closed.
@@ -186,24 +186,24 @@ fn why(judged: Judged, place: &Place, count: u64) -> String {
     let some = descriptors(count);
     match judged {
         Judged::Grew | Judged::PerCycle => {
-            format!("{some} from {from}, of those that became more and more")
+            format!("{some} from {from}, of a kind whose number kept growing")
         }
         Judged::Left => format!(
-            "{some} from {from} open when the program ended; none of the {opened} that this line opened was closed"
+            "{some} from {from} still open when the program exited; none of the {opened} opened by this line was closed"
         ),
         Judged::Strayed => format!(
-            "{some} from {from} open when the program ended, although {closed} of the {opened} that this line opened were closed"
+            "{some} from {from} still open when the program exited, although {closed} of the {opened} opened by this line were closed"
         ),
         Judged::Allowed => format!("{some} from {from}, allowed"),
         Judged::Held => {
-            format!("{some} from {from}, no more of them than long before the end: held on purpose")
+            format!("{some} from {from}, no more than long before the exit: kept open on purpose")
         }
         Judged::Rolling => format!(
-            "{some} from {from}, the last of {opened}: {closed} older ones were closed one after the other"
+            "{some} from {from}, the last of {opened}: {closed} older ones were closed one by one"
         ),
-        Judged::InFlight => format!("{some} from {from}, in use by a thread at the end"),
+        Judged::InFlight => format!("{some} from {from}, in use by a thread at exit"),
         Judged::CutOff => format!("{some} from {from}, open when a signal ended the program"),
-        Judged::Runtime => format!("{some} opened by the runtime, not by code of the program"),
+        Judged::Runtime => format!("{some} opened by the runtime, not by the program's code"),
     }
 }
 
