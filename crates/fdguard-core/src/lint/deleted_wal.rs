@@ -35,7 +35,7 @@ fn suspicion(base: &Text, parts: &[(&'static str, &FdEntry)]) -> Suspicion {
     let held: Vec<&FdEntry> = parts.iter().map(|(_, entry)| *entry).collect();
     let fds = fds_of(&held);
     let subject = format!(
-        "{}: {} in use (descriptors {})",
+        "{}: {} in use (fd {})",
         base.to_lossy(),
         fate(&names),
         numbers(&fds)
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert!(
             found[0].message.starts_with(
-                "/srv/state.db: -shm and -wal were deleted while in use (descriptors 4-5, 7): \
+                "/srv/state.db: -shm and -wal were deleted while in use (fd 4-5, 7): \
                  writes report success but are lost"
             ),
             "{found:?}"

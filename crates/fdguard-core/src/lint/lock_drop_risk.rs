@@ -56,7 +56,7 @@ fn risk(handles: &[&FdEntry]) -> Option<Suspicion> {
     }
     let fds = fds_of(&foreign);
     let message = format!(
-        "{} is also open outside SQLite (descriptors {}): closing one drops the locks that SQLite holds through {}",
+        "{} is also open outside SQLite (fd {}): any close drops the locks that SQLite holds through fd {}",
         owner.target.to_lossy(),
         numbers(&fds),
         owner.fd
@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(found[0].fds, [11, 12]);
         assert_eq!(
             found[0].message,
-            "/srv/state.db is also open outside SQLite (descriptors 11-12): \
-             closing one drops the locks that SQLite holds through 3"
+            "/srv/state.db is also open outside SQLite (fd 11-12): \
+             any close drops the locks that SQLite holds through fd 3"
         );
     }
 

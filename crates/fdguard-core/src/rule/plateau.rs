@@ -9,7 +9,7 @@ use crate::lint::Severity;
 pub(super) const RULE: Rule = Rule {
     id: "plateau",
     severity: Severity::Info,
-    summary: "the number of descriptors rose and leveled off, or moves within bounds",
+    summary: "the number of descriptors rose and levelled off, or moves within bounds",
     cwe: None,
     requirement: "R13",
     check,
