@@ -10,7 +10,7 @@ const PILE: usize = 5;
 pub(super) const LINT: Lint = Lint {
     id: "unbound-socket-pile",
     severity: Severity::Warning,
-    summary: "TCP sockets that are not connected, or no longer, and were not closed",
+    summary: "TCP sockets that are not (or no longer) connected and were not closed",
     cwe: Some(775),
     requirement: "R33",
     fix: "close the socket when connect fails and after shutdown: shutdown ends the connection, only close frees the descriptor",

@@ -189,10 +189,10 @@ fn why(judged: Judged, place: &Place, count: u64) -> String {
             format!("{some} from {from}, of a kind whose number kept growing")
         }
         Judged::Left => format!(
-            "{some} from {from} still open when the program exited; none of the {opened} opened by this line was closed"
+            "{some} from {from} still open when the program exited; this line opened {opened}, none was closed"
         ),
         Judged::Strayed => format!(
-            "{some} from {from} still open when the program exited, although {closed} of the {opened} opened by this line were closed"
+            "{some} from {from} still open when the program exited; this line opened {opened}, {closed} were closed"
         ),
         Judged::Allowed => format!("{some} from {from}, allowed"),
         Judged::Held => {
