@@ -102,10 +102,10 @@ fn add_man_pages(command: &Command, files: &mut Files) -> anyhow::Result<()> {
 }
 
 fn rules() -> String {
-    let lints = "Lints: checks of a single snapshot (`fdguard snap`)";
-    let rules = "Rules about a process over time (`fdguard watch`)";
-    let hazards = "Hazards: misuse that the events of a trace prove (`fdguard trace`)";
-    let proofs = "What a program left behind (`fdguard check`)";
+    let lints = "Every lint that `fdguard snap` runs over a snapshot";
+    let rules = "Every rule over what a process held in the course of time";
+    let hazards = "Every hazard that the events of a trace can prove";
+    let proofs = "What `fdguard check` adds: what a program left behind";
     format!(
         "# Rules\n\n{lints}, from the table in `fdguard-core`.\n\n{}\n{rules}.\n\n{}\n{hazards}.\n\n{}\n{proofs}.\n\n{}",
         table(&catalog::lints()),

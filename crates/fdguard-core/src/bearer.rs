@@ -20,7 +20,10 @@ impl Token {
             return Err("the token is too short: it needs at least 16 characters".to_owned());
         }
         if text.len() > 1024 || !text.iter().all(u8::is_ascii_graphic) {
-            return Err("the token must be at most 1024 printable ASCII characters without spaces".to_owned());
+            return Err(
+                "the token must be at most 1024 printable ASCII characters without spaces"
+                    .to_owned(),
+            );
         }
         Ok(Self(text.into()))
     }

@@ -1,4 +1,4 @@
-//! Whether the limit at number 1024 applies to a process: only `select()` has it.
+//! Whether the wall at number 1024 stands in a process's way at all: only `select()` runs into it.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ impl fmt::Display for SelectUse {
                 }
             },
             Self::Absent => f.write_str("does not import select()"),
-            Self::Unknown { why } => write!(f, "may call select() (could not check: {why})"),
+            Self::Unknown { why } => write!(f, "if it uses select() (could not look: {why})"),
         }
     }
 }
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(SelectUse::Absent.to_string(), "does not import select()");
         assert_eq!(
             SelectUse::unknown("permission denied").to_string(),
-            "may call select() (could not check: permission denied)"
+            "if it uses select() (could not look: permission denied)"
         );
     }
 

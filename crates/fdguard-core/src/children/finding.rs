@@ -145,7 +145,10 @@ pub fn add(findings: &mut Vec<Finding>, pile: &ChildPile, comm: Text) {
         .collect();
     let held = match held.is_empty() {
         true => String::new(),
-        false => format!(" Each child keeps {} open in its parent.", held.join(" and ")),
+        false => format!(
+            " Each child keeps {} open in its parent.",
+            held.join(" and ")
+        ),
     };
     let finding = &mut findings[*main];
     if finding
@@ -161,7 +164,8 @@ pub fn add(findings: &mut Vec<Finding>, pile: &ChildPile, comm: Text) {
         let finding = &mut findings[*index];
         finding.severity = Severity::Info;
         let why = finding.why.trim_end_matches('.');
-        finding.why = format!("{why}; they belong to the children of this line that are never waited for");
+        finding.why =
+            format!("{why}; they belong to the children of this line that are never waited for");
     }
 }
 

@@ -35,11 +35,7 @@ impl Collected {
                 "use-after-close, recycled-write, closes that hit a reused number",
                 "uses of descriptors",
             ),
-            (
-                self.calls,
-                "stranger-close",
-                "blocking calls",
-            ),
+            (self.calls, "stranger-close", "blocking calls"),
             (self.locks, "lock-drop", "POSIX locks"),
             (self.selects, "select-past-1024", "calls to select()"),
         ];

@@ -66,9 +66,7 @@ impl Shape {
         match self {
             Self::Unseen => "too few samples to tell",
             Self::Flat => "steady",
-            Self::Plateau => {
-                "rose and has been level since, like a pool or cache that is full"
-            }
+            Self::Plateau => "rose and has been level since, like a pool or cache that is full",
             Self::Fading => "rises more and more slowly, like a warm-up",
             Self::Step => "rose in one step and has been level since",
             Self::Burst => "rose and fell back, like a burst of work",

@@ -409,7 +409,9 @@ fn why(
         return String::new();
     };
     let (from, to) = (first.opened.real, last.opened.real);
-    let speed = rate(members).map_or(String::new(), |rate| format!(" ({})", wording::short_rate(rate)));
+    let speed = rate(members).map_or(String::new(), |rate| {
+        format!(" ({})", wording::short_rate(rate))
+    });
     let on = target
         .filter(|target| target.as_bytes().first() == Some(&b'/'))
         .map_or(String::new(), |target| format!(" on {}", target.to_lossy()));

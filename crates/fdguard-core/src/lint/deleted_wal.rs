@@ -45,9 +45,8 @@ fn suspicion(base: &Text, parts: &[(&'static str, &FdEntry)]) -> Suspicion {
         let message = format!("{subject}: reads come from a file that no other process sees");
         return Suspicion::new(message, fds).at(Severity::Warning);
     }
-    let message = format!(
-        "{subject}: writes report success but are lost when the last descriptor closes"
-    );
+    let message =
+        format!("{subject}: writes report success but are lost when the last descriptor closes");
     Suspicion::new(message, fds)
 }
 

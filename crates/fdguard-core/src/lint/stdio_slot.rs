@@ -38,7 +38,8 @@ fn closed(fd: Fd, name: &str) -> Suspicion {
     } else {
         "receives everything printed there"
     };
-    let message = format!("{name} ({fd}) is closed: the next file opened takes its place and {harm}");
+    let message =
+        format!("{name} ({fd}) is closed: the next file opened takes its place and {harm}");
     Suspicion::new(message, Vec::new())
 }
 

@@ -199,7 +199,10 @@ mod tests {
     fn r34_one_for_each_request_is_a_leak_and_the_sentence_says_so() {
         assert_eq!(leaks(&[1; 30]).unwrap(), "one descriptor per request");
         assert_eq!(leaks(&[3; 30]).unwrap(), "3 descriptors per request");
-        assert_eq!(leaks(&every(3, 30)).unwrap(), "1 descriptor every 3 requests");
+        assert_eq!(
+            leaks(&every(3, 30)).unwrap(),
+            "1 descriptor every 3 requests"
+        );
         let Outcome::Leaks(rate) = judge(&[6; 30]) else {
             panic!()
         };

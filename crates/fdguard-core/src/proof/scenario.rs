@@ -217,7 +217,13 @@ fn work(text: &str, table: &Spanned<Table>) -> Result<Work, BadScenario> {
         Some(must) => match must.get_ref().as_str() {
             "succeed" => false,
             "fail" => true,
-            _ => return Err(bad(text, &must.span(), "`must` has to be \"succeed\" or \"fail\"")),
+            _ => {
+                return Err(bad(
+                    text,
+                    &must.span(),
+                    "`must` has to be \"succeed\" or \"fail\"",
+                ));
+            }
         },
     };
     let Some(kind) = &one.kind else {
@@ -359,7 +365,10 @@ send = \"GET / HTTP/1.1\\r\\n\"
         assert_eq!(twice, "line 5, column 8: duplicate exercise name");
         assert!(said("").ends_with("no [[exercise]] found"));
         let kind = said("[[exercise]]\nname = \"a\"\nkind = \"dance\"\naddress = \"h:1\"\n");
-        assert!(kind.starts_with("line 3, column 8: `kind` must be"), "{kind}");
+        assert!(
+            kind.starts_with("line 3, column 8: `kind` must be"),
+            "{kind}"
+        );
         let syntax = said("exercise = [\n");
         assert!(syntax.starts_with("line "), "{syntax}");
     }

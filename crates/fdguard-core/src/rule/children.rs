@@ -42,8 +42,9 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
         grown: i64::try_from(more).ok(),
         confidence: 0.6,
         why,
-        next_step: "Wait for every child that is started, and terminate those that are no longer needed."
-            .to_owned(),
+        next_step:
+            "Wait for every child that is started, and terminate those that are no longer needed."
+                .to_owned(),
         ..case.finding(&RULE, RULE.severity)
     }]
 }

@@ -143,11 +143,7 @@ mod tests {
         let near = |host: &mut Ceilings| host.inotify_instances = ceiling(100, 128);
         let found = on_host(&Class::Inotify, near);
         assert_eq!(found[0].severity, Severity::Warning);
-        assert!(
-            found[0]
-                .why
-                .ends_with("counting all processes of its user")
-        );
+        assert!(found[0].why.ends_with("counting all processes of its user"));
     }
 
     #[test]

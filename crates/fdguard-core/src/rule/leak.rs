@@ -68,7 +68,9 @@ mod tests {
         let said = " pipe descriptors opened in ";
         assert!(finding.why.contains(said), "{}", finding.why);
         assert!(
-            finding.why.ends_with(" (1.0/s), none closed. Still growing."),
+            finding
+                .why
+                .ends_with(" (1.0/s), none closed. Still growing."),
             "{}",
             finding.why
         );

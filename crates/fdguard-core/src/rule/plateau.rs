@@ -58,7 +58,8 @@ fn check(case: &Case<'_>) -> Vec<Finding> {
                 "{count} {class}{noun}; the number {}",
                 judgement.shape.phrase()
             );
-            finding.next_step = "No action needed: the number stays within bounds so far.".to_owned();
+            finding.next_step =
+                "No action needed: the number stays within bounds so far.".to_owned();
             finding.advice = None;
             finding
         })

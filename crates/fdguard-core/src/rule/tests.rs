@@ -75,7 +75,10 @@ fn every_sentence_is_whole() {
         let (why, next) = (&finding.why, &finding.next_step);
         // A clause has no full stop; several sentences have one each.
         let is_sentences = why.contains(". ");
-        assert!(!why.is_empty() && why.ends_with('.') == is_sentences, "{why}");
+        assert!(
+            !why.is_empty() && why.ends_with('.') == is_sentences,
+            "{why}"
+        );
         assert!(
             next.ends_with('.') && !next.starts_with(char::is_lowercase),
             "{next}"

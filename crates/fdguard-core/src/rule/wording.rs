@@ -105,7 +105,10 @@ mod tests {
         assert_eq!(rate(1.0 / 86_400.0), "1.0 a day");
         assert_eq!(rate(2.5), "2.5 a second");
         assert_eq!(rate(0.5), "30 a minute");
-        assert_eq!([2.5, 0.5, 1.0 / 3600.0].map(short_rate), ["2.5/s", "30/min", "1.0/h"]);
+        assert_eq!(
+            [2.5, 0.5, 1.0 / 3600.0].map(short_rate),
+            ["2.5/s", "30/min", "1.0/h"]
+        );
     }
 
     #[test]

@@ -54,10 +54,10 @@ fn wrong_words_are_wrong_usage() {
     let pid = victim.pid().to_string();
     for (args, telling) in [
         (&["--every", "0"][..], "more than nothing"),
-        (&["--for", "x"], "invalid duration"),
+        (&["--for", "x"], "no length of time"),
         (&["--for", "0s"], "more than nothing"),
         (&["--for", "200000000000000d"], "too long"),
-        (&["--every", "1s2"], "invalid duration"),
+        (&["--every", "1s2"], "no length of time"),
         (&["--expect", "sessions=25"], "sessions=25*3"),
         (&["--expect", "=25*3"], "needs a name"),
         (&["--warn-at", "95", "--critical-at", "90"], "no levels"),
