@@ -73,7 +73,7 @@ pub type CheckOutcome = Result<CheckResult, Gap>;
 pub fn check(database: &Path, depth: CheckDepth, is_alone: bool) -> Result<CheckOutcome, Error> {
     let file = open(database)?;
     if is_alone && lease::ask(&file) == lease::LeaseAnswer::NoWriter {
-        let before = Stamp::of(&file).ok();
+        let before = Stamp::read(&file).ok();
         let outcome = ask(&unchanging(database), depth, false);
         if before.is_some() && before == Stamp::at(database) {
             return Ok(outcome);
@@ -205,7 +205,10 @@ fn time_limit(size: u64) -> Duration {
 }
 
 /// What SQLite complains about; nothing when all is well.
-pub(crate) fn complaints(connection: &Connection, depth: CheckDepth) -> rusqlite::Result<Vec<String>> {
+pub(crate) fn complaints(
+    connection: &Connection,
+    depth: CheckDepth,
+) -> rusqlite::Result<Vec<String>> {
     let pragma = depth.pragma();
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}({MOST})"))?;
     let rows = statement.query_map([], |row| row.get::<_, String>(0))?;

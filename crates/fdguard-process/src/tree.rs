@@ -1,9 +1,9 @@
 //! The owner's end of a process tree.
 
-mod receive;
 mod keeper_process;
 mod offer;
 mod oversight;
+mod receive;
 mod start;
 mod types;
 
@@ -15,22 +15,22 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, send};
 
-use receive::{KeeperMessage, receive};
 pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
 use oversight::{Oversight, Step};
+use receive::{KeeperMessage, receive};
 use start::StartResult;
 pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, Usage};
 
 use crate::adopt;
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-pub use crate::limits::{LimitMechanism, EnforcedLimits};
-use crate::strays;
-pub use crate::strays::Strays;
+pub use crate::limits::{EnforcedLimits, LimitMechanism};
 use crate::members::{self, Member};
 use crate::plan::Plan;
 use crate::reserve;
+use crate::strays;
+pub use crate::strays::Strays;
 use crate::sweep;
 use crate::sys;
 
@@ -76,7 +76,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    fn of(
+    fn new(
         keeper: KeeperProcess,
         control: OwnedFd,
         started: StartResult,
@@ -117,7 +117,7 @@ impl Tree {
 
     /// The same, with choices.
     pub fn start_with(plan: &Plan, options: Options<'_>) -> Result<Self, StartError> {
-        let begin = || start::begin(plan, options.orphan_grace, options.keep_pidfd);
+        let begin = || start::start(plan, options.orphan_grace, options.keep_pidfd);
         match options.reserve {
             Some(reserve) => reserve.lend(begin),
             None => begin(),
@@ -220,14 +220,14 @@ impl Tree {
                     }
                     return Some(self.empty.unwrap_or(TreeEvent::Lost));
                 }
-                Err(_nothing_yet) => return self.look(Instant::now()),
+                Err(_nothing_yet) => return self.check_keeper(Instant::now()),
             }
         }
         None
     }
 
     /// Looks after a keeper that says nothing, if it is time to.
-    fn look(&mut self, now: Instant) -> Option<TreeEvent> {
+    fn check_keeper(&mut self, now: Instant) -> Option<TreeEvent> {
         if self.program_end().is_some_and(is_readable) {
             self.oversight.main_ended(now);
         }

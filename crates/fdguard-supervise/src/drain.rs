@@ -10,9 +10,9 @@ mod spec;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use crate::child::{Bounded, HelperEnd, Helper};
+use crate::child::{Bounded, Helper, HelperEnd};
+use crate::poll::{Interest, Readiness};
 use crate::remedy::DrainResult;
-use crate::poll::{Readiness, Interest};
 use hook::{Answer, Hook};
 
 pub use spec::{BadDrain, DrainSpec, DrainTarget};
@@ -58,12 +58,16 @@ pub fn null() -> std::io::Result<OwnedFd> {
 
 impl Drain {
     /// Begins. A signal is sent by the caller, who owns the tree: [`Spec::signal`].
-    pub fn begin(spec: &DrainSpec, given: &DrainContext<'_>, now: Instant) -> Result<Self, DrainResult> {
+    pub fn start(
+        spec: &DrainSpec,
+        given: &DrainContext<'_>,
+        now: Instant,
+    ) -> Result<Self, DrainResult> {
         let failed = |error: std::io::Error| DrainResult::HookFailed(error.to_string());
         let doing = match spec {
             DrainSpec::None => return Err(DrainResult::None),
             DrainSpec::Signal(_) => Doing::Waiting,
-            DrainSpec::Http(target) => Doing::Asking(Hook::begin(target).map_err(failed)?),
+            DrainSpec::Http(target) => Doing::Asking(Hook::start(target).map_err(failed)?),
             DrainSpec::Exec(line) => {
                 let mut helper = Helper::shell(line);
                 let pid = given.pid.to_string().into();
@@ -93,7 +97,7 @@ impl Drain {
     }
 
     /// Its end, once. `connections` counts those of the service, where they can be seen; it is asked twice a second at most.
-    pub fn turn(
+    pub fn poll(
         &mut self,
         now: Instant,
         ready: &Readiness,
@@ -101,7 +105,7 @@ impl Drain {
     ) -> Option<DrainResult> {
         match &mut self.doing {
             // It has the same deadline, and knows whether it ended before.
-            Doing::Running(bounded) => match bounded.turn(now, ready)? {
+            Doing::Running(bounded) => match bounded.poll(now, ready)? {
                 HelperEnd::Code(0) => Some(DrainResult::HookDone),
                 HelperEnd::TimeUp => Some(DrainResult::TimeUp),
                 ended => {
@@ -111,7 +115,7 @@ impl Drain {
             },
             _ if now >= self.deadline => Some(DrainResult::TimeUp),
             Doing::Waiting => self.count(now, connections),
-            Doing::Asking(hook) => match hook.turn() {
+            Doing::Asking(hook) => match hook.poll() {
                 None => None,
                 Some(Answer::Done) => Some(DrainResult::HookDone),
                 Some(Answer::Accepted) => {
@@ -145,12 +149,17 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Drain, DrainContext, DrainSpec, null};
+    use crate::poll::{Interest, Readiness};
     use crate::remedy::DrainResult;
-    use crate::poll::{Readiness, Interest};
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn begin(spec: &str, listens: bool, within: Duration, now: Instant) -> Result<Drain, DrainResult> {
+    fn begin(
+        spec: &str,
+        listens: bool,
+        within: Duration,
+        now: Instant,
+    ) -> Result<Drain, DrainResult> {
         let null = null().unwrap();
         let given = DrainContext {
             pid: 4711,
@@ -158,7 +167,7 @@ mod tests {
             listens,
             null: &null,
         };
-        Drain::begin(&spec.parse().unwrap(), &given, now)
+        Drain::start(&spec.parse().unwrap(), &given, now)
     }
 
     /// Runs to its end; the connections are counted down.
@@ -176,7 +185,7 @@ mod tests {
                 left -= 1;
                 Some(left)
             };
-            if let Some(drained) = drain.turn(Instant::now(), &ready, count) {
+            if let Some(drained) = drain.poll(Instant::now(), &ready, count) {
                 return drained;
             }
         }
@@ -194,14 +203,14 @@ mod tests {
         let mut drain = begin("TERM", false, LONG, start).unwrap();
         let mut turn = |seconds| {
             let now = start + Duration::from_secs(seconds);
-            drain.turn(now, &Readiness::default(), || Some(0))
+            drain.poll(now, &Readiness::default(), || Some(0))
         };
         assert_eq!(
             [turn(0), turn(30), turn(60)],
             [None, None, Some(DrainResult::TimeUp)]
         );
         let mut listening = begin("TERM", true, LONG, start).unwrap();
-        let gone = listening.turn(start, &Readiness::default(), || Some(0));
+        let gone = listening.poll(start, &Readiness::default(), || Some(0));
         assert_eq!(gone, Some(DrainResult::ConnectionsGone));
     }
 
@@ -209,7 +218,7 @@ mod tests {
     fn what_cannot_be_counted_is_not_gone() {
         let start = Instant::now();
         let mut drain = begin("TERM", true, LONG, start).unwrap();
-        assert_eq!(drain.turn(start, &Readiness::default(), || None), None);
+        assert_eq!(drain.poll(start, &Readiness::default(), || None), None);
     }
 
     #[test]
@@ -270,7 +279,11 @@ mod tests {
         );
         assert!(asked.contains("\r\nContent-Length: 0\r\n"), "{asked}");
         let (url, served) = server("HTTP/1.1 202 Accepted\r\n\r\n");
-        assert_eq!(run(&url, LONG), DrainResult::ConnectionsGone, "it only began");
+        assert_eq!(
+            run(&url, LONG),
+            DrainResult::ConnectionsGone,
+            "it only began"
+        );
         served.join().unwrap();
         let (url, served) = server("HTTP/1.1 503 Busy\r\n\r\n");
         assert_eq!(
@@ -289,7 +302,10 @@ mod tests {
     fn nobody_there_is_told_at_once_and_silence_is_bounded() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = format!("http://{}/", listener.local_addr().unwrap());
-        assert_eq!(run(&silent, Duration::from_millis(200)), DrainResult::TimeUp);
+        assert_eq!(
+            run(&silent, Duration::from_millis(200)),
+            DrainResult::TimeUp
+        );
         drop(listener);
         assert!(matches!(run(&silent, LONG), DrainResult::HookFailed(_)));
         assert!("http://example.org/".parse::<DrainSpec>().is_err());

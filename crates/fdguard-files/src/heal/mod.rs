@@ -9,9 +9,9 @@ use fdguard_core::Text;
 use fdguard_probe::Probe;
 use serde::Serialize;
 
-use crate::holding::{Holding, HolderRole};
-use crate::inspection::{Inspection, Kind, Options, FileVerdict, inspect};
-use crate::lease::{LeaseAnswer, HeldLease};
+use crate::holding::{HolderRole, Holding};
+use crate::inspection::{FileVerdict, Inspection, Kind, Options, inspect};
+use crate::lease::{HeldLease, LeaseAnswer};
 use crate::{Error, LockFile, read};
 
 pub mod backup;
@@ -82,7 +82,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &HealPlan) -> Result<HealResult, E
     let real = path
         .canonicalize()
         .map_err(|error| Error::io(path, "cannot be found", error))?;
-    let _lock = LockFile::take(&beside(&real, ".fdguard-lock"), PATIENCE)?;
+    let _lock = LockFile::acquire(&beside(&real, ".fdguard-lock"), PATIENCE)?;
     let seen = inspect(probe, &real, Options::default())?;
     if let Some(said) = not_for_us(&seen, &real)? {
         return Ok(said);
@@ -197,10 +197,18 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<HealResult>, Erro
 }
 
 /// Leases on all of its files when nobody holds any of them; else who does.
-fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)>, HealResult>, Error> {
+fn free(
+    probe: &Probe,
+    real: &Path,
+) -> Result<Result<Vec<(HolderRole, HeldLease)>, HealResult>, Error> {
     let mut leases = Vec::new();
     let mut is_unsure = None;
-    for role in [HolderRole::Main, HolderRole::Wal, HolderRole::Shm, HolderRole::Journal] {
+    for role in [
+        HolderRole::Main,
+        HolderRole::Wal,
+        HolderRole::Shm,
+        HolderRole::Journal,
+    ] {
         let path = role.path(real);
         let file: File = match read::open(&path) {
             Ok(file) => file,
@@ -211,7 +219,7 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)
             }
             Err(error) => return Err(error),
         };
-        match HeldLease::take(file) {
+        match HeldLease::acquire(file) {
             Ok(kept) => leases.push((role, kept)),
             Err(LeaseAnswer::Writer) => {
                 is_unsure = is_unsure.or(Some("somebody can write it, but no table shows who"))
@@ -224,7 +232,7 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(HolderRole, HeldLease)
             Err(_) => {}
         }
     }
-    let holding = Holding::look(
+    let holding = Holding::find_holders(
         probe,
         real,
         !leases.iter().any(|(role, _)| *role == HolderRole::Main),

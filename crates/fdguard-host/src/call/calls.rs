@@ -1,6 +1,6 @@
 //! The running calls of a host: so many at most, each with an id by which it can be aborted.
 
-use super::abort::{AbortResult, AbortReason};
+use super::abort::{AbortReason, AbortResult};
 use super::caller::Caller;
 use super::failure::CallFailure;
 use super::owner::Call;
@@ -32,7 +32,7 @@ impl Calls {
     }
 
     /// Begins a call, which is in the list until it ends or its owner is dropped.
-    pub fn begin(&self, request: CallRequest) -> Result<Call, Error> {
+    pub fn start(&self, request: CallRequest) -> Result<Call, Error> {
         self.caller
             .begin_within(request, self.cap)
             .map_err(|failure| match failure {

@@ -88,7 +88,7 @@ impl CallResponse {
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn of(status: http::StatusCode, headers: &HeaderMap) -> Self {
+    pub(super) fn from_parts(status: http::StatusCode, headers: &HeaderMap) -> Self {
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         Self {
             status: status.as_u16(),
@@ -132,7 +132,7 @@ const OURS: [&str; 7] = [
 ];
 
 impl Ready {
-    pub(super) fn of(request: CallRequest) -> Result<Self, CallFailure> {
+    pub(super) fn try_from_request(request: CallRequest) -> Result<Self, CallFailure> {
         let uri: Uri = request.url.parse().map_err(|error| {
             CallFailure::Bad(format!("{}: not a URL: {error}", shown(&request.url)))
         })?;
@@ -232,8 +232,9 @@ fn host_header(uri: &Uri, origin: &Origin) -> Result<HeaderValue, CallFailure> {
 fn headers(given: &[(String, String)]) -> Result<HeaderMap, CallFailure> {
     let mut headers = HeaderMap::with_capacity(given.len() + 1);
     for (name, value) in given {
-        let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| CallFailure::Bad(format!("{name:?} is not the name of a header")))?;
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_invalid| {
+            CallFailure::Bad(format!("{name:?} is not the name of a header"))
+        })?;
         if OURS.contains(&known.as_str()) {
             return Err(CallFailure::Bad(format!(
                 "header {known} is set by the client itself"
@@ -289,10 +290,10 @@ fn hide(pair: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ready, CallRequest, shown};
+    use super::{CallRequest, Ready, shown};
 
     fn ready(url: &str) -> Result<Ready, String> {
-        Ready::of(CallRequest::get(url)).map_err(|failure| failure.to_string())
+        Ready::try_from_request(CallRequest::get(url)).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -346,13 +347,15 @@ mod tests {
         assert!(ready("http://a b/").unwrap_err().contains("not a URL"));
         let mut request = CallRequest::get("http://a/");
         request.headers = vec![("x".to_owned(), "SECRET\n".to_owned())];
-        let line = Ready::of(request.clone()).unwrap_err().to_string();
+        let line = Ready::try_from_request(request.clone())
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             line,
             "the value of header x has characters that cannot be sent"
         );
         request.headers = vec![("Transfer-Encoding".to_owned(), "chunked".to_owned())];
-        let line = Ready::of(request).unwrap_err().to_string();
+        let line = Ready::try_from_request(request).unwrap_err().to_string();
         assert_eq!(line, "header transfer-encoding is set by the client itself");
     }
 }

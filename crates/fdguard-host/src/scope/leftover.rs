@@ -7,7 +7,7 @@ use std::time::Duration;
 use fdguard_process::identity::ProcessId;
 use fdguard_process::run_id::RunId;
 
-use super::clean_up::{ScopeLeftover, EnvironmentScan};
+use super::clean_up::{EnvironmentScan, ScopeLeftover};
 
 /// The variable. It is not the one of `fdguard run`, which says to whom the whole host belongs.
 pub const VARIABLE: &str = "FDGUARD_SCOPE";
@@ -28,7 +28,7 @@ pub(super) struct FoundLeftovers {
 }
 
 /// Looks at every process. It blocks for a few milliseconds.
-pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
+pub(super) fn find_leftovers(mark: &str) -> std::io::Result<FoundLeftovers> {
     let mut found = FoundLeftovers::default();
     let own = std::process::id();
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -48,7 +48,7 @@ pub(super) fn look(mark: &str) -> std::io::Result<FoundLeftovers> {
             }
         }
         // The number may mean another process since: the identity first, then the mark once more.
-        let identity = ProcessId::of(pid);
+        let identity = ProcessId::read(pid);
         if let (Ok(identity), Ok(true)) = (identity, carries(pid, mark)) {
             let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let comm = comm.trim_end().to_owned();

@@ -5,7 +5,7 @@
 
 use fdguard_core::Text;
 use fdguard_files::Registry;
-use fdguard_files::registry::{RowChange, Claim, RowEnd, OwnerId, Kind, NewRow, Owner};
+use fdguard_files::registry::{Claim, Kind, NewRow, Owner, OwnerId, RowChange, RowEnd};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::CleanUp;
@@ -20,7 +20,7 @@ pub(super) struct Record {
 
 impl Record {
     /// Begins to make it.
-    pub(super) fn begin(registry: &Registry, id: &str, client: Option<&str>) -> Self {
+    pub(super) fn create(registry: &Registry, id: &str, client: Option<&str>) -> Self {
         let mut new = NewRow::now(id, Kind::Scope);
         new.client = client.map(str::to_owned);
         new.host = OwnerId::own().ok();

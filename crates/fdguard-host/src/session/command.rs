@@ -18,7 +18,7 @@ use super::message::End;
 use super::program;
 use super::running::{Recipe, Running};
 use super::text_file::TextFile;
-use super::types::{Channel, ExecResult, ExecOutcome, ExecOutput, SessionProgram};
+use super::types::{Channel, ExecOutcome, ExecOutput, ExecResult, SessionProgram};
 use crate::Error;
 use crate::receipt::SessionEndReason;
 
@@ -256,7 +256,7 @@ impl Wait<'_> {
                     }
                 }
                 (stream, length) = streams.read(room), if !self.flow.is_held_up() => {
-                    self.flow.take(stream, room.get(..length).unwrap_or_default());
+                    self.flow.push_bytes(stream, room.get(..length).unwrap_or_default());
                 }
                 () = self.flow.deliver(), if self.flow.is_held_up() => {}
                 () = &mut self.timer => {

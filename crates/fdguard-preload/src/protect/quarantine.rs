@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::batch::{self, Batch};
 use super::number::{self, Age, Phase};
-use super::{kernel, room, placeholder};
+use super::{kernel, placeholder, room};
 use crate::{real, start};
 
 const PLACES: u64 = 1024;
@@ -207,8 +207,8 @@ pub(super) fn take_back(fd: c_int, (age, phase): Loan) {
 }
 
 /// In a forked child: what other threads had begun is finished, they are not here.
-pub(super) fn settle() {
-    placeholder::settle();
+pub(super) fn reconcile() {
+    placeholder::reconcile();
     for fd in 3..number::used() {
         let (phase, age) = number::state(fd);
         match phase {

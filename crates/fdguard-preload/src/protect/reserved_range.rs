@@ -11,7 +11,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::{glob, kernel, room, placeholder};
+use super::{glob, kernel, placeholder, room};
 use crate::{errno, lock, owner, start, sys};
 
 /// Patterns of names, with `:` between them.
@@ -72,7 +72,7 @@ struct Shields(UnsafeCell<[u8; ROOM]>);
 unsafe impl Sync for Shields {}
 
 /// Reads the patterns. Called before the program begins.
-pub(super) fn begin() {
+pub(super) fn reserve() {
     // SAFETY: nobody else runs yet.
     let room = unsafe { &mut *SHIELDS.0.get() };
     let length = kernel::variable(SHIELD_NAME, room).len();

@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::dial::{Dial, Step, wording};
 use super::response::{self, Progress, Response};
 use super::spec::Page;
-use crate::poll::{Readiness, Interest};
+use crate::poll::{Interest, Readiness};
 
 /// A page, ready to be asked for.
 #[derive(Debug)]
@@ -110,9 +110,9 @@ impl Get {
         }
     }
 
-    pub(super) fn turn(&mut self, ready: &Readiness) -> Step<()> {
+    pub(super) fn poll(&mut self, ready: &Readiness) -> Step<()> {
         if let Stage::Dialing(dial) = &mut self.stage {
-            let connected = dial.turn(ready).and_then(|socket| {
+            let connected = dial.poll(ready).and_then(|socket| {
                 let bytes = Vec::new();
                 Step::Done(Talk {
                     socket,

@@ -25,7 +25,7 @@ use fdguard_core::wall::FD_SETSIZE;
 use fdguard_core::{Pid, SelectUse};
 use fdguard_probe::Probe;
 
-use crate::budget::{Budget, HighestFd, ProcessReading, ServiceReading, Observation, Measure};
+use crate::budget::{Budget, HighestFd, Measure, Observation, ProcessReading, ServiceReading};
 use crate::poll::Interest;
 use close::{Candidate, Closely};
 use files::{Files, Refusal};
@@ -108,12 +108,12 @@ impl<'p> Meter<'p> {
     }
 
     /// Looks when it is time to. `pids` are the processes of the service, the program itself first.
-    pub fn turn(&mut self, now: Instant, pids: &[Pid]) -> Option<ServiceReading> {
-        self.is_due(now).then(|| self.look(now, pids))
+    pub fn poll(&mut self, now: Instant, pids: &[Pid]) -> Option<ServiceReading> {
+        self.is_due(now).then(|| self.read(now, pids))
     }
 
     /// Looks.
-    pub fn look(&mut self, now: Instant, pids: &[Pid]) -> ServiceReading {
+    pub fn read(&mut self, now: Instant, pids: &[Pid]) -> ServiceReading {
         let at = now.saturating_duration_since(self.began);
         let members: Vec<Member> = pids
             .iter()
@@ -123,7 +123,7 @@ impl<'p> Meter<'p> {
         let main = pids.first().copied().unwrap_or_default();
         self.follow(at, main);
         let candidates = self.candidates();
-        self.close.look(at, &candidates);
+        self.close.read(at, &candidates);
         self.note_trend(at, main);
         let processes: Vec<ProcessReading> = self
             .members
@@ -171,7 +171,10 @@ impl<'p> Meter<'p> {
             return None;
         }
         let what = || format!("the number of descriptors of process {pid}");
-        let count = count.map_or_else(|refusal| Observation::Hidden(refusal.gap(what())), Observation::Seen);
+        let count = count.map_or_else(
+            |refusal| Observation::Hidden(refusal.gap(what())),
+            Observation::Seen,
+        );
         let moved = count != member.count;
         member.count = count;
         let beyond = member.count.seen().copied() > member.limits.soft;
@@ -214,12 +217,14 @@ impl<'p> Meter<'p> {
         };
         let hidden = |refusal: Refusal| match refusal {
             Refusal::Gone => HighestFd::NotAsked,
-            other => {
-                HighestFd::Hidden(other.gap(format!("the highest number of process {}", member.pid)))
-            }
+            other => HighestFd::Hidden(
+                other.gap(format!("the highest number of process {}", member.pid)),
+            ),
         };
         member.highest = match self.files.slots(member.pid) {
-            Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => HighestFd::AtMost(slots - 1),
+            Ok(Some(slots)) if as_f64(slots) <= first * CLASSES_FROM => {
+                HighestFd::AtMost(slots - 1)
+            }
             Ok(slots) => {
                 if member.selects.is_none() {
                     member.selects = selects(self.probe, member.pid);
@@ -337,7 +342,10 @@ impl<'p> Meter<'p> {
             })
         };
         let points: Vec<Point> = reading.processes.iter().filter_map(count).collect();
-        let fds = self.budgets.iter().find(|budget| budget.what == Measure::Fds);
+        let fds = self
+            .budgets
+            .iter()
+            .find(|budget| budget.what == Measure::Fds);
         let levels = |pid: Pid| {
             let of = reading.processes.iter().find(|one| one.pid == pid);
             fds.zip(of)

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use fdguard_probe::Probe;
 use fdguard_process::listen::ListenAddress;
 
-use super::{HolderClass, Clearing, Conflict, OwnProcesses, PortPolicy, ClearingStep, look};
+use super::{
+    Clearing, ClearingStep, Conflict, HolderClass, OwnProcesses, PortPolicy, find_conflict,
+};
 use crate::poll::Interest;
 
 const OURS: OwnProcesses<'_> = OwnProcesses {
@@ -66,7 +68,7 @@ fn tcp(address: &str) -> (TcpListener, ListenAddress) {
 }
 
 fn seen(at: &ListenAddress) -> Option<Conflict> {
-    look(&Probe::new().unwrap(), at, &OURS).unwrap()
+    find_conflict(&Probe::new().unwrap(), at, &OURS).unwrap()
 }
 
 fn pids(conflict: &Conflict) -> Vec<u32> {
@@ -77,7 +79,7 @@ fn pids(conflict: &Conflict) -> Vec<u32> {
 fn decide(clearing: &mut Clearing) -> ClearingStep {
     let probe = Probe::new().unwrap();
     loop {
-        match clearing.turn(Instant::now(), &probe, &OURS).unwrap() {
+        match clearing.poll(Instant::now(), &probe, &OURS).unwrap() {
             ClearingStep::Pending(_) => {}
             decided => return decided,
         }
@@ -127,7 +129,10 @@ fn what_holds_both_kinds_of_addresses_is_in_the_way_of_ipv4() {
         let conflict = seen(&ListenAddress::Tcp(wanted.parse().unwrap())).unwrap();
         assert_eq!(pids(&conflict), [keeper.pid()], "{wanted}");
     }
-    assert_eq!(pids(&seen(&ListenAddress::Any(port)).unwrap()), [keeper.pid()]);
+    assert_eq!(
+        pids(&seen(&ListenAddress::Any(port)).unwrap()),
+        [keeper.pid()]
+    );
 }
 
 #[test]
@@ -183,7 +188,10 @@ fn a_stranger_is_never_signalled_whatever_the_policy() {
         PortPolicy::Wait(Duration::from_millis(300)),
     ] {
         let step = decide(&mut clearing(&at, policy, Duration::ZERO));
-        assert!(matches!(step, ClearingStep::Refused(_)), "{policy:?}: {step:?}");
+        assert!(
+            matches!(step, ClearingStep::Refused(_)),
+            "{policy:?}: {step:?}"
+        );
     }
     assert!(stranger.lives() && ours.lives());
 }
@@ -257,7 +265,7 @@ fn waiting_ends_when_the_holder_does() {
     let keeper = Keeper::of(listener, None);
     let probe = Probe::new().unwrap();
     let mut clearing = clearing(&at, PortPolicy::Wait(LONG), LONG);
-    let first = clearing.turn(Instant::now(), &probe, &OURS).unwrap();
+    let first = clearing.poll(Instant::now(), &probe, &OURS).unwrap();
     assert!(matches!(first, ClearingStep::Pending(Some(_))), "told once");
     drop(keeper);
     assert!(matches!(decide(&mut clearing), ClearingStep::Free));

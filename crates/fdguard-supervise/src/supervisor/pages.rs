@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::{Supervisor, self_check};
-use crate::metrics::{HostMetrics, SupervisorMetrics, MetricsServer, MetricsState, read_token};
+use crate::metrics::{HostMetrics, MetricsServer, MetricsState, SupervisorMetrics, read_token};
 use crate::poll::Readiness;
 use crate::{config, limit, trim};
 
@@ -27,7 +27,7 @@ impl Supervisor<'_> {
         let Some(mut pages) = self.pages.take() else {
             return;
         };
-        pages.turn(Instant::now(), ready, &mut || self.shown());
+        pages.poll(Instant::now(), ready, &mut || self.shown());
         self.pages = Some(pages);
     }
 

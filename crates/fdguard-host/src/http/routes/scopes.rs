@@ -17,8 +17,8 @@ use crate::http::guard::Door;
 use crate::http::problem::Problem;
 use crate::http::route::{self, ApiRequest, Reply, Route};
 use crate::scope::{
-    CleanUp, CloseAnswer, FileEnd, CloseLimits, ProgramLaunch, Ownership, ResourceRole, ScopeSpec, ScopeView, CloseTicket,
-    tcp_callers,
+    CleanUp, CloseAnswer, CloseLimits, CloseTicket, FileEnd, Ownership, ProgramLaunch,
+    ResourceRole, ScopeSpec, ScopeView, tcp_callers,
 };
 
 /// An agent that asks for its own end has this long to read the answer.
@@ -181,7 +181,7 @@ async fn add(asked: ApiRequest, body: NewResource) -> Result<Reply<ScopeView>, P
             scope.launch(launch).await?;
         }
         NewResource::Process { pid, whose, role } => {
-            let identity = ProcessId::of(pid).map_err(|error| {
+            let identity = ProcessId::read(pid).map_err(|error| {
                 let problem = Problem::senseless(format!("process {pid}: {error}"));
                 problem.at("process.pid".to_owned())
             })?;

@@ -21,12 +21,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use judge::{MainResource, ReasonCode, AgentRules, AgentFacts, AgentStatus, due, unhealthy, verdict};
+pub use judge::{
+    AgentFacts, AgentRules, AgentStatus, MainResource, ReasonCode, due, unhealthy, verdict,
+};
 pub use marker::{LastEntry, parse as last_entry};
-pub use scan::{CleanedScope, ScopeScan, ScanKind, AgentVerdict};
+pub use scan::{AgentVerdict, CleanedScope, ScanKind, ScopeScan};
 pub use step::{DaemonStep, TOO_LONG, limited};
 
-use super::{ScopeEvent, CloseLimits, Scopes};
+use super::{CloseLimits, ScopeEvent, Scopes};
 use crate::Error;
 use scan::Scanner;
 
@@ -112,7 +114,7 @@ impl Daemon {
     pub async fn start(scopes: Scopes, options: Options) -> Result<Self, Error> {
         options.check()?;
         let (path, wait) = (options.state.join(LOCK), options.lock_wait);
-        let lock = tokio::task::spawn_blocking(move || LockFile::take(&path, wait)).await;
+        let lock = tokio::task::spawn_blocking(move || LockFile::acquire(&path, wait)).await;
         let lock = lock.map_err(|error| Error::Bad(error.to_string()))??;
         let path = options.state.join(HEARTBEAT);
         heartbeat::write(&path, SystemTime::now()).map_err(Error::io("the heartbeat"))?;

@@ -21,7 +21,7 @@ use crate::watching::LiveWatch;
 /// Runs it and judges what it left.
 pub(super) fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<Proof> {
     let probe = Probe::new()?;
-    let mut family = Family::begin()?;
+    let mut family = Family::start()?;
     let protection = args.protect.protection();
     let is_protected = protection.is_some();
     let options = Options::default().keeping_ended().protecting(protection);
@@ -59,7 +59,10 @@ fn conclude(
         Detail::Held
     };
     let joined = Joined::of(watched, (traced, detail), &args.command, settings)?;
-    let (mut diagnosis, watch) = (joined.diagnosis, watched.live.as_ref().map(LiveWatch::watch));
+    let (mut diagnosis, watch) = (
+        joined.diagnosis,
+        watched.live.as_ref().map(LiveWatch::watch),
+    );
     let cut_off: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     let tables = traced.tables()?;
     let ending = Ending {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fdguard_probe::Probe;
 use fdguard_process::listen::activation::ActivatedSockets;
-use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
+use fdguard_process::listen::{BindError, BoundSocket, Listen, ListenAddress};
 use fdguard_supervise::port::{self, OwnProcesses};
 
 use crate::cli::HostArgs;
@@ -139,6 +139,6 @@ fn held_by(at: &ListenAddress) -> Option<HintedError> {
         service: "host",
         registered: &[],
     };
-    let conflict = port::look(&probe, at, &ours).ok().flatten()?;
+    let conflict = port::find_conflict(&probe, at, &ours).ok().flatten()?;
     Some(HintedError::usage(conflict.to_string(), conflict.remedy()))
 }

@@ -10,7 +10,7 @@ use fdguard_core::lint::Severity;
 use fdguard_core::origin::Origin;
 use fdguard_core::proof::Clearance;
 use fdguard_core::rule::Settings;
-use fdguard_core::watch::{WatchedProcess, Watch};
+use fdguard_core::watch::{Watch, WatchedProcess};
 use fdguard_core::{Class, Pid, Text};
 use fdguard_probe::{Error as ProbeError, Probe};
 use fdguard_trace::{Error, Observed, Tables, monotonic};
@@ -104,8 +104,8 @@ pub(super) fn begin<'p>(
         on_signal: OnSignal::End,
     };
     // A child may end just now; the process itself must be there.
-    LiveWatch::begin(probe, plan(observed.pids()?))
-        .or_else(|_| LiveWatch::begin(probe, plan(vec![observed.pid()])))
+    LiveWatch::start(probe, plan(observed.pids()?))
+        .or_else(|_| LiveWatch::start(probe, plan(vec![observed.pid()])))
 }
 
 /// The tables around the last look.
@@ -170,7 +170,11 @@ impl Looked {
 }
 
 /// One look, or as many as `--for` asks.
-fn watch(args: &TraceArgs, live: &mut LiveWatch<'_>, observed: &Observed) -> anyhow::Result<Looked> {
+fn watch(
+    args: &TraceArgs,
+    live: &mut LiveWatch<'_>,
+    observed: &Observed,
+) -> anyhow::Result<Looked> {
     let mut looked = Looked::at(observed)?;
     loop {
         let progress = live.advance(Instant::now() + PATIENCE)?;

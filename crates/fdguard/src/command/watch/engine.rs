@@ -19,7 +19,7 @@ pub(super) struct Engine<'p> {
 }
 
 impl<'p> Engine<'p> {
-    pub(super) fn begin(live: LiveWatch<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) fn start(live: LiveWatch<'p>, record: Option<&Path>) -> anyhow::Result<Self> {
         let recorder = record
             .map(|path| Recorder::create(path, live.watch().header()))
             .transpose()?;
@@ -27,7 +27,10 @@ impl<'p> Engine<'p> {
     }
 
     /// Waits for the next look, and gives its entries.
-    pub(super) fn step(&mut self, deadline: Instant) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
+    pub(super) fn step(
+        &mut self,
+        deadline: Instant,
+    ) -> anyhow::Result<(WatchProgress, Vec<RecordingEntry>)> {
         let progress = self.live.advance(deadline)?;
         let entries = self.live.take_entries();
         self.record(&entries);

@@ -25,7 +25,9 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
         Some(Selection::Some { pids, name, tree }) => (pids, name, tree),
         Some(Selection::All) => {
             let hint = "`fdguard top` watches every process on the host";
-            return Err(HintedError::usage("a watch is over some processes, not --all", hint).into());
+            return Err(
+                HintedError::usage("a watch is over some processes, not --all", hint).into(),
+            );
         }
         None => {
             let hint =

@@ -8,7 +8,7 @@ use fdguard_core::proof::{Judged, Remains};
 use fdguard_core::{Class, Fd, Pid, Text};
 use fdguard_trace::{Site, Symbols, Tables};
 
-use super::survey::{SurveyLook, Survey};
+use super::survey::{Survey, SurveyLook};
 
 /// Survivors of one origin and one family of classes.
 #[derive(Debug)]
