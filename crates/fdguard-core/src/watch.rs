@@ -158,8 +158,8 @@ impl Watch {
         if self.forgotten > 0 {
             gaps.push(Gap::new(
                 format!("{} processes that ended during the watch", self.forgotten),
-                format!("of those that ended, {ENDED_KEPT} are kept: the ones seen longest"),
-                "name the processes that matter in place of their ancestor",
+                format!("only {ENDED_KEPT} ended processes are kept: those observed longest"),
+                "name the processes that matter instead of their ancestor",
             ));
         }
         gaps

@@ -32,23 +32,19 @@ impl CollectedEvents {
         let missing = [
             (
                 self.uses,
-                "use-after-close, recycled-write, closes that hit a recycled number",
+                "use-after-close, recycled-write, closes that hit a reused number",
                 "uses of descriptors",
             ),
-            (
-                self.calls,
-                "stranger-close",
-                "calls in which a thread waits",
-            ),
+            (self.calls, "stranger-close", "blocking calls"),
             (self.locks, "lock-drop", "POSIX locks"),
-            (self.selects, "select-past-1024", "calls of select()"),
+            (self.selects, "select-past-1024", "calls to select()"),
         ];
         missing
             .into_iter()
             .filter(|(is_collected, ..)| !is_collected)
             .map(|(_, what, why)| {
                 let why = format!("{why} were not collected");
-                Gap::new(what, why, "trace again with hazards switched on")
+                Gap::new(what, why, "trace again with hazard detection on")
             })
             .collect()
     }

@@ -13,7 +13,7 @@ use crate::redact::Redactor;
 use crate::rule::RuleSettings;
 
 impl Evidence {
-    /// Concludes everything, and tells it without names.
+    /// Concludes everything and removes names.
     #[must_use]
     pub fn redacted(material: EvidenceInput, settings: &RuleSettings) -> Option<Self> {
         let mut redactor = Redactor::new();
@@ -85,7 +85,7 @@ fn take_over(shown: &mut Diagnosis, original: &Diagnosis, trusted: &Trusted<'_>)
         };
         finding.severity = before.severity;
         finding.cleared = before.cleared.as_ref().map(|note| ClearedNote {
-            reason: "cleared in the user's configuration".to_owned(),
+            reason: "cleared by the user's configuration".to_owned(),
             date: note.date.clone(),
         });
         if before.advice.as_deref().is_some_and(|id| trusted.has(id)) {
@@ -96,13 +96,13 @@ fn take_over(shown: &mut Diagnosis, original: &Diagnosis, trusted: &Trusted<'_>)
     }
 }
 
-/// What was found by a name that is not there any more.
+/// A finding that matched a name which is now redacted.
 fn nameless(before: &Finding, shown: &Diagnosis) -> Finding {
     let comm = shown.processes.iter().find(|one| one.pid == before.pid);
     Finding {
         comm: comm.map_or_else(|| "~".into(), |one| one.comm.clone()),
         target: None,
-        why: "found by a name that was redacted".to_owned(),
+        why: "matched a name that was redacted".to_owned(),
         next_step: String::new(),
         advice: None,
         ..before.clone()

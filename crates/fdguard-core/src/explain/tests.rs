@@ -130,7 +130,7 @@ fn a_mistake_in_a_symptom_names_its_place() {
         ),
         (
             "[[symptom]]\nid = \"x\"\npatterns = []\nwall = 'ptys'\ncertainty = 'likely'\nmeaning = 'm'\nnext = 'n'",
-            "no patterns",
+            "at least one pattern",
         ),
         (
             "[[symptom]]\nid = \"x\"\npatterns = 'abcd'\nwall = 'moon'\ncertainty = 'likely'\nmeaning = 'm'\nnext = 'n'",

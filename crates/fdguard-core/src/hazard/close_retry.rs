@@ -1,4 +1,4 @@
-//! A close that is tried again after a signal interrupted it.
+//! A close that is retried after a signal interrupted it.
 //!
 //! Evidence: `close` gave `EINTR`, and the next thing that the same thread does with that number is to
 //! close it again. Linux had released the number at the first try.
@@ -14,10 +14,10 @@ pub(super) const RULE: Rule = Rule {
     id: "close-retry",
     kind: RuleKind::Hazard,
     severity: Severity::Warning,
-    summary: "close is tried again after EINTR, when the number may belong to somebody else",
+    summary: "close is retried after EINTR, when the number may already belong to another descriptor",
     cwe: Some(675),
     requirement: "R21",
-    fix: Some("never repeat close on Linux: the number is released, whatever it returns"),
+    fix: Some("never retry close on Linux: it releases the descriptor whatever it returns"),
 };
 
 pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
@@ -38,12 +38,12 @@ fn retried(context: &EventContext<'_>) -> Option<Incident> {
     let hit = context.current(fd).filter(|_| errno != Some(Errno::Ebadf));
     let outcome = match hit {
         Some(hit) => format!(
-            "hit a {} that was opened there since",
+            " and hit a {} opened there since",
             called(hit.class.as_ref())
         ),
-        None => "the number was free by then".to_owned(),
+        None => "; the number was free by then".to_owned(),
     };
-    let message = format!("thread {thread} closed {fd} again after EINTR: {outcome}");
+    let message = format!("thread {thread} closed fd {fd} again after EINTR{outcome}");
     let life = first.life.as_ref();
     let found = Incident {
         class: life.and_then(|life| life.class.clone()),

@@ -153,16 +153,16 @@ impl HazardDetector {
         let mut gaps = self.collected.gaps();
         if self.unreported > 0 {
             let what = format!("{} more hazards", self.unreported);
-            let why = format!("more than {MOST_HAZARDS} different ones were found");
-            gaps.push(Gap::new(what, why, "repair the first ones and trace again"));
+            let why = format!("there are more than {MOST_HAZARDS} different hazards");
+            gaps.push(Gap::new(what, why, "fix the first ones and trace again"));
         }
         if self.ledger.lost() > 0 {
             let what = format!("hazards among {} events", self.ledger.lost());
-            let why = "they came faster than they could be read";
+            let why = "the events arrived faster than fdguard could read them";
             gaps.push(Gap::new(
                 what,
                 why,
-                "trace a shorter time or fewer processes",
+                "trace for a shorter time or fewer processes",
             ));
         }
         gaps

@@ -22,10 +22,10 @@ pub(super) const RULE: Rule = Rule {
     id: "double-close",
     kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "a descriptor is closed twice; the second close may hit somebody else's",
+    summary: "a descriptor is closed twice; the second close may hit another descriptor",
     cwe: Some(1341),
     requirement: "R40",
-    fix: Some("let one owner close, and make it forget the number in the same step"),
+    fix: Some("let one owner close it and forget the number in the same step"),
 };
 
 pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
@@ -79,7 +79,7 @@ fn failed(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     let is_latest = first.life.generation == last.life.generation;
     let line = context.event.stack.filter(|_| is_latest);
     let message = format!(
-        "thread {thread} closed {fd} (EBADF): thread {} had closed that {} before",
+        "thread {thread} closed fd {fd} again (EBADF): thread {} had already closed that {}",
         closer.thread,
         called(first.life.class.as_ref())
     );
@@ -193,8 +193,8 @@ fn wrongly(context: &EventContext<'_>, fd: Fd, wrong: WrongClose<'_>) -> Inciden
     };
     let thread = |actor: Option<Actor>| actor.map_or(0, |actor| actor.thread);
     let message = format!(
-        "thread {} closed {fd} for a {} that thread {} had closed before, and hit the {} that thread {} \
-         had opened at that number",
+        "thread {} closed fd {fd} for a {} that thread {} had already closed, and hit the {} that \
+         thread {} had opened at that number",
         thread(hit.closer),
         called(meant.life.class.as_ref()),
         thread(meant.named_closer()),

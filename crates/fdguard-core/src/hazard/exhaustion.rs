@@ -1,7 +1,7 @@
 //! A call that got no descriptor because a table is full, and the sites that held the table then.
 //!
 //! Evidence: the call failed with `EMFILE` or `ENFILE`. The holders are what the ledger knows to be open,
-//! by the place that opened it: this is the flight recorder's last page.
+//! by the place that opened it.
 
 
 use super::context::EventContext;
@@ -19,10 +19,10 @@ pub(super) const RULE: Rule = Rule {
     id: "exhaustion",
     kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "a call gets no descriptor because the table is full, and who holds it",
+    summary: "a call fails because the descriptor table is full; lists what holds it",
     cwe: Some(774),
     requirement: "R19",
-    fix: Some("close what the largest holder opens; raise the limit only if all of it is in use"),
+    fix: Some("close what the largest holder opens; raise the limit only if everything is in use"),
 };
 
 pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
@@ -31,8 +31,8 @@ pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
         _ => return Vec::new(),
     };
     let whose = match errno {
-        Errno::Emfile => "the process's table is full",
-        Errno::Enfile => "the host's table is full",
+        Errno::Emfile => "the descriptor table of the process is full",
+        Errno::Enfile => "the file table of the host is full",
         _ => return Vec::new(),
     };
     let mut holders = context.ledger.origins(context.event.process);
@@ -41,10 +41,10 @@ pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     holders.truncate(MOST_HOLDERS);
     let most = holders.iter().find(|holder| holder.stack.is_some());
     let share = most.map_or_else(String::new, |most| {
-        format!(", {} of them by one line", most.live)
+        format!(", {} of them opened by one line", most.live)
     });
     let message = format!(
-        "thread {} got {errno}: {whose}; {known} descriptors are known to be open{share}",
+        "thread {} got {errno}: {whose}; {known} descriptors known to be open{share}",
         context.event.thread
     );
     vec![Incident {

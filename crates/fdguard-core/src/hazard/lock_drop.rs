@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     cwe: Some(667),
     requirement: "R43",
     fix: Some(
-        "do not open a file that is locked in the same process: ask through SQL, or look from a child process",
+        "do not open a file again that the same process has locked: query through SQL, or read it from a child process",
     ),
 };
 
@@ -53,7 +53,7 @@ fn dropped(context: &EventContext<'_>) -> Option<Incident> {
         return None;
     }
     let message = format!(
-        "thread {} closed {fd} and so dropped the locks that the process holds on the same file through {}",
+        "thread {} closed fd {fd} and dropped the locks that the process holds on the same file through fd {}",
         context.event.thread, locks.fd
     );
     Some(Incident {

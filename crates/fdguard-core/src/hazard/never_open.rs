@@ -1,4 +1,4 @@
-//! A call on a number that nothing was ever opened at.
+//! A call on a descriptor number that was never open.
 //!
 //! Evidence: the call fails with `EBADF`, and the number was not open since the program began: a
 //! negative one never is. It harms nobody by itself, so it is worth knowing and no more: mostly the
@@ -17,10 +17,10 @@ pub(super) const RULE: Rule = Rule {
     id: "never-open",
     kind: RuleKind::Hazard,
     severity: Severity::Info,
-    summary: "a call names a number that was never open",
+    summary: "a call uses a descriptor number that was never open",
     cwe: None,
     requirement: "R40",
-    fix: Some("look at the result of the call that should have given the number before using it"),
+    fix: Some("check the result of the call that should have returned the descriptor before using it"),
 };
 
 pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
@@ -59,10 +59,10 @@ fn found(context: &EventContext<'_>, fd: Fd, call: Option<FdCall>) -> Incident {
     let thread = context.event.thread;
     let number = negative(fd).map_or_else(|| fd.to_string(), |number| number.to_string());
     let did = match call {
-        Some(call) => format!("called {}() on {number}", call.name()),
-        None => format!("closed {number}"),
+        Some(call) => format!("called {}() on fd {number}", call.name()),
+        None => format!("closed fd {number}"),
     };
-    let message = format!("thread {thread} {did} (EBADF): that number was never open");
+    let message = format!("thread {thread} {did} (EBADF): the number was never open");
     let actor = Some(context.actor());
     let (closer, user, fault) = match call {
         Some(_) => (None, actor, Fault::User),

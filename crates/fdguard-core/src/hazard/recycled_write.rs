@@ -1,4 +1,4 @@
-//! Bytes that land in another descriptor, because the number was closed and given out again.
+//! Data that is written to another descriptor, because the number was closed and reused.
 //!
 //! Evidence: [`stale::stale_use`] by a call that writes and succeeds. This is how a TLS record gets into a database.
 
@@ -13,11 +13,11 @@ pub(super) const RULE: Rule = Rule {
     id: "recycled-write",
     kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "bytes meant for a closed descriptor are written into another one that got its number",
+    summary: "data meant for a closed descriptor is written to another one that reused its number",
     cwe: Some(672),
     requirement: "R40",
     fix: Some(
-        "only the owner closes; a stranger calls shutdown(). Check what was hit: its content is damaged",
+        "let only the owner close; other threads call shutdown(). Check what was hit: its content is damaged",
     ),
 };
 
@@ -35,9 +35,9 @@ fn incident(context: &EventContext<'_>, stale: &StaleUse<'_>) -> Incident {
     let what = stale
         .record
         .as_deref()
-        .map_or_else(|| "bytes".to_owned(), |record| format!("a {record}"));
+        .map_or_else(|| "data".to_owned(), |record| format!("a {record}"));
     let message = format!(
-        "thread {thread} wrote {what} for a {} that was closed into {fd}, now a {} that was opened there since",
+        "thread {thread} wrote {what} meant for a closed {} to fd {fd}, which is now a {}",
         called(meant.life.class.as_ref()),
         called(hit.class.as_ref())
     );

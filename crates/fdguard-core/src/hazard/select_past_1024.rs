@@ -1,4 +1,4 @@
-//! `select()` with a number that its set has no bit for.
+//! `select()` with a number that has no bit in its set.
 //!
 //! Evidence: the first argument goes beyond 1024 and a descriptor with such a number is open. (The old
 //! habit to pass the size of the table is harmless while all numbers are small: the kernel cuts it.)
@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
     id: "select-past-1024",
     kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "select() is called with a number of 1024 or more",
+    summary: "select() is called with a descriptor number of 1024 or more",
     cwe: Some(787),
     requirement: "R7",
     fix: Some("use poll or epoll, and find what holds the low numbers"),
@@ -33,7 +33,7 @@ pub(super) fn check(context: &EventContext<'_>) -> Vec<Incident> {
     let high = live.filter(|(fd, _)| (BITS..nfds).contains(fd)).last();
     let incident = |(fd, life): (u32, &crate::ledger::FdLifetime)| {
         let message = format!(
-            "thread {} called select() up to number {}; its set ends at {}",
+            "thread {} called select() with numbers up to {}; an fd_set ends at {}",
             context.event.thread,
             nfds - 1,
             BITS - 1

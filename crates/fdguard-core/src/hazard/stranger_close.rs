@@ -1,7 +1,7 @@
 //! A close while another thread is inside a call on the same descriptor.
 //!
 //! Evidence: an `Enter` of the other thread without its `Leave`, on the very generation that is closed.
-//! Nothing need have gone wrong yet: the number is free while somebody goes on using it. `dup2` over a
+//! Nothing has to be damaged yet: the number is free while the other thread goes on using it. `dup2` over a
 //! number that is in use is a redirection and no hazard; nor is `shutdown`.
 
 use super::context::{EventContext, called, is_stream};
@@ -16,11 +16,11 @@ pub(super) const RULE: Rule = Rule {
     id: "stranger-close",
     kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "a thread closes a descriptor while another is inside a call on it",
+    summary: "a thread closes a descriptor while another thread is in a call on it",
     cwe: Some(362),
     requirement: "R40",
     fix: Some(
-        "only the owner closes: a stranger calls shutdown(), which wakes the owner and releases no number",
+        "let only the owner close; other threads call shutdown(), which wakes the owner and frees no number",
     ),
 };
 
@@ -64,7 +64,7 @@ fn torn(context: &EventContext<'_>, fd: Fd) -> Option<Incident> {
     }
     let class = life.and_then(|life| life.class.as_ref());
     let message = format!(
-        "thread {} closed the {} {fd} while thread {} was inside {}() on it",
+        "thread {} closed fd {fd} ({}) while thread {} was in {}() on it",
         context.event.thread,
         called(class),
         actor.thread,

@@ -54,7 +54,7 @@ fn r40_a_second_close_that_fails_is_told_with_all_three_stacks() {
     );
     let hazard = &hazards(&trace)[0];
     assert_eq!((hazard.fd, hazard.fault), (Some(7), Some(Fault::Closer)));
-    let message = "thread 3 closed 7 (EBADF): thread 2 had closed that tcp socket before";
+    let message = "thread 3 closed fd 7 again (EBADF): thread 2 had already closed that tcp socket";
     assert_eq!(hazard.message, message);
 }
 
@@ -117,7 +117,7 @@ fn r40_a_second_close_that_succeeds_is_found_when_its_victim_notices() {
     );
     let hazard = &hazards(&trace)[0];
     assert_eq!((hazard.count, hazard.fault), (1, Some(Fault::Closer)));
-    let message = "thread 1 closed 7 for a tcp socket that thread 1 had closed before, \
+    let message = "thread 1 closed fd 7 for a tcp socket that thread 1 had already closed, \
                    and hit the regular file that thread 2 had opened at that number";
     assert_eq!(hazard.message, message);
 }
@@ -199,7 +199,7 @@ fn r40_a_close_while_another_thread_is_inside_a_call_is_told_at_once() {
         told(&trace),
         [row("stranger-close", ["connect", "interrupt", "wait", "-"])]
     );
-    let message = "thread 2 closed the tcp socket 7 while thread 1 was inside poll() on it";
+    let message = "thread 2 closed fd 7 (tcp socket) while thread 1 was in poll() on it";
     assert_eq!(hazards(&trace)[0].message, message);
 }
 
@@ -244,8 +244,8 @@ fn r40_a_tls_record_in_a_file_is_told_with_its_shape() {
         (hazard.class.as_ref(), hazard.fault),
         (Some(&Class::Regular), Some(Fault::Closer))
     );
-    let message = "thread 1 wrote a TLS record (application data, 19 bytes) for a tcp socket that was closed \
-                   into 7, now a regular file that was opened there since";
+    let message = "thread 1 wrote a TLS record (application data, 19 bytes) meant for a closed tcp socket \
+                   to fd 7, which is now a regular file";
     assert_eq!(hazard.message, message);
 }
 
@@ -473,8 +473,8 @@ fn r19_a_full_table_is_told_with_who_holds_it() {
     let hazard = &hazards(&trace)[0];
     let held: Vec<u64> = hazard.holders.iter().map(|holder| holder.live).collect();
     assert_eq!((held, hazard.count), (vec![1020, 1], 2));
-    let message = "thread 3 got EMFILE: the process's table is full; 1021 descriptors are known to be open, \
-                   1020 of them by one line";
+    let message = "thread 3 got EMFILE: the descriptor table of the process is full; 1021 descriptors known to be open, \
+                   1020 of them opened by one line";
     assert_eq!(hazard.message, message);
 }
 

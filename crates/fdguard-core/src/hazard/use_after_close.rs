@@ -1,4 +1,4 @@
-//! A use of a number after its descriptor was closed.
+//! A use of a descriptor number after it was closed.
 //!
 //! Evidence: the call fails with `EBADF`, nothing was opened at the number since a known close. Or it
 //! reaches another descriptor and is proven to be meant for an earlier one ([`stale::stale_use`]); where
@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     id: "use-after-close",
     kind: RuleKind::Hazard,
     severity: Severity::Critical,
-    summary: "a number is used after its descriptor was closed",
+    summary: "a descriptor number is used after it was closed",
     cwe: Some(910),
     requirement: "R40",
     fix: Some("close only when every user is done, and keep the object instead of its number"),
@@ -49,7 +49,7 @@ fn fails(context: &EventContext<'_>) -> Option<Incident> {
     let last = stale::meant(context.slot(fd)?, last, thread).unwrap_or(last);
     let closer = last.named_closer()?;
     let message = format!(
-        "thread {thread} called {}() on {fd} (EBADF) after thread {} had closed that {}",
+        "thread {thread} called {}() on fd {fd} (EBADF) after thread {} had closed that {}",
         call.name(),
         closer.thread,
         called(last.life.class.as_ref())
@@ -80,7 +80,7 @@ fn hits(context: &EventContext<'_>, stale: &StaleUse<'_>) -> Incident {
     } = stale;
     let thread = context.event.thread;
     let message = format!(
-        "thread {thread} called {}() on {fd} for a {} that was closed, and reached a {} that was opened there since",
+        "thread {thread} called {}() on fd {fd} for a closed {} and reached a {} opened there since",
         call.name(),
         called(meant.life.class.as_ref()),
         called(hit.class.as_ref())

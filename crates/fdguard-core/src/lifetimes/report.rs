@@ -1,4 +1,4 @@
-//! What the lifetimes of one process come to: a verdict, its findings, and every site.
+//! The conclusion from the lifetimes of one process: a verdict, its findings and every site.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +22,7 @@ use crate::{Class, Pid, TcpState, Text};
 /// The class and target of a descriptor, as far as they are known.
 pub type FdName = (Option<Class>, Option<Text>);
 
-/// A wall nearer than this is an emergency.
+/// A limit closer than this is an emergency.
 const SOON: f64 = 3600.0;
 /// Sites that opened much and hold nothing are listed up to this many.
 const MOST_SPENT: usize = 200;
@@ -70,7 +70,7 @@ pub struct SiteReport {
     pub live: u64,
     /// How long the oldest of them had been open.
     pub oldest_age_seconds: Option<f64>,
-    /// What is thought of it.
+    /// Its verdict.
     pub verdict: Verdict,
     /// Which object keeps it open: only `why` knows.
     pub why: Option<serde_json::Value>,
@@ -183,7 +183,7 @@ impl TracedSubject<'_> {
             class: class.as_ref(),
         };
         let next_step = if is_clients {
-            "Nothing, while these clients are wanted. A limit on connections keeps the rest of the program running.".to_owned()
+            "No action needed while these clients are expected. A limit on connections keeps the rest of the program running.".to_owned()
         } else {
             sentence(advice(&suspicion))
         };
@@ -397,7 +397,7 @@ fn rate(members: &[(Lifetime, FdName)]) -> Option<f64> {
     (seconds > 0.0).then(|| as_f64(members.len() as u64 - 1) / seconds)
 }
 
-/// `60 files opened from 2 s to 15 s (4.0 a second), none closed`.
+/// `60 files opened from 2 s to 15 s (4.0/s), none closed`.
 fn why(
     site: &JudgedSite,
     members: &[(Lifetime, FdName)],
@@ -410,14 +410,16 @@ fn why(
         return String::new();
     };
     let (from, to) = (first.opened.real, last.opened.real);
-    let speed = rate(members).map_or(String::new(), |rate| format!(" ({})", wording::rate(rate)));
+    let speed = rate(members).map_or(String::new(), |rate| {
+        format!(" ({})", wording::short_rate(rate))
+    });
     let on = target
         .filter(|target| target.as_bytes().first() == Some(&b'/'))
         .map_or(String::new(), |target| format!(" on {}", target.to_lossy()));
     let what = things(class, count);
     let mut text = format!("{count} {what}{on} opened from {from:.1} s to {to:.1} s{speed}");
     if is_clients {
-        text.push_str("; they are connections of clients that are still there");
+        text.push_str("; they belong to clients that are still connected");
         return text;
     }
     let opened: u64 = site.leaking().map(|path| path.history.opened).sum();
@@ -425,9 +427,9 @@ fn why(
     text.push_str(&match closed {
         0 => ", none closed".to_owned(),
         closed if closed * 10 >= opened => format!(
-            " and never closed, while {closed} of {opened} from the same call path were: they stay open on some path only, as after a failed start, an exception or a timeout"
+            " and never closed, although {closed} of {opened} from the same call path were: they stay open only on some paths, such as after a failed start, an exception or a timeout"
         ),
-        closed => format!(" and never closed, while {closed} of {opened} from the same call path were"),
+        closed => format!(" and never closed, although {closed} of {opened} from the same call path were"),
     });
     let closed = members.iter().filter_map(|(one, _)| one.closed);
     let Some(at) = closed.map(|at| at.real).reduce(f64::max) else {
@@ -442,9 +444,9 @@ fn why(
     };
     let is_finalized = members.iter().any(|(one, _)| one.is_finalized);
     text.push_str(&if is_finalized {
-        " while it ran; the interpreter closed them when it ended".to_owned()
+        " while it ran; the interpreter closed them at exit".to_owned()
     } else {
-        format!(" while it ran; {count} open at most, {how_many} closed at shutdown, at {at:.1} s")
+        format!(" while it ran; at most {count} open, {how_many} closed at shutdown, at {at:.1} s")
     });
     text
 }

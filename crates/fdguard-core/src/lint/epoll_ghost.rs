@@ -1,4 +1,4 @@
-//! Files that an epoll instance still watches although their number was closed.
+//! Files that an epoll instance still watches although their descriptor was closed.
 
 use super::wording::{counted, numbers};
 use super::{LintMatch, Rule, RuleKind, Severity, entries};
@@ -9,11 +9,11 @@ pub(super) const RULE: Rule = Rule {
     id: "epoll-ghost",
     kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "epoll registrations whose file is no longer at the number it was registered by",
+    summary: "epoll registrations that no longer match the file at their descriptor number",
     cwe: Some(910),
     requirement: "R40",
     fix: Some(
-        "EPOLL_CTL_DEL before close; and find the duplicate (dup, fork, a passed descriptor) that keeps the file open",
+        "call EPOLL_CTL_DEL before close, and find the duplicate (dup, fork, a passed descriptor) that keeps the file open",
     ),
 };
 
@@ -29,7 +29,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
 }
 
 fn sentence(fd: Fd, epoll: &Eventpoll) -> String {
-    // A reader may know how many there are without knowing which.
+    // The count may be known without the numbers.
     let which = if epoll.ghost_fds.is_empty() {
         String::new()
     } else {
@@ -37,8 +37,8 @@ fn sentence(fd: Fd, epoll: &Eventpoll) -> String {
     };
     let count = usize::try_from(epoll.ghosts.unwrap_or(0)).unwrap_or(usize::MAX);
     format!(
-        "epoll {fd} still watches {}{which}: closed here, kept open by a duplicate, \
-         and its events arrive under a number that is free or means something else",
+        "epoll {fd} still watches {}{which}: closed here but kept open by a duplicate; \
+         events arrive for a number that is free or reused",
         counted(count, "ghost"),
     )
 }

@@ -1,4 +1,4 @@
-//! Listening sockets that another process holds too.
+//! Listening sockets that another process has open as well.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ pub(super) const RULE: Rule = Rule {
     id: "inherited-listener",
     kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "listening sockets that another process holds too",
+    summary: "listening sockets that another process has open as well",
     cwe: Some(403),
     requirement: "R23",
     fix: Some(
-        "open listeners with SOCK_CLOEXEC; pass them on purpose only (socket activation, pre-fork workers)",
+        "open listeners with SOCK_CLOEXEC; pass them on only on purpose (socket activation, pre-fork workers)",
     ),
 };
 
@@ -37,8 +37,8 @@ fn suspicion(entry: &FdEntry, own: Pid) -> Option<LintMatch> {
     }
     let pids: Vec<Pid> = pids.into_iter().collect();
     let message = format!(
-        "listener {} ({}) is also held by pid {}: the port stays taken until every holder closes it; \
-         right for pre-fork workers, wrong for a program that was merely started from here",
+        "listener {} ({}) is also open in pid {}: the port stays in use until every holder closes it; \
+         expected for pre-fork workers, a mistake in any other child",
         entry.fd,
         entry.target.to_lossy(),
         numbers(&pids)
@@ -70,7 +70,7 @@ mod tests {
         assert!(
             found[0]
                 .message
-                .starts_with("listener 5 (tcp:LISTEN) is also held by pid 76-77: "),
+                .starts_with("listener 5 (tcp:LISTEN) is also open in pid 76-77: "),
             "{found:?}"
         );
         assert_eq!((found[0].severity, &found[0].fds[..]), (None, &[5][..]));

@@ -1,4 +1,4 @@
-//! SQLite databases whose locks a stray close would drop, or has dropped.
+//! SQLite databases whose locks another close would drop, or has dropped.
 //!
 //! POSIX locks belong to process and inode: closing *any* descriptor of the inode drops all of
 //! them. SQLite knows this and parks its own descriptors; code beside it that opens the database
@@ -16,11 +16,11 @@ pub(super) const RULE: Rule = Rule {
     id: "lock-drop-risk",
     kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "a descriptor beside SQLite's own whose close drops, or a close that has dropped, the database's locks",
+    summary: "a database descriptor outside SQLite whose close drops, or has dropped, SQLite's locks",
     cwe: Some(667),
     requirement: "R43",
     fix: Some(
-        "never open a database file in a process that has it open through SQLite: ask through SQL, or look from a child process",
+        "never open a database file directly in a process that has it open through SQLite: query through SQL, or read it from a child process",
     ),
 };
 
@@ -58,7 +58,7 @@ fn risk(handles: &[&FdEntry]) -> Option<LintMatch> {
     }
     let fds = fds_of(&foreign);
     let message = format!(
-        "{} is open beside SQLite ({}): closing that drops the locks that SQLite holds through {}",
+        "{} is also open outside SQLite (fd {}): any close drops the locks that SQLite holds through fd {}",
         owner.target.to_lossy(),
         numbers(&fds),
         owner.fd
@@ -112,8 +112,8 @@ fn dropped(snapshot: &Snapshot) -> Vec<LintMatch> {
         .filter(|(_, database)| database.has_lost_locks())
         .map(|(path, database)| {
             let message = format!(
-                "{} is in use without its lock: a close beside SQLite dropped it, and another process \
-                 may now delete {}-wal under this one",
+                "{} is in use without its lock: a close outside SQLite dropped it, and another process \
+                 may now delete {}-wal while it is in use",
                 path.to_lossy(),
                 path.base_name()
             );
@@ -177,8 +177,8 @@ mod tests {
         assert_eq!(found[0].fds, [11, 12]);
         assert_eq!(
             found[0].message,
-            "/srv/state.db is open beside SQLite (11-12): \
-             closing that drops the locks that SQLite holds through 3"
+            "/srv/state.db is also open outside SQLite (fd 11-12): \
+             any close drops the locks that SQLite holds through fd 3"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Descriptors that every started program inherits and none should.
+//! Descriptors that every child program inherits and none should.
 
 use super::wording::{counted, groups, most_common};
 use super::{LintMatch, Rule, RuleKind, Severity, entries, fds_of, is_listener};
@@ -8,11 +8,11 @@ pub(super) const RULE: Rule = Rule {
     id: "missing-cloexec",
     kind: RuleKind::Lint,
     severity: Severity::Info,
-    summary: "databases, sockets, locks and terminals that started programs will inherit",
+    summary: "databases, sockets, locks and terminals that child programs inherit",
     cwe: Some(403),
     requirement: "R37",
     fix: Some(
-        "open with O_CLOEXEC, SOCK_CLOEXEC, EPOLL_CLOEXEC; hand descriptors to children explicitly",
+        "open with O_CLOEXEC, SOCK_CLOEXEC or EPOLL_CLOEXEC; pass descriptors to children explicitly",
     ),
 };
 
@@ -25,7 +25,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
     }
     let classes = most_common(open.iter().map(|entry| entry.class.to_string()));
     let message = format!(
-        "{} would be inherited by any program started from here: {}",
+        "{} would be inherited by any program that this process starts: {}",
         counted(open.len(), "descriptor"),
         groups(&classes, "")
     );
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(found[0].fds, [3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(
             found[0].message,
-            "7 descriptors would be inherited by any program started from here: \
+            "7 descriptors would be inherited by any program that this process starts: \
              2 tcp:ESTABLISHED, 1 pty-master, 1 regular, 3 other"
         );
     }

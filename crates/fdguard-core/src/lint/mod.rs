@@ -28,7 +28,7 @@ pub use crate::rule::Severity;
 /// Finds the descriptors, each group with its sentence. Silence where evidence is missing.
 type Check = fn(&Snapshot) -> Vec<LintMatch>;
 
-/// What a check found: a full sentence and the descriptors it speaks of.
+/// What a check found: a full sentence and the descriptors it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintMatch {
     /// The sentence.

@@ -13,11 +13,11 @@ pub(super) const RULE: Rule = Rule {
     id: "several-writers",
     kind: RuleKind::Lint,
     severity: Severity::Info,
-    summary: "SQLite databases that other processes have open for writing too",
+    summary: "SQLite databases that other processes also have open for writing",
     cwe: None,
     requirement: "R44",
     fix: Some(
-        "make sure that each of them is meant to write: stop a second instance, never carry a connection across fork",
+        "check that each of them is meant to write: stop a second instance, and never carry a connection across fork",
     ),
 };
 
@@ -56,7 +56,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
 fn sentence(path: &Text, writers: Writers, own: Pid) -> LintMatch {
     let others: Vec<Pid> = writers.others.into_iter().collect();
     let message = format!(
-        "{} processes have {} open for writing: this one ({own}) and pid {}; make sure that is meant",
+        "{} processes have {} open for writing: this one ({own}) and pid {}; check that this is intended",
         others.len() + 1,
         path.to_lossy(),
         numbers(&others)
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(
             found[0].message,
             "3 processes have /srv/state.db open for writing: this one (4242) and pid 70, 80; \
-             make sure that is meant"
+             check that this is intended"
         );
         assert_eq!(found[0].fds, [3, 6]);
     }

@@ -1,4 +1,4 @@
-//! Descriptors 0, 1 and 2 that are closed, or that hold something that is no stdio.
+//! Descriptors 0, 1 and 2 that are closed or are not standard streams.
 
 use super::{LintMatch, Rule, RuleKind, Severity, entries};
 use crate::{Class, Fd, FdEntry, Mode, Snapshot};
@@ -7,7 +7,7 @@ pub(super) const RULE: Rule = Rule {
     id: "stdio-slot",
     kind: RuleKind::Lint,
     severity: Severity::Warning,
-    summary: "descriptors 0, 1 or 2 closed, or holding something that is no stdio",
+    summary: "descriptor 0, 1 or 2 is closed or is not a standard stream",
     cwe: None,
     requirement: "R41",
     fix: Some(
@@ -36,11 +36,12 @@ pub(super) fn check(snapshot: &Snapshot) -> Vec<LintMatch> {
 
 fn closed(fd: Fd, name: &str) -> LintMatch {
     let harm = if fd == 0 {
-        "what reads stdin reads from it"
+        "is read as stdin"
     } else {
-        "what prints there writes into it"
+        "receives everything printed there"
     };
-    let message = format!("{name} ({fd}) is closed: the next open lands there and {harm}");
+    let message =
+        format!("{name} ({fd}) is closed: the next file opened takes its place and {harm}");
     LintMatch::new(message, Vec::new())
 }
 
@@ -52,7 +53,7 @@ fn judge(entry: &FdEntry, name: &str) -> Option<LintMatch> {
         _ => Severity::Warning,
     };
     let message = format!(
-        "{name} ({}) holds {} {}: it was opened while {name} was closed, and whatever uses {name} uses it",
+        "{name} ({}) is {} {}: it was opened while {name} was closed, so code that uses {name} uses it",
         entry.fd,
         entry.class,
         entry.target.to_lossy()
@@ -122,11 +123,11 @@ mod tests {
         let found = check(&snapshot(fds));
         assert_eq!(
             found[0].message,
-            "stdin (0) is closed: the next open lands there and what reads stdin reads from it"
+            "stdin (0) is closed: the next file opened takes its place and is read as stdin"
         );
         assert_eq!(
             found[1].message,
-            "stderr (2) is closed: the next open lands there and what prints there writes into it"
+            "stderr (2) is closed: the next file opened takes its place and receives everything printed there"
         );
         assert_eq!(found[0].severity, None);
     }
@@ -139,7 +140,7 @@ mod tests {
         assert!(
             found[0]
                 .message
-                .starts_with("stderr (2) holds sqlite-db /srv/app.db: "),
+                .starts_with("stderr (2) is sqlite-db /srv/app.db: "),
             "{found:?}"
         );
         let found = check(&snapshot(with(tcp(1, Established, Some("10.0.0.7:443")))));

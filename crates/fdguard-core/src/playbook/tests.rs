@@ -209,8 +209,8 @@ fn r5_a_mistake_in_a_file_is_one_line_with_its_place() {
             "no descriptor class is \"pipes\"",
         ),
         (entry("Bad Id", "class = 'pipe'"), 2, "Bad Id", "hyphens"),
-        (entry("bad", ""), 2, "bad", "neither class nor topic"),
-        (format!("{good}{good}"), 8, "good", "same id"),
+        (entry("bad", ""), 2, "bad", "needs class or topic"),
+        (format!("{good}{good}"), 8, "good", "duplicate id"),
         (
             entry("bad", "class = 7").replace('\'', "\""),
             3,
@@ -221,7 +221,7 @@ fn r5_a_mistake_in_a_file_is_one_line_with_its_place() {
             entry("bad", "class = 'pipe'").replace("'f'", "' '"),
             2,
             "bad",
-            "fix is empty",
+            "fix must not be empty",
         ),
     ] {
         let error = Playbook::parse(&text).unwrap_err();

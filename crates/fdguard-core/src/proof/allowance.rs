@@ -1,4 +1,4 @@
-//! `--allow`: what may stay open, said by the user for this one check.
+//! `--allow`: what the user lets stay open for this one check.
 
 use std::fmt;
 use std::str::FromStr;
@@ -90,7 +90,7 @@ impl fmt::Display for BadAllowance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "neither a class, nor a path (with a / or a *), nor FILE:LINE, nor a rule: {}",
+            "not a class, a path (with / or *), FILE:LINE or a rule: {}",
             self.0
         )
     }

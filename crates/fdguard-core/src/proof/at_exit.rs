@@ -1,4 +1,4 @@
-//! What was open when a process ended: left by mistake, or held on purpose?
+//! What was open when a process exited: left by mistake, or kept on purpose?
 //!
 //! A program need not close what the kernel closes for it, and nobody can read intentions. So each
 //! place in the code is judged by what it did with its descriptors: see decisions 023, 038 and 051.
@@ -17,10 +17,10 @@ pub const RULE: Rule = Rule {
     id: "leftover-descriptor",
     kind: RuleKind::Proof,
     severity: Severity::Warning,
-    summary: "the program ended with descriptors open that it had let go of",
+    summary: "the program exited and left descriptors open by mistake",
     cwe: Some(775),
     requirement: "R34",
-    fix: Some("close it on every path out of the function that owns it, the failing ones too"),
+    fix: Some("close it on every path out of the function that owns it, including error paths"),
 };
 
 /// So many must have been closed by a thread before one that it was caught with is one that it would have closed.
@@ -197,27 +197,27 @@ fn why(judged: RemainsVerdict, place: &SiteAtExit, count: u64) -> String {
     let some = descriptors(count);
     match judged {
         RemainsVerdict::Grew | RemainsVerdict::PerCycle => {
-            format!("{some} from {from}, of those that became more and more")
+            format!("{some} from {from}, of a kind whose number kept growing")
         }
         RemainsVerdict::Left => format!(
-            "{some} from {from} open when the program ended; none of the {opened} that this line opened was closed"
+            "{some} from {from} still open when the program exited; this line opened {opened}, none was closed"
         ),
         RemainsVerdict::Strayed => format!(
-            "{some} from {from} open when the program ended, although {closed} of the {opened} that this line opened were closed"
+            "{some} from {from} still open when the program exited; this line opened {opened}, {closed} were closed"
         ),
         RemainsVerdict::Allowed => format!("{some} from {from}, allowed"),
         RemainsVerdict::Held => {
-            format!("{some} from {from}, no more of them than long before the end: held on purpose")
+            format!("{some} from {from}, no more than long before the exit: kept open on purpose")
         }
         RemainsVerdict::Rolling => format!(
-            "{some} from {from}, the last of {opened}: {closed} older ones were closed one after the other"
+            "{some} from {from}, the last of {opened}: {closed} older ones were closed one by one"
         ),
-        RemainsVerdict::InFlight => format!("{some} from {from}, in use by a thread at the end"),
+        RemainsVerdict::InFlight => format!("{some} from {from}, in use by a thread at exit"),
         RemainsVerdict::CutOff => {
             format!("{some} from {from}, open when a signal ended the program")
         }
         RemainsVerdict::Runtime => {
-            format!("{some} opened by the runtime, not by code of the program")
+            format!("{some} opened by the runtime, not by the program's code")
         }
     }
 }

@@ -20,7 +20,7 @@ pub const RULE: Rule = Rule {
     cwe: Some(775),
     requirement: "R34",
     fix: Some(
-        "close what a request opened before it is answered, on every path, the failing ones too",
+        "close what a request opens before answering it, on every path including errors",
     ),
 };
 
@@ -146,7 +146,7 @@ fn at_most(hits: u64, all: u64, share: f64) -> f64 {
     sum
 }
 
-/// `one descriptor per request`, `3 descriptors per request`, `1 descriptor in 3 requests`.
+/// `one descriptor per request`, `3 descriptors per request`, `1 descriptor every 3 requests`.
 #[must_use]
 pub fn sentence(rate: &Rate, requests_per_cycle: u64) -> String {
     per_request(rate, requests_per_cycle, ("descriptor", "descriptors"))
@@ -166,14 +166,14 @@ pub fn per_request(rate: &Rate, requests_per_cycle: u64, (one, many): (&str, &st
             (false, _) => format!("{each:.1} {many} per request"),
         };
     }
-    format!("1 {one} in {:.0} requests", (1.0 / each).round())
+    format!("1 {one} every {:.0} requests", (1.0 / each).round())
 }
 
 /// The evidence in words.
 #[must_use]
 pub fn evidence(rate: &Rate) -> String {
     format!(
-        "{} of {} cycles left {} that are still open: {} a cycle (95 %: {} to {})",
+        "{} of {} cycles left {} still open: {} per cycle (95 % interval: {} to {})",
         rate.hits,
         rate.cycles,
         descriptors(rate.survivors),
@@ -202,7 +202,10 @@ mod tests {
     fn r34_one_for_each_request_is_a_leak_and_the_sentence_says_so() {
         assert_eq!(leaks(&[1; 30]).unwrap(), "one descriptor per request");
         assert_eq!(leaks(&[3; 30]).unwrap(), "3 descriptors per request");
-        assert_eq!(leaks(&every(3, 30)).unwrap(), "1 descriptor in 3 requests");
+        assert_eq!(
+            leaks(&every(3, 30)).unwrap(),
+            "1 descriptor every 3 requests"
+        );
         let CycleOutcome::Leaks(rate) = judge(&[6; 30]) else {
             panic!()
         };
@@ -263,7 +266,7 @@ mod tests {
         // Six of the 108 that count.
         assert_eq!(
             leaks(&every(20, 120)).unwrap(),
-            "1 descriptor in 18 requests"
+            "1 descriptor every 18 requests"
         );
     }
 

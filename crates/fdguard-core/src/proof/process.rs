@@ -12,11 +12,11 @@ pub const RULE: Rule = Rule {
     id: "leftover-process",
     kind: RuleKind::Proof,
     severity: Severity::Critical,
-    summary: "a process that the program started outlived it, or was never waited for",
+    summary: "a process that the program started outlived it or was never waited for",
     cwe: None,
     requirement: "R38",
     fix: Some(
-        "end and wait for every child before the program ends; a process of its own session is not ended with its parent",
+        "terminate and wait for every child before the program exits; a child in its own session does not end with its parent",
     ),
 };
 
@@ -24,9 +24,9 @@ pub const RULE: Rule = Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
-    /// It still ran.
+    /// It was still running.
     Running,
-    /// It had ended, and nobody waited for it.
+    /// It exited and was not waited for.
     Zombie,
 }
 
@@ -86,14 +86,14 @@ impl LeftoverProcess {
             None => String::new(),
         };
         let session = match self.own_session {
-            Some(true) => " in a session of its own",
+            Some(true) => " in its own session",
             _ => "",
         };
         match self.fate {
             Fate::Running => {
-                format!("`{line}` still ran{session} when the program had ended{parent}")
+                format!("`{line}` was still running{session} after the program exited{parent}")
             }
-            Fate::Zombie => format!("`{line}` had ended and was never waited for{parent}"),
+            Fate::Zombie => format!("`{line}` exited and was never waited for{parent}"),
         }
     }
 
@@ -101,14 +101,14 @@ impl LeftoverProcess {
     #[must_use]
     pub fn next_step(&self) -> String {
         let how = match self.ending {
-            Ending::Kept => "It was left running, as asked",
-            Ending::Asked => "The check ended it (SIGTERM)",
-            Ending::Killed => "The check had to kill it (SIGKILL)",
-            Ending::Ended => "The check waited for it",
-            Ending::Failed => "The check could not end it",
+            Ending::Kept => "It was left running, as requested",
+            Ending::Asked => "fdguard terminated it (SIGTERM)",
+            Ending::Killed => "fdguard had to kill it (SIGKILL)",
+            Ending::Ended => "fdguard reaped it",
+            Ending::Failed => "fdguard could not end it",
         };
         format!(
-            "{how}. End and wait for every child before the program ends: terminate, then wait; and the whole group or session where children have children."
+            "{how}. Terminate and wait for every child before the program exits. If children start children, end the whole process group or session."
         )
     }
 }
@@ -132,7 +132,7 @@ mod tests {
         };
         assert_eq!(
             orphan.why(),
-            "`python3 server.py` still ran in a session of its own when the program had ended, started by bootstrap (pid 7)"
+            "`python3 server.py` was still running in its own session after the program exited, started by bootstrap (pid 7)"
         );
         let zombie = LeftoverProcess {
             cmdline: Vec::new(),
@@ -140,6 +140,6 @@ mod tests {
             parent: None,
             ..orphan
         };
-        assert_eq!(zombie.why(), "`python3` had ended and was never waited for");
+        assert_eq!(zombie.why(), "`python3` exited and was never waited for");
     }
 }

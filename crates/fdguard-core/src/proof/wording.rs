@@ -1,4 +1,4 @@
-//! How remains are told.
+//! The wording for descriptors that are left open.
 
 use super::Remains;
 use crate::Text;
@@ -54,7 +54,7 @@ pub fn next_step(remains: &Remains) -> String {
         },
     };
     format!(
-        "Close it on every path out of the function that owns it, the failing ones too. If it is meant to stay open: {allow}."
+        "Close it on every path out of the function that owns it, including error paths. If it should stay open, use {allow}."
     )
 }
 

@@ -80,7 +80,7 @@ fn r34_one_descriptor_per_request_is_told_with_its_line() {
 fn r34_a_leak_now_and_then_is_told_as_such() {
     let said = exercise("third", &["--concurrency", "1"]);
     assert_eq!(said.code, 1, "{}", said.stderr);
-    let sentence = "1 descriptor in 3 requests from served.c:";
+    let sentence = "1 descriptor every 3 requests from served.c:";
     assert!(said.stderr.contains(sentence), "{}", said.stderr);
 }
 

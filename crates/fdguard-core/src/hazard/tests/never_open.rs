@@ -28,19 +28,19 @@ fn r40_a_close_and_a_use_of_what_was_never_open_are_told() {
     let expected = [
         never(
             None,
-            "thread 1 closed -1 (EBADF): that number was never open",
+            "thread 1 closed fd -1 (EBADF): the number was never open",
         ),
         never(
             Some(10),
-            "thread 1 called write() on 10 (EBADF): that number was never open",
+            "thread 1 called write() on fd 10 (EBADF): the number was never open",
         ),
         never(
             None,
-            "thread 1 called send() on -1 (EBADF): that number was never open",
+            "thread 1 called send() on fd -1 (EBADF): the number was never open",
         ),
         never(
             Some(40),
-            "thread 1 closed 40 (EBADF): that number was never open",
+            "thread 1 closed fd 40 (EBADF): the number was never open",
         ),
     ];
     assert_eq!(told, expected);

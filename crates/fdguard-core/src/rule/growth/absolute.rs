@@ -1,4 +1,4 @@
-//! More descriptors than the user set, however far the walls are.
+//! More descriptors than the user allows, however far away the limits are.
 
 use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     id: "absolute-level",
     kind: RuleKind::Growth,
     severity: Severity::Warning,
-    summary: "more descriptors than the absolute level that was set (`--max`)",
+    summary: "more descriptors are open than the configured maximum (`--max`)",
     cwe: Some(774),
     requirement: "R12",
     fix: None,
@@ -29,7 +29,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         ..case.finding(&RULE, RULE.severity)
     };
     case.advise(&mut finding);
-    finding.why = format!("{count} descriptors are open, the level that was set is {most}");
+    finding.why = format!("{count} descriptors are open, the configured maximum is {most}");
     vec![finding]
 }
 
@@ -51,7 +51,7 @@ mod tests {
             (found[0].count, &found[0].class),
             (Some(801), &Some(Class::Regular))
         );
-        let said = "801 descriptors are open, the level that was set is 800";
+        let said = "801 descriptors are open, the configured maximum is 800";
         assert_eq!(found[0].why, said);
     }
 

@@ -1,4 +1,4 @@
-//! Children that become more, or end and are not waited for.
+//! Children that grow in number, or exit and are not waited for.
 
 use super::wording::duration;
 use super::{Case, Rule, RuleKind};
@@ -9,13 +9,13 @@ pub(super) const RULE: Rule = Rule {
     id: "children-growth",
     kind: RuleKind::Growth,
     severity: Severity::Info,
-    summary: "children or zombies became more during the watch",
+    summary: "the number of children or zombies grew during the watch",
     cwe: None,
     requirement: "R8",
     fix: None,
 };
 
-/// A few more or less is a program at work.
+/// A smaller change is normal work.
 const LEAST: u64 = 5;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -30,21 +30,22 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let ago = duration(case.timeline.watched());
     let children = last.children;
     let mut why = match more {
-        0 => format!("{children} children, no more than {ago} ago"),
+        0 => format!("{children} children, no increase in {ago}"),
         _ => format!("{children} children, {more} more than {ago} ago"),
     };
     match last.zombies {
         0 => {}
-        1 => why.push_str("; 1 of them ended and was not waited for"),
-        ended => why.push_str(&format!("; {ended} of them ended and were not waited for")),
+        1 => why.push_str("; 1 of them exited and was not waited for"),
+        ended => why.push_str(&format!("; {ended} of them exited and were not waited for")),
     }
     vec![Finding {
         count: Some(children),
         grown: i64::try_from(more).ok(),
         confidence: 0.6,
         why,
-        next_step: "Wait for each child that is started, and end those that are no longer used."
-            .to_owned(),
+        next_step:
+            "Wait for every child that is started, and terminate those that are no longer needed."
+                .to_owned(),
         ..case.finding(&RULE, RULE.severity)
     }]
 }
@@ -77,10 +78,10 @@ mod tests {
     fn r8_those_that_ended_are_counted_and_one_is_singular() {
         let one = &between((2, 0), (12, 1))[0].why;
         assert!(
-            one.ends_with("; 1 of them ended and was not waited for"),
+            one.ends_with("; 1 of them exited and was not waited for"),
             "{one}"
         );
-        let said = "9 children, no more than 60 s ago; 6 of them ended and were not waited for";
+        let said = "9 children, no increase in 60 s; 6 of them exited and were not waited for";
         assert_eq!(between((9, 0), (9, 6))[0].why, said);
     }
 

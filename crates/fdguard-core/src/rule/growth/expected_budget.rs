@@ -1,4 +1,4 @@
-//! More descriptors than the work at hand can need.
+//! More descriptors than the expected amount of work needs.
 
 use super::{Case, Rule, RuleKind};
 use crate::config::Expectation;
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     id: "expected-budget",
     kind: RuleKind::Growth,
     severity: Severity::Warning,
-    summary: "more than twice what was expected for so many units (`--expect sessions=25*3`)",
+    summary: "more than twice the expected number of descriptors is open (`--expect sessions=25*3`)",
     cwe: Some(774),
     requirement: "R12",
     fix: None,
@@ -57,7 +57,7 @@ fn why(expected: &Expectation, observed: u64) -> String {
     let class = class.map_or(String::new(), |class| format!("{class} "));
     let (name, units, each) = (&expected.name, expected.units, expected.per_unit);
     format!(
-        "{observed} {class}descriptors are open, {} were expected ({name}: {units} × {each})",
+        "{observed} {class}descriptors are open, expected {} ({name}: {units} × {each})",
         expected.limit()
     )
 }
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(expecting("sessions=25*3@pipe", 150, false), []);
         let found = expecting("sessions=25*3@pipe", 151, false);
         assert_eq!(found[0].severity, Severity::Warning);
-        let said = "151 pipe descriptors are open, 75 were expected (sessions: 25 × 3)";
+        let said = "151 pipe descriptors are open, expected 75 (sessions: 25 × 3)";
         assert_eq!(found[0].why, said);
     }
 

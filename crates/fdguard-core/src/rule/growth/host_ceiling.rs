@@ -1,4 +1,4 @@
-//! A ceiling of the host or the user that gives the same errors.
+//! A limit of the host or the user that causes the same errors.
 
 use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "host-ceiling",
     kind: RuleKind::Growth,
     severity: Severity::Warning,
-    summary: "a ceiling of the host is near: open files, ptys, inotify, tasks",
+    summary: "a host-wide or per-user limit is close: open files, ptys, inotify, tasks",
     cwe: Some(770),
     requirement: "R9",
     fix: None,
@@ -80,29 +80,29 @@ fn found(case: &Case<'_>, wall: &Forecast, severity: Severity, ceiling: &Ceiling
             (None, families.map(|(_, last)| last.children))
         }
     };
-    // Others may have filled it: then it is news for this process, not its fault.
+    // Other processes may have filled it. Then it is information, not a fault of this process.
     let severity = if own == Some(0) {
         Severity::Info
     } else {
         severity
     };
     let whose = if wall.name.starts_with("inotify") {
-        "by all processes of its user together"
+        "counting all processes of its user"
     } else {
-        "by all processes of this host together"
+        "counting all processes on this host"
     };
     Finding {
         class,
         count: own,
         why: format!(
-            "{}: {} of {} are used ({} %), {whose}",
+            "{}: {} of {} in use ({} %), {whose}",
             wall.name,
             wall.used.unwrap_or(0),
             wall.at,
             wall.percent.unwrap_or(0.0),
         ),
         next_step: format!(
-            "Find who uses most of it; the ceiling is set by {}.",
+            "Find the process that uses most of it. The limit is set by {}.",
             ceiling.setting
         ),
         ..case.finding(&RULE, severity)
@@ -134,7 +134,7 @@ mod tests {
             (&found[0].class, found[0].count),
             (&Some(Class::PtyMaster), Some(3))
         );
-        let said = "ptys: 3950 of 4096 are used (96.4 %), by all processes of this host together";
+        let said = "ptys: 3950 of 4096 in use (96.4 %), counting all processes on this host";
         assert_eq!(found[0].why, said);
         assert!(found[0].next_step.ends_with("set by kernel.pty.max."));
     }
@@ -144,11 +144,7 @@ mod tests {
         let near = |host: &mut Ceilings| host.inotify_instances = ceiling(100, 128);
         let found = on_host(&Class::Inotify, near);
         assert_eq!(found[0].severity, Severity::Warning);
-        assert!(
-            found[0]
-                .why
-                .ends_with("by all processes of its user together")
-        );
+        assert!(found[0].why.ends_with("counting all processes of its user"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Descriptors that are opened again and again and stay.
+//! Descriptors that are opened steadily and stay open.
 
-use super::wording::{closed, duration, rate, subject};
+use super::wording::{closed, duration, short_rate, subject};
 use super::{Case, Rule, RuleKind, SOON};
 use crate::finding::Finding;
 use crate::lint::Severity;
@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let walls = case.etas();
-    // What is a wall only under a condition is no emergency.
+    // A limit that applies only under a condition is not an emergency.
     let certain = case.walls.iter().filter(|wall| wall.only_if.is_none());
     let mut etas = certain.filter_map(|wall| wall.eta_seconds);
     let full = case.wall("soft-limit").and_then(|wall| wall.percent);
@@ -29,14 +29,13 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             let judgement = &culprit.judgement;
             let mut finding = case.about(&RULE, culprit);
             let speed = culprit.slope.map_or(String::new(), |slope| {
-                format!(", {}", rate(slope.per_second))
+                format!(" ({})", short_rate(slope.per_second))
             });
             finding.why = format!(
-                "{} more {} in {} and still open{speed}, in {} steps until now; {}",
+                "{} {} opened in {}{speed}{}. Still growing.",
                 judgement.rise,
                 subject(culprit),
                 duration(judgement.span),
-                judgement.steps,
                 closed(culprit),
             );
             finding.walls = walls.clone();
@@ -67,10 +66,12 @@ mod tests {
         );
         assert_eq!(finding.rate_per_min, Some(60.0));
         assert_eq!(finding.walls[0].name, "soft-limit");
-        let said = " more pipe descriptors in ";
+        let said = " pipe descriptors opened in ";
         assert!(finding.why.contains(said), "{}", finding.why);
         assert!(
-            finding.why.ends_with("none that grew as old was closed"),
+            finding
+                .why
+                .ends_with(" (1.0/s), none closed. Still growing."),
             "{}",
             finding.why
         );
@@ -120,8 +121,8 @@ mod tests {
         assert!(
             found[0]
                 .why
-                .ends_with("what was closed in between could not be seen")
+                .ends_with("; closes in between could not be observed. Still growing.")
         );
-        assert!(found[0].next_step.starts_with("Look at what it holds"));
+        assert!(found[0].next_step.starts_with("Run `fdguard snap"));
     }
 }

@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     id: "soft-limit-level",
     kind: RuleKind::Growth,
     severity: Severity::Warning,
-    summary: "more of the soft limit on open files is used than the levels allow (70 % and 90 %)",
+    summary: "usage of the soft limit on open files is above a level (70 % and 90 % by default)",
     cwe: Some(774),
     requirement: "R12",
     fix: None,
@@ -39,7 +39,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     };
     finding.why = format!("{used} of {at} descriptors are open ({percent} %){order}");
     let which = match (&finding.class, case.leaks().next()) {
-        (Some(class), Some(_)) => format!("What leaks is of class {class}. "),
+        (Some(class), Some(_)) => format!("The leaking class is {class}. "),
         (Some(class), None) => format!("Most are of class {class}. "),
         (None, _) => String::new(),
     };
@@ -115,7 +115,7 @@ mod tests {
         assert!(
             found[0]
                 .next_step
-                .starts_with("What leaks is of class pipe. ")
+                .starts_with("The leaking class is pipe. ")
         );
     }
 

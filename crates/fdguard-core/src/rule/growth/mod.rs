@@ -151,7 +151,7 @@ impl Case<'_> {
     fn advise(&self, finding: &mut Finding) {
         let Some(class) = &finding.class else {
             finding.next_step = format!(
-                "Look at what it holds: run `fdguard snap {}` as its user or as root.",
+                "Run `fdguard snap {}` as its user or as root to see what it holds.",
                 self.process.pid
             );
             return;

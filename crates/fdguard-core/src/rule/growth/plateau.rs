@@ -1,4 +1,4 @@
-//! What moved and is no leak: said, so that nobody takes it for one.
+//! Movement that is not a leak, reported so that nobody mistakes it for one.
 
 use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     id: "plateau",
     kind: RuleKind::Growth,
     severity: Severity::Info,
-    summary: "descriptors became more and have been level since, or rise and fall within bounds",
+    summary: "the number of descriptors rose and levelled off, or moves within bounds",
     cwe: None,
     requirement: "R13",
     fix: None,
@@ -59,7 +59,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 "{count} {class}{noun}; the number {}",
                 judgement.shape.phrase()
             );
-            finding.next_step = "Nothing to do: it stays within bounds so far.".to_owned();
+            finding.next_step =
+                "No action needed: the number stays within bounds so far.".to_owned();
             finding.advice = None;
             finding
         })

@@ -1,4 +1,4 @@
-//! A rise that may or may not end.
+//! Growth that may or may not stop.
 
 use super::wording::{duration, subject};
 use super::{Case, Rule, RuleKind};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     id: "growth",
     kind: RuleKind::Growth,
     severity: Severity::Info,
-    summary: "the number of descriptors rises; whether that ends cannot be told yet",
+    summary: "the number of descriptors is growing; too early to call it a leak",
     cwe: None,
     requirement: "R13",
     fix: None,
@@ -33,13 +33,13 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 finding.severity = severity;
             }
             finding.why = format!(
-                "{} more {} in {}; whether that ends cannot be told yet",
+                "{} more {} in {}; too early to tell whether the growth will stop",
                 judgement.rise,
                 subject(culprit),
                 duration(judgement.span),
             );
             finding.next_step = format!(
-                "Watch it for longer than {} before you act. {}",
+                "Watch for longer than {} before you act. {}",
                 duration(4.0 * judgement.span),
                 finding.next_step
             );
@@ -73,7 +73,7 @@ mod tests {
         assert!(
             finding
                 .next_step
-                .starts_with("Watch it for longer than 52 s before you act. ")
+                .starts_with("Watch for longer than 52 s before you act. ")
         );
         assert_eq!(opinion.rising(), ["eventfd"]);
     }

@@ -1,4 +1,4 @@
-//! Numbers that `select()` cannot name.
+//! Descriptor numbers that `select()` cannot handle.
 
 use super::{Case, Rule, RuleKind};
 use crate::finding::Finding;
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     id: "select-cliff",
     kind: RuleKind::Growth,
     severity: Severity::Warning,
-    summary: "descriptor numbers near or beyond 1024 in a program that can call select()",
+    summary: "descriptor numbers close to or above 1024 in a program that can call select()",
     cwe: Some(787),
     requirement: "R7",
     fix: None,
@@ -32,7 +32,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let highest = case.timeline.highest().map_or(0, u64::from);
     let why = if highest >= FD_SETSIZE {
         format!(
-            "number {highest} is in use, select() ends at {}; the process {objects}",
+            "descriptor {highest} is open, but select() supports numbers up to {}; the process {objects}",
             FD_SETSIZE - 1
         )
     } else {
@@ -47,8 +47,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         count: wall.used,
         walls: case.etas(),
         why,
-        next_step: "Use poll() or epoll in place of select(), or keep fewer descriptors; a higher limit makes it worse. Whether it calls select() with such a number is seen by `fdguard trace` (select-past-1024).".to_owned(),
-        // It could call select(). That it does is seen by a tracer alone, and critical there.
+        next_step: "Use poll() or epoll instead of select(), or keep fewer descriptors open. A higher limit makes it worse. `fdguard trace` shows whether select() is called with such a number (select-past-1024).".to_owned(),
+        // It could call select(). Only a tracer sees that it does, and reports that as critical.
         ..case.finding(&RULE, RULE.severity)
     }]
 }
@@ -89,7 +89,7 @@ mod tests {
         assert!(
             beyond
                 .why
-                .starts_with("number 1100 is in use, select() ends at 1023; ")
+                .starts_with("descriptor 1100 is open, but select() supports numbers up to 1023; ")
         );
     }
 

@@ -282,10 +282,11 @@ impl ProcessSites {
 /// Where one stack leaves some open and closes others, the line alone is not the answer: which way through it is.
 fn tell_path(finding: &mut Finding) {
     if let Some(origin) = finding.origin.as_ref().filter(|origin| origin.partly) {
-        finding.why.push_str(&format!(
-            "; {} of the {} that came from there were closed: they stay open on some path only, as after a failed start, an exception or a timeout",
+        let why = finding.why.trim_end_matches('.');
+        finding.why = format!(
+            "{why}; {} of the {} opened there were closed: they stay open only on some paths, such as after a failed start, an exception or a timeout",
             origin.closed, origin.opened
-        ));
+        );
     }
 }
 

@@ -181,7 +181,7 @@ mod tests {
              \x20 stack of the one at fault, who closed:\n\
              \x20     run.py:51 interrupt\n\
              \x20     run.py:80 <module>\n\
-             \x20 fix: let one owner close, and make it forget the number in the same step\n"
+             \x20 fix: let one owner close it and forget the number in the same step\n"
         );
     }
 
