@@ -151,7 +151,7 @@ impl<W: Write> Write for Around<W> {
 #[must_use]
 pub fn of_watch(watch: &Watch, settings: &Settings, length: Option<Duration>) -> String {
     let Some(first) = watch.subjects().next() else {
-        return "watching: no process in view".to_owned();
+        return "watching: no process found".to_owned();
     };
     let others = watch.subjects().count().saturating_sub(1);
     let others = match others {

@@ -83,7 +83,7 @@ fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     };
     let text = input::read_text(path)?;
     let user = Playbook::parse(&text).map_err(|error| {
-        let hint = "fdguard explain --list --json shows entries with all of their fields";
+        let hint = "run fdguard explain --list --json to see entries with all fields";
         Hinted::usage(format!("{}: {error}", path.display()), hint)
     })?;
     Ok(ours.extended_by(user))
@@ -160,8 +160,8 @@ fn read_log(
         None if io::stdin().is_terminal() && args.pid.is_some() => {}
         None if io::stdin().is_terminal() => {
             let hint =
-                "fdguard explain LOG, or COMMAND | fdguard explain; --list shows the playbook";
-            return Err(Hinted::usage("no log named", hint).into());
+                "run fdguard explain LOG, or pipe a log into fdguard explain; --list shows the playbook";
+            return Err(Hinted::usage("no log given", hint).into());
         }
         _ => log::scan(&mut scanner, io::stdin().lock(), "standard input")?,
     }

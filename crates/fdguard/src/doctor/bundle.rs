@@ -47,9 +47,9 @@ impl Place {
     pub fn take(path: &Path) -> anyhow::Result<Self> {
         let form = form(path);
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().is_empty()) else {
-            let hint = "-o takes a new directory, or a file that ends in .tar.zst";
+            let hint = "give -o a new directory, or a file that ends in .tar.zst";
             return Err(
-                Hinted::look(format!("{}: no name for a bundle", path.display()), hint).into(),
+                Hinted::look(format!("{}: not a name for a bundle", path.display()), hint).into(),
             );
         };
         refuse_what_is_there(path, form)?;
@@ -138,7 +138,7 @@ fn form(path: &Path) -> Form {
     }
 }
 
-/// Evidence is not mixed with something else, and nothing else is overwritten by it.
+/// Refuses to mix evidence with other files or to overwrite them.
 fn refuse_what_is_there(path: &Path, form: Form) -> anyhow::Result<()> {
     let Ok(there) = fs::symlink_metadata(path) else {
         return Ok(());
@@ -153,14 +153,14 @@ fn refuse_what_is_there(path: &Path, form: Form) -> anyhow::Result<()> {
             if is_empty {
                 return Ok(());
             }
-            ("is there already and is not empty", "name a new directory")
+            ("already exists and is not empty", "name a new directory")
         }
         Form::Folder => (
-            "is there already and is no directory",
+            "already exists and is not a directory",
             "name a new directory, or a file that ends in .tar.zst",
         ),
         Form::Tar | Form::TarZst if there.is_file() => return Ok(()),
-        Form::Tar | Form::TarZst => ("is there already and is no file", "name another file"),
+        Form::Tar | Form::TarZst => ("already exists and is not a file", "name another file"),
     };
     Err(Hinted::look(format!("{shown}: {problem}"), hint).into())
 }

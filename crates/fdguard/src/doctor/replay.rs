@@ -26,12 +26,12 @@ pub fn material(
     let entries: Vec<Entry> = (&mut replay).collect();
     let cut = replay.cut();
     let mut gaps = vec![Gap::new(
-        "modes, peers, parents and children, and the machine",
-        "a recording holds classes, names and counts",
-        "run the doctor on the living process",
+        "modes, peers, parents, children and the machine",
+        "a recording contains only classes, names and counts",
+        "run fdguard doctor on the running process",
     )];
     gaps.extend(cut.map(|why| {
-        let remedy = "none: what was not written or is damaged cannot be read";
+        let remedy = "none: data that is missing or damaged cannot be recovered";
         Gap::new("the end of the recording", why, remedy)
     }));
     let read = |log: OpenLog| logs::read(log, playbook, &[]);

@@ -51,7 +51,7 @@ impl<R: BufRead> Frames<R> {
 }
 
 fn damaged(error: &FrameDecoderError) -> io::Error {
-    io::Error::other(format!("the compressed data stops or is damaged: {error}"))
+    io::Error::other(format!("compressed data is truncated or damaged: {error}"))
 }
 
 impl<R: BufRead> Read for Frames<R> {

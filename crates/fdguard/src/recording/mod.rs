@@ -53,7 +53,7 @@ pub fn play_to(
         watch.take(&Entry::Gap(Gap::new(
             "the end of the recording",
             why.clone(),
-            "none: what was not written or is damaged cannot be read",
+            "none: data that is missing or damaged cannot be recovered",
         )));
     }
     if watch.ended().is_none() {

@@ -300,8 +300,8 @@ impl<'p> Live<'p> {
         };
         if trouble_of(reason) == Trouble::Ours {
             let why = reason.source().map_or(String::new(), ToString::to_string);
-            let remedy = "raise our own limit (ulimit -n): each process takes four descriptors";
-            self.tell(Entry::Gap(Gap::new("some of the processes", why, remedy)));
+            let remedy = "raise fdguard's own limit (ulimit -n): it needs four descriptors per process";
+            self.tell(Entry::Gap(Gap::new("some processes", why, remedy)));
         }
         Ok(())
     }

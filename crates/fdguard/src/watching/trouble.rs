@@ -38,12 +38,12 @@ impl Trouble {
         let (what, remedy) = match self {
             Self::Ended => return None,
             Self::Ours => (
-                "some looks",
-                "raise our own limit (ulimit -n) or free files on the host",
+                "some samples",
+                "raise fdguard's own limit (ulimit -n) or close files on the machine",
             ),
             Self::Denied => (
-                "what the descriptors are, from some time on",
-                "run as root; what was seen before is judged, and the count goes on",
+                "the kinds of descriptors, from some point on",
+                "run as root; earlier samples are still evaluated, and counting continues",
             ),
         };
         Some(Gap::new(what, why, remedy))

@@ -519,7 +519,7 @@ fn what_cannot_be_is_told_in_one_line_before_anything_is_watched() {
     assert_eq!(fs::read(file).unwrap(), b"x");
     let said = run(["doctor", &pid, "-o", full]);
     assert!(
-        said.stderr.contains("is there already and is not empty"),
+        said.stderr.contains("already exists and is not empty"),
         "{}",
         said.stderr
     );
@@ -566,7 +566,7 @@ fn a_process_that_ends_during_the_watch_is_still_reported() {
             .as_array()
             .unwrap()
             .iter()
-            .any(|gap| gap["why"] == "it had ended")
+            .any(|gap| gap["why"] == "the process exited")
     );
     assert_eq!(files(&place).len(), FILES.len());
 }

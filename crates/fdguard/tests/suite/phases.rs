@@ -124,7 +124,7 @@ fn phases_of_two_processes_and_of_none_are_refused() {
     let b = save(&two, folder.path(), "b");
     let said = run(["diff", &a, &a, &b]);
     assert_failed(&said, COULD_NOT_LOOK);
-    let telling = "a and b are of two processes";
+    let telling = "a and b are snapshots of different processes";
     assert!(said.stderr.contains(telling), "{}", said.stderr);
     let said = run(["diff", &a, &a, "x=/no/such"]);
     assert_failed(&said, COULD_NOT_LOOK);

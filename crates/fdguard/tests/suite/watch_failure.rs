@@ -77,7 +77,7 @@ fn wrong_words_are_wrong_usage() {
     }
     let said = run(["watch"]);
     assert_failed(&said, USAGE);
-    assert!(said.stderr.contains("no process named"), "{}", said.stderr);
+    assert!(said.stderr.contains("no process given"), "{}", said.stderr);
     victim.finish();
 }
 
