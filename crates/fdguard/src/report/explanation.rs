@@ -115,7 +115,7 @@ pub fn write(
     if !explanation.symptoms.is_empty() {
         write_section(out, "symptoms")?;
         write_table(out, &explanation.symptoms, width)?;
-        write_section(out, "what that means")?;
+        write_section(out, "meaning")?;
         for found in &explanation.symptoms {
             let meaning = sanitize_str(&found.meaning);
             writeln!(out, "  {}: {meaning}", sanitize_str(&found.id))?;
@@ -137,7 +137,7 @@ fn write_verdict(
 ) -> anyhow::Result<()> {
     let read = counted(explanation.lines_read, "line", "lines");
     match explanation.verdict {
-        Verdict::Empty => writeln!(out, "the log is empty: there is nothing to explain")?,
+        Verdict::Empty => writeln!(out, "the log is empty")?,
         Verdict::Nothing => {
             let seen: u64 = explanation
                 .not_counted
@@ -150,7 +150,7 @@ fn write_verdict(
             };
             writeln!(
                 out,
-                "no line says that descriptors ran out ({read} read{but})"
+                "no line reports descriptor exhaustion ({read} read{but})"
             )?;
         }
         Verdict::Descriptors | Verdict::OtherWall => {
@@ -173,7 +173,7 @@ fn by_wall(symptoms: &[Found]) -> BTreeMap<WallName, Vec<&Found>> {
     walls
 }
 
-/// Says how many lines say it, and how many more may: those that are sure are not mixed with the others.
+/// Counts the lines that report it and, separately, those that may mean it.
 fn headline(wall: WallName, rows: &[&Found]) -> String {
     let total = |least: Certainty| -> u64 {
         let rows = rows.iter().filter(|found| found.certainty >= least);
@@ -184,24 +184,25 @@ fn headline(wall: WallName, rows: &[&Found]) -> String {
     if sure == 0 {
         return format!("{} may mean that {what}", counted(all, "line", "lines"));
     }
-    let probably = match total(Certainty::Certain) {
-        0 => " probably",
-        _ => "",
+    let verb = match (total(Certainty::Certain), sure) {
+        (0, 1) => "probably means",
+        (0, _) => "probably mean",
+        (_, 1) => "reports",
+        (_, _) => "report",
     };
-    let say = if sure == 1 { "says" } else { "say" };
     let more = match all - sure {
         0 => String::new(),
-        more => format!(", {} more may", thousands(more)),
+        more => format!(", and {} more may mean it", thousands(more)),
     };
     let lines = counted(sure, "line", "lines");
-    format!("{lines}{probably} {say} that {what}{more}")
+    format!("{lines} {verb} that {what}{more}")
 }
 
 fn what_ran_out(wall: WallName) -> &'static str {
     match wall {
         WallName::SoftLimit => "descriptors ran out",
-        WallName::SystemFiles => "the whole host ran out of open files",
-        WallName::Select1024 => "a descriptor's number was too high for select()",
+        WallName::SystemFiles => "the machine ran out of open files",
+        WallName::Select1024 => "a descriptor number was too high for select()",
         WallName::InotifyInstances => "inotify instances ran out, not descriptors",
         WallName::InotifyWatches => "inotify watches ran out, not descriptors",
         WallName::Ptys => "pseudo-terminals ran out",
@@ -226,7 +227,7 @@ fn first_of(rows: &[&Found], width: Option<usize>) -> String {
 }
 
 fn write_table(out: &mut dyn Write, found: &[Found], width: Option<usize>) -> anyhow::Result<()> {
-    let head = ["COUNT", "LINES", "WALL", "CERTAINTY", "SYMPTOM"];
+    let head = ["COUNT", "LINES", "LIMIT", "CERTAINTY", "SYMPTOM"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(found.iter().map(|found| {
         vec![
@@ -279,10 +280,10 @@ fn write_holder(
         Some(percent) => paint(style::share(percent), format!(" ({percent} %)")),
         None => String::new(),
     };
-    write_section(out, "held by")?;
+    write_section(out, "open in")?;
     writeln!(
         out,
-        "  {} (pid {}): {} of {} descriptors{share}, highest number {}",
+        "  {} (pid {}): {} of {} descriptors{share}, highest fd {}",
         paint(HEADING, sanitize(&snapshot.process.comm)),
         snapshot.process.pid,
         known(snapshot.count),
@@ -295,7 +296,7 @@ fn write_holder(
         writeln!(out, "    {line}")?;
     }
     if let Some((class, advice)) = &held.advice {
-        let about = format!("about {}", class_name(class));
+        let about = format!("advice for {}", class_name(class));
         let id = paint(DIM, format!("[{}]", sanitize_str(&advice.id)));
         writeln!(out, "{} {id}", paint(HEADING, about))?;
         write_sentences(out, advice, "  ", fill)?;

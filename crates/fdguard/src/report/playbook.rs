@@ -77,7 +77,7 @@ pub fn write_json(out: &mut dyn Write, listed: &Listed<'_>) -> anyhow::Result<()
 /// Writes entry after entry.
 pub fn write(out: &mut dyn Write, listed: &Listed<'_>) -> anyhow::Result<()> {
     if listed.advice.is_empty() && listed.symptoms.is_empty() {
-        writeln!(out, "the playbook knows nothing about that")?;
+        writeln!(out, "the playbook has no entry for that")?;
     }
     for advice in &listed.advice {
         let when = paint(DIM, sanitize_str(&when(advice)));
@@ -89,7 +89,7 @@ pub fn write(out: &mut dyn Write, listed: &Listed<'_>) -> anyhow::Result<()> {
         }
     }
     for symptom in &listed.symptoms {
-        let about = format!("wall {}, {}", symptom.wall.name(), symptom.certainty.name());
+        let about = format!("limit {}, {}", symptom.wall.name(), symptom.certainty.name());
         writeln!(
             out,
             "{}  {}",
@@ -122,7 +122,7 @@ pub(super) fn write_sentences(
     Ok(())
 }
 
-/// When an entry speaks, in words.
+/// The conditions of an entry, in words.
 fn when(advice: &Advice) -> String {
     let classes = |list: &[ClassPattern], between: &str| {
         let names: Vec<&str> = list.iter().map(ClassPattern::as_str).collect();

@@ -37,7 +37,7 @@ fn document(told: &Told) -> Value {
                 "rules": checks.iter().map(rule).collect::<Vec<Value>>(),
             }},
             "columnKind": "unicodeCodePoints",
-            "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "the folder that fdguard was called in"}}},
+            "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "the directory that fdguard was run in"}}},
             "automationDetails": {"id": format!("fdguard check/{}", told.name)},
             "results": results,
         }],
@@ -127,7 +127,7 @@ fn with_file(told: &Told, place: Option<Value>) -> Option<Value> {
         "region": {"startLine": 1},
     });
     place["message"] =
-        json!({"text": "The line is unknown: this is the program that was checked."});
+        json!({"text": "The line is unknown; this is the program under test."});
     Some(place)
 }
 

@@ -85,7 +85,7 @@ impl Outline {
         let diagnosis = &evidence.diagnosis;
         let many = evidence.material.visits.len() > 1;
         let mut findings: Vec<Section> = found(&diagnosis.findings, many).into_iter().collect();
-        findings.extend(one::lints(evidence, "looks wrong", true));
+        findings.extend(one::lints(evidence, "problems", true));
         let mut sections = Vec::new();
         let patients: Vec<_> = evidence.patients().collect();
         for group in groups(evidence) {
@@ -99,7 +99,7 @@ impl Outline {
                 _ => sections.push(fold::section(evidence, &group)),
             }
         }
-        sections.extend(one::lints(evidence, "worth knowing", false));
+        sections.extend(one::lints(evidence, "notes", false));
         sections.extend(around::family(
             &evidence.material.relatives,
             evidence.material.relatives_more,
@@ -144,9 +144,9 @@ fn about(evidence: &Evidence) -> String {
         ""
     };
     format!(
-        "watched for {} with {} from {}{redacted}",
+        "watched for {}, {}, from {}{redacted}",
         wording::duration(watched),
-        counted(diagnosis.samples, "look", "looks"),
+        counted(diagnosis.samples, "sample", "samples"),
         at_second(diagnosis.started_at),
     )
 }
@@ -181,7 +181,7 @@ fn found(findings: &[Finding], many: bool) -> Option<Section> {
             more,
         })
     });
-    section("found", notes.collect())
+    section("findings", notes.collect())
 }
 
 /// The advice of the playbook has its parts in one text: who makes it, how to make sure, what to change, what names the line.
