@@ -302,7 +302,7 @@ impl App {
         let found = found.and_then(|holdings| holdings.snapshot.process.key());
         pane.result = Some(match (expected, found) {
             (Some(expected), Some(found)) if expected != found => Err(format!(
-                "process {pid} has ended; another one has its number now"
+                "process {pid} exited; another process now has its pid"
             )),
             _ => result,
         });

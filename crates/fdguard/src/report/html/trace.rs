@@ -40,7 +40,7 @@ pub fn page(seen: &Seen<'_>, nonce: &str) -> String {
     if seen.ways().next().is_some() {
         let _infallible = write!(
             body,
-            "<section>\n<h2>flame graph of what is still open</h2>\n{}</section>\n",
+            "<section>\n<h2>flame graph of open descriptors</h2>\n{}</section>\n",
             svg::figure(seen)
         );
     }
@@ -58,7 +58,7 @@ pub fn page(seen: &Seen<'_>, nonce: &str) -> String {
         style: &[STYLE, OWN_STYLE, svg::STYLE].concat(),
         body,
         footer: format!(
-            "Made by fdguard {}. This file is complete: it fetches nothing.",
+            "Made by fdguard {}. This file is self-contained.",
             env!("CARGO_PKG_VERSION")
         ),
         script: format!(
@@ -87,7 +87,7 @@ fn header(seen: &Seen<'_>, title: &str) -> String {
         level(worst),
         diagnosis::word(found.verdict),
         escape(&sentence(seen)),
-        counted(found.samples, "look", "looks"),
+        counted(found.samples, "sample", "samples"),
         wording::duration(length.as_secs_f64()),
         found.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
     )
@@ -102,8 +102,8 @@ fn sentence(seen: &Seen<'_>) -> String {
     if hazards > 0 {
         parts.push(counted(
             hazards,
-            "misuse of a descriptor",
-            "misuses of descriptors",
+            "descriptor misuse",
+            "descriptor misuses",
         ));
     }
     parts.push(match (found.baseline, found.last) {
@@ -111,7 +111,7 @@ fn sentence(seen: &Seen<'_>) -> String {
         (Some(first), Some(last)) => {
             format!("{} → {} descriptors", thousands(first), thousands(last))
         }
-        _ if found.verdict == Verdict::Unknown => "it ended before the first look".to_owned(),
+        _ if found.verdict == Verdict::Unknown => "it exited before the first sample".to_owned(),
         _ => "an unknown number of descriptors".to_owned(),
     });
     let places = seen.holders.iter().flat_map(|holder| &holder.places);
@@ -257,17 +257,17 @@ fn sites(seen: &Seen<'_>) -> String {
         ("live", true),
         ("opened", true),
         ("closed", true),
-        ("a second", true),
+        ("per second", true),
         ("oldest", true),
         ("class", false),
         ("target", false),
         ("process", false),
     ];
     let holders = || seen.holders.iter().filter(|one| !one.places.is_empty());
-    let mut text = "<section>\n<h2>where what is still open was opened</h2>\n".to_owned();
+    let mut text = "<section>\n<h2>call sites of open descriptors</h2>\n".to_owned();
     if holders().next().is_none() {
         text.push_str(
-            "<p>Nothing that the tracer saw being opened is still open.</p>\n</section>\n",
+            "<p>No traced descriptor is still open.</p>\n</section>\n",
         );
         return text;
     }

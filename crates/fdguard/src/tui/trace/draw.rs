@@ -66,7 +66,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, headline: &Headline, rows: &[R
         buffer,
     );
     if rows.is_empty() {
-        let text = " nothing is open that was seen being opened";
+        let text = " no traced descriptor is open";
         put(Line::styled(text, theme.quiet()), buffer);
     }
     let room = usize::from(area.height).saturating_sub(3);
@@ -195,7 +195,7 @@ fn pane(buffer: &mut Buffer, area: Rect, state: &State, row: &Row, theme: &Theme
     let width = usize::from(area.width.saturating_sub(2));
     let mut lines = vec![
         Line::raw(cell::left(
-            &format!("{} live, {} a second", row.live, rate(row.rate)),
+            &format!("{} live, {}/s", row.live, rate(row.rate)),
             width,
         )),
         Line::raw(cell::left(

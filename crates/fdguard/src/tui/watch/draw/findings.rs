@@ -54,7 +54,7 @@ pub(super) fn section(
         }
     }
     if lines.is_empty() {
-        lines.push(Line::styled(" nothing so far", theme.quiet()));
+        lines.push(Line::styled(" none so far", theme.quiet()));
     }
     let title = format!("FINDINGS {}", findings.len());
     Section {

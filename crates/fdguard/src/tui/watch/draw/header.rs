@@ -32,8 +32,8 @@ pub(super) fn title(state: &State, watch: &Watch, theme: &Theme, width: usize) -
     };
     let gone = subject
         .gone
-        .map(|at| format!("ended at {}", phrase::clock(at)));
-    let looks = counted(subject.timeline.looks(), "look", "looks");
+        .map(|at| format!("exited at {}", phrase::clock(at)));
+    let looks = counted(subject.timeline.looks(), "sample", "samples");
     let every = phrase::every(watch.header().every);
     let facts = [gone, Some(watched), Some(looks), Some(every)];
     push_facts(&mut line, facts.into_iter().flatten(), width, "  ");
@@ -96,7 +96,7 @@ pub(super) fn counts(
         .baseline()
         .zip(count)
         .map(|(before, now)| match difference(before, now) {
-            0 => "as many as at the start".to_owned(),
+            0 => "no change since the start".to_owned(),
             grown => format!("{grown:+} since the start"),
         });
     let facts = [highest, grown].into_iter().flatten();

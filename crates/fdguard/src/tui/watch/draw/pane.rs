@@ -57,7 +57,7 @@ fn text_width(width: u16) -> usize {
 
 fn title(pane: Pane, state: &State, watch: &Watch) -> String {
     match (pane, state.finding(watch)) {
-        (Pane::Gaps, _) => " what could not be seen ".to_owned(),
+        (Pane::Gaps, _) => " gaps ".to_owned(),
         (Pane::Finding, None) => String::new(),
         (Pane::Finding, Some(finding)) => format!(
             " {} {} · {} of {} ",
@@ -97,7 +97,7 @@ const LIFETIME: f64 = 100.0 * 365.0 * 86_400.0;
 
 /// Every field that has something to say.
 fn in_full(finding: &Finding, width: usize, theme: &Theme) -> Vec<Line<'static>> {
-    let grown = finding.grown.map(|grown| format!("{grown:+} to stay"));
+    let grown = finding.grown.map(|grown| format!("{grown:+} not closed"));
     let count = finding.count.map(|count| count.to_string());
     let count = [count, grown, finding.rate_per_min.map(phrase::rate)];
     let count: Vec<String> = count.into_iter().flatten().collect();

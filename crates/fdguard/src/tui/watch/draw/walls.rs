@@ -43,7 +43,7 @@ pub(super) fn section(
         .iter()
         .map(|wall| row(state, subject, wall, names, width, theme));
     Section {
-        heading: Line::from(Span::styled("WALLS", theme.heading())),
+        heading: Line::from(Span::styled("LIMITS", theme.heading())),
         lines: lines.collect(),
         focus: 0..0,
         least: near.clamp(1, 3),
@@ -110,7 +110,7 @@ fn when(wall: &Forecast) -> String {
             let countdown = phrase::countdown(eta, wall.soonest_seconds, wall.latest_seconds);
             format!("{countdown}{condition}")
         }
-        None if wall.used.is_none() => "how much is used is not known".to_owned(),
+        None if wall.used.is_none() => "use unknown".to_owned(),
         None => "not approaching".to_owned(),
     }
 }
