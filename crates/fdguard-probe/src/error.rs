@@ -13,11 +13,11 @@ pub enum Error {
     #[error("no process {0}")]
     NoSuchProcess(Pid),
     /// It ended while it was being read.
-    #[error("process {0} ended while it was being read")]
+    #[error("process {0} exited while it was being read")]
     Vanished(Pid),
     /// It ended already; only its entry is left.
     #[error(
-        "process {pid} is a zombie: it ended and holds nothing, its parent {ppid} has not waited for it"
+        "process {pid} is a zombie: it exited and has nothing open; its parent {ppid} has not waited for it"
     )]
     Zombie {
         /// The process.
@@ -29,7 +29,7 @@ pub enum Error {
     #[error("process {0} is a kernel thread: it has no descriptors")]
     KernelThread(Pid),
     /// The proc file system is not where it should be.
-    #[error("{} is not readable as a proc file system", path.display())]
+    #[error("cannot read {} as a proc file system", path.display())]
     NoProc {
         /// Where it was looked for.
         path: PathBuf,

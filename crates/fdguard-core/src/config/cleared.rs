@@ -186,11 +186,11 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
     let owner = glob(&table.owner, "cleared.owner")?;
     let reason = &table.reason;
     if reason.get_ref().trim().is_empty() {
-        return Err(place.error(reason, "cleared.reason", "must say why this is in order"));
+        return Err(place.error(reason, "cleared.reason", "must state why this is acceptable"));
     }
     let is_bare = class.is_none() && target.is_none() && owner.is_none();
     if is_bare && rule.is_none() && line.is_none() {
-        let message = "this entry would silence everything: name a rule, a line, a class, a target or an owner";
+        let message = "this entry would match everything: give a rule, line, class, target or owner";
         return Err(place.error(reason, "cleared", message));
     }
     let date = day(&table.date, "cleared.date", place)?;
@@ -198,7 +198,7 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Cleared, ConfigError> {
         Some(value) => {
             let until = day(value, "cleared.until", place)?;
             if until < date {
-                return Err(place.error(value, "cleared.until", "is before its date"));
+                return Err(place.error(value, "cleared.until", "must not be before date"));
             }
             Some(until)
         }
@@ -224,7 +224,7 @@ fn rule(table: &Table, place: Place<'_>) -> Result<Option<String>, ConfigError> 
     if catalog::is_rule(text.get_ref()) {
         return Ok(Some(text.get_ref().clone()));
     }
-    let message = format!("no rule is {:?}", text.get_ref());
+    let message = format!("unknown rule {:?}", text.get_ref());
     Err(place.error(text, "cleared.rule", message))
 }
 
@@ -238,5 +238,5 @@ fn day(value: &Spanned<toml::Value>, key: &str, place: Place<'_>) -> Result<Date
     written
         .filter(|text| text.len() == "2026-01-31".len())
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| place.error(value, key, "must be a day, such as 2026-01-31"))
+        .ok_or_else(|| place.error(value, key, "must be a date such as 2026-01-31"))
 }

@@ -33,7 +33,7 @@ impl Pattern {
     /// When there is no part that is long enough to look for.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.contains(['\n', '\r']) {
-            return Err(format!("pattern {text:?} is longer than a line"));
+            return Err(format!("pattern {text:?} must be one line"));
         }
         let pieces: Vec<&str> = text.split('*').collect();
         let last = pieces.len() - 1;
@@ -49,7 +49,7 @@ impl Pattern {
         };
         if pattern.anchor().len() < SHORTEST {
             return Err(format!(
-                "pattern {text:?} has no {SHORTEST} characters in a row"
+                "pattern {text:?} needs at least {SHORTEST} literal characters in a row"
             ));
         }
         Ok(pattern)

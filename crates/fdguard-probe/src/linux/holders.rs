@@ -314,12 +314,12 @@ fn device_text(dev: u64) -> String {
 fn unread_gap(unread: &[Pid]) -> Option<Gap> {
     let first = unread.first()?;
     let who = match unread.len() {
-        1 => format!("process {first} holds"),
-        n => format!("{n} processes (the first is {first}) hold"),
+        1 => format!("process {first} has"),
+        n => format!("{n} processes (the first is {first}) have"),
     };
     Some(Gap::new(
-        format!("whether {who} the file"),
-        "permission denied: of another user, or protected",
+        format!("whether {who} the file open"),
+        "permission denied: owned by another user, or protected",
         "run as root (sudo fdguard …), or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
     ))
 }

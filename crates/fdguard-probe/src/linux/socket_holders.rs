@@ -47,7 +47,7 @@ impl Probe {
     fn sockets_by_text(&self) -> Result<Vec<Row>, Error> {
         let mut rows = Vec::new();
         let read = |name: &str| files::read(&self.proc, format!("self/net/{name}"));
-        let tcp = read("tcp").map_err(|error| Error::io("the table of sockets", error))?;
+        let tcp = read("tcp").map_err(|error| Error::io("the socket table", error))?;
         rows.extend(net::inet(InetKind::Tcp, &tcp));
         for (name, kind) in [
             ("tcp6", InetKind::Tcp),

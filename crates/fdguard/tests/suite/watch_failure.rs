@@ -54,10 +54,10 @@ fn wrong_words_are_wrong_usage() {
     let pid = victim.pid().to_string();
     for (args, telling) in [
         (&["--every", "0"][..], "more than nothing"),
-        (&["--for", "x"], "no length of time"),
+        (&["--for", "x"], "is not a duration"),
         (&["--for", "0s"], "more than nothing"),
         (&["--for", "200000000000000d"], "too long"),
-        (&["--every", "1s2"], "no length of time"),
+        (&["--every", "1s2"], "is not a duration"),
         (&["--expect", "sessions=25"], "sessions=25*3"),
         (&["--expect", "=25*3"], "needs a name"),
         (&["--warn-at", "95", "--critical-at", "90"], "no levels"),
