@@ -58,7 +58,7 @@ impl FromStr for Ready {
     }
 }
 
-/// The last line of a multi-line complaint says what is wrong.
+/// The last line of the regex error, which states the problem.
 fn first(error: &regex::Error) -> String {
     let text = error.to_string();
     text.lines().last().unwrap_or_default().to_owned()

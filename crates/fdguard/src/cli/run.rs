@@ -209,7 +209,7 @@ pub struct RunOutputArgs {
 }
 
 impl RunArgs {
-    /// What was said on the command line, by the key of the file that means the same.
+    /// Settings given on the command line, by the equivalent key of the file.
     #[must_use]
     pub fn said(&self) -> Vec<(&'static str, Vec<String>)> {
         let one = |text: &Option<String>| text.iter().cloned().collect();

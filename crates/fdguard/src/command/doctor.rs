@@ -23,7 +23,7 @@ use crate::{output, terminal};
 const SHORTEST: Duration = Duration::from_millis(10);
 
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
-    // Everything that can be wrong with what was asked for is told before the watch, not after it.
+    // Report every usage error before the watch, not after it.
     let settings = settings::settings(&args.settings)?;
     let patient = patient(args)?;
     let logs = gather::open_logs(&args.log)?;

@@ -125,7 +125,7 @@ fn held_by(
     }
 }
 
-/// The largest class, unless the log speaks of a wall that another class runs against.
+/// The largest class, unless the log mentions a limit that belongs to another class.
 fn suspect<'a>(explanation: &Explanation, classes: &'a [ClassCount]) -> Option<&'a Class> {
     let wall = match explanation.verdict {
         Verdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
@@ -156,7 +156,7 @@ fn read_log(
             let file = input::open(path)?;
             log::scan(&mut scanner, file, &path.display().to_string())?;
         }
-        // Nobody types a log; with a process there is still something to say.
+        // A terminal is not a log. With --pid there is still something to report.
         None if io::stdin().is_terminal() && args.pid.is_some() => {}
         None if io::stdin().is_terminal() => {
             let hint =

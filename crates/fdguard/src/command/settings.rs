@@ -1,4 +1,4 @@
-//! How a watch is judged: the user's file, then what the command line says.
+//! Thresholds of a watch: the user's file, overridden by the command line.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::cli::SettingsArgs;
 use crate::exit::Hinted;
 use crate::input;
 
-/// The file that is read when nobody names one.
+/// The file that is read by default.
 const DEFAULT_FILE: &str = "fdguard.toml";
 
 /// Settings from the file and the flags.

@@ -116,7 +116,7 @@ impl Drop for Place {
         if self.finished {
             return;
         }
-        // The error that matters was told already.
+        // The first error has already been reported.
         drop(match self.form {
             Form::Folder => fs::remove_dir_all(&self.part),
             Form::Tar | Form::TarZst => fs::remove_file(&self.part),
@@ -192,7 +192,7 @@ fn archive_folder(path: &Path) -> String {
     }
 }
 
-/// Times, users and groups are left out: nobody needs them, and they would tell who made it.
+/// Omits times, users and groups: they are not needed and would identify the author.
 fn tar_of(folder: &str, pieces: &[Piece]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for piece in pieces {

@@ -15,7 +15,7 @@ use super::logs::OpenLog;
 use super::{logs, runtime};
 use crate::recording::Replay;
 
-/// Reads a recording, and gives what a visit would have gathered as far as it tells.
+/// Reads a recording and returns the material it contains.
 pub fn material(
     path: &Path,
     playbook: &Playbook,
@@ -105,7 +105,7 @@ fn snapshot(subject: &Subject, watch: &Watch) -> Snapshot {
     }
 }
 
-/// What a recording says of a descriptor; the rest is unknown.
+/// A descriptor from a recording; its other fields are unknown.
 fn entry(fd: Fd, class: &Class, target: &Text) -> FdEntry {
     FdEntry {
         fd,
@@ -122,7 +122,7 @@ fn entry(fd: Fd, class: &Class, target: &Text) -> FdEntry {
     }
 }
 
-/// Addresses stand in the name of a connection: by them its siblings are found.
+/// Parses the addresses from a connection's name, to find its siblings.
 fn detail(class: &Class, target: &Text) -> Detail {
     let ends = target.as_str().and_then(|target| target.split_once("->"));
     match ends {

@@ -51,7 +51,7 @@ pub(super) fn short_watch(
 }
 
 fn watch_to_the_end(mut live: Live<'_>, plan: &super::gather::Plan<'_>) -> anyhow::Result<Taken> {
-    // It ends by itself: nobody else has to be served in between.
+    // The watch ends by itself; nothing else has to be served meanwhile.
     while live.advance(Instant::now() + plan.length)? != Progress::Ended {
         let length = Some(plan.length);
         plan.progress

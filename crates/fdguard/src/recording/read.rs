@@ -14,7 +14,7 @@ use super::frames::{Frames, is_zstd};
 use crate::exit::Hinted;
 use crate::input;
 
-/// No line of ours comes near; a file without line ends must not fill the memory.
+/// fdguard's own lines are far shorter; a file without newlines must not fill the memory.
 const LONGEST: u64 = 64 << 20;
 
 /// More kinds than this are not named, only counted.
@@ -23,7 +23,7 @@ const MOST_KINDS: usize = 4;
 const HOW: &str = "create a recording with fdguard watch --record FILE";
 
 /// The entries of a recording, as an iterator. Whatever stops it in the middle is no error: what came
-/// before is given, and [`Replay::cut`] tells the rest.
+/// before is returned, and [`Replay::cut`] gives the reason.
 pub struct Replay {
     source: Box<dyn BufRead>,
     header: Header,
@@ -52,7 +52,7 @@ impl fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// Opens a recording; `-` is standard input. Whether it is compressed is told by its first bytes.
+    /// Opens a recording; `-` is standard input. The first bytes show whether it is compressed.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         if path == Path::new("-") {
@@ -273,7 +273,7 @@ fn header(name: &str, source: &mut dyn BufRead) -> anyhow::Result<Header> {
     }
 }
 
-/// A document of another kind or version, and who reads it.
+/// Describes a document of another kind or version, with a hint.
 fn other(schema: &str) -> (String, &'static str) {
     let version = |schema: &str| {
         schema

@@ -1,4 +1,4 @@
-//! Time as a watch sees it: by a clock that nobody sets, and what the others did meanwhile.
+//! Time of a watch: the monotonic clock, and what happened to the other clocks meanwhile.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ const TOLERANCE: f64 = 2.0;
 /// Three readings at one moment, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reading {
-    /// Runs while the machine runs; nobody sets it.
+    /// Monotonic time, without suspension.
     pub(super) running: f64,
     /// The same with the time of sleep.
     pub(super) passed: f64,
@@ -37,7 +37,7 @@ impl Reading {
         }
     }
 
-    /// What happened to time between two readings that somebody should know.
+    /// Reports suspension and clock changes between two readings.
     pub(super) fn gap_since(&self, before: &Self) -> Option<Gap> {
         let slept = (self.passed - before.passed) - (self.running - before.running);
         let set = (self.wall - before.wall) - (self.passed - before.passed);
