@@ -6,7 +6,7 @@ use fdguard_core::{Detail, FdEntry, Holder};
 use super::table::counted;
 use crate::terminal::{sanitize, sanitize_str};
 
-/// A few words; empty where the target says it all.
+/// A few words; empty if the target is enough.
 #[must_use]
 pub fn note(entry: &FdEntry) -> String {
     let mut notes = Vec::new();

@@ -1,4 +1,4 @@
-//! What a log says, for people and programs.
+//! The explanation of a log, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,14 +22,14 @@ use crate::terminal::{sanitize, sanitize_str};
 /// How many classes and targets of the holder are shown.
 const TOP: usize = 5;
 
-/// The process in question, and what the playbook says about it.
+/// The process in question, and the playbook's advice.
 #[derive(Debug)]
 pub struct HeldBy {
     /// What was seen of it.
     pub snapshot: Snapshot,
     /// What that means.
     pub summary: Summary,
-    /// On what is suspicious about it: the class, and what the playbook says.
+    /// The suspicious class and the playbook's advice for it.
     pub advice: Option<(Class, Advice)>,
 }
 
@@ -100,7 +100,7 @@ pub fn write_json(
     Ok(())
 }
 
-/// Writes the sentence that matters first, then the symptoms, then who holds the descriptors.
+/// Writes the verdict, then the symptoms, then the process that has the descriptors open.
 pub fn write(
     out: &mut dyn Write,
     explanation: &Explanation,
@@ -164,7 +164,7 @@ fn write_verdict(
     Ok(())
 }
 
-/// Symptoms by wall: those of descriptors first, in the order of the walls.
+/// Symptoms by limit, those of descriptors first.
 fn by_wall(symptoms: &[Found]) -> BTreeMap<WallName, Vec<&Found>> {
     let mut walls: BTreeMap<WallName, Vec<&Found>> = BTreeMap::new();
     for found in symptoms {

@@ -7,7 +7,7 @@ use fdguard_core::proof;
 
 use super::problem::{Problem, Told};
 
-/// Whether a check fails by it, or would if somebody had not cleared it.
+/// Whether it fails the check, or would if it were not cleared.
 fn is_case(problem: &&Problem) -> bool {
     problem.severity >= Severity::Warning || problem.cleared.is_some()
 }

@@ -154,7 +154,7 @@ mod tests {
 
     use crate::cli::Cli;
 
-    /// The commands of ours that stand between backticks.
+    /// The fdguard commands between backticks.
     fn commands(text: &str) -> impl Iterator<Item = &str> {
         let quoted = text.split('`').skip(1).step_by(2);
         quoted.filter(|text| text.starts_with("fdguard "))

@@ -1,4 +1,4 @@
-//! One line a look, for logs: keys and values that stay as they are.
+//! One log line per sample, with stable keys and values.
 
 use fdguard_core::diagnosis::Opinion;
 use fdguard_core::watch::Subject;
@@ -16,7 +16,7 @@ pub fn line(form: LineForm, subject: &Subject, opinion: &Opinion) -> String {
     }
 }
 
-/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that nobody counted.
+/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that was not counted.
 fn fdguard(opinion: &Opinion) -> String {
     let wall = |name: &str| opinion.walls.iter().find(|wall| wall.name == name);
     let percent = wall("soft-limit").and_then(|wall| wall.percent);

@@ -1,4 +1,4 @@
-//! What the report says, apart from how it is shown: text and web page have the same.
+//! The content of the report, independent of its form: text and web page have the same.
 //!
 //! Every string here is safe to show: names that others chose went through [`crate::terminal::sanitize`].
 
@@ -22,11 +22,11 @@ use crate::terminal::{sanitize, sanitize_str};
 /// The report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
-    /// Of whom.
+    /// The process.
     pub title: String,
     /// The sentence that comes first.
     pub headline: Headline,
-    /// How it was looked at.
+    /// How the data was collected.
     pub about: String,
     /// What was found: before everything else.
     pub findings: Vec<Section>,
@@ -39,7 +39,7 @@ pub struct Outline {
 pub struct Section {
     /// Its heading.
     pub title: String,
-    /// What stands under it.
+    /// Its content.
     pub blocks: Vec<Block>,
 }
 
@@ -151,7 +151,7 @@ fn about(evidence: &Evidence) -> String {
     )
 }
 
-/// A moment to the second: nobody reads the rest.
+/// A time, rounded to the second.
 pub(super) fn at_second(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
@@ -184,7 +184,7 @@ fn found(findings: &[Finding], many: bool) -> Option<Section> {
     section("findings", notes.collect())
 }
 
-/// The advice of the playbook has its parts in one text: who makes it, how to make sure, what to change, what names the line.
+/// Splits the advice of the playbook into its parts: source, confirmation, fix and line.
 fn steps(next_step: &str) -> Vec<(&'static str, String)> {
     let (next_step, line) = next_step.split_once("Line: ").unwrap_or((next_step, ""));
     let (lead, rest) = next_step

@@ -12,7 +12,7 @@ use crate::report::table::{columns, cut};
 use crate::report::wrap;
 use crate::terminal::sanitize_bytes;
 
-/// A last column narrower than this tells nothing.
+/// A narrower last column is useless.
 const LEAST_COLUMN: usize = 16;
 
 /// How to show it.
@@ -22,7 +22,7 @@ pub struct Options<'a> {
     pub width: Option<usize>,
     /// Where the bundle is.
     pub bundle: Option<&'a Path>,
-    /// Whether to say how a bundle is made where there is none.
+    /// Whether to print how to create a bundle if there is none.
     pub hint: bool,
 }
 

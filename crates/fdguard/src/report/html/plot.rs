@@ -76,7 +76,7 @@ impl Frame {
         text
     }
 
-    /// Seconds since the watch began; the last mark that fits says the unit.
+    /// Seconds since the watch began; the last mark that fits shows the unit.
     fn time_axis(&self) -> String {
         let mut text = String::new();
         let span = self.until - self.from;
@@ -96,7 +96,7 @@ impl Frame {
         text
     }
 
-    /// The area under a curve and the curve itself: a count holds until the next look.
+    /// The area under a curve and the curve itself: a count is valid until the next sample.
     fn curve(&self, curve: &Curve) -> String {
         let Some(first) = curve.points.first() else {
             return String::new();

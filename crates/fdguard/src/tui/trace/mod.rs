@@ -51,7 +51,7 @@ impl Row {
     }
 }
 
-/// What stands above the rows.
+/// The line above the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headline {
     /// The program, as it is called.

@@ -1,4 +1,4 @@
-//! The pane below the list: what one process holds.
+//! The pane below the list: what one process has open.
 
 use fdguard_core::snapshot::{Snapshot, Tier};
 use fdguard_core::wall::Wall;
@@ -108,7 +108,7 @@ fn content(holdings: &Holdings, width: usize, theme: &Theme) -> Vec<Line<'static
     lines
 }
 
-/// What says more about this process.
+/// Commands that show more about this process.
 fn next_step(snapshot: &Snapshot) -> String {
     let process = &snapshot.process;
     let line = command_line::trace_command(process)
@@ -144,7 +144,7 @@ fn totals(snapshot: &Snapshot, summary: &Summary) -> String {
     )
 }
 
-/// The walls whose distance is known, each with its mark, on as many lines as they need.
+/// The limits with known headroom, each with its mark, on as many lines as they need.
 fn walls(walls: &[Wall], width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = vec![Line::from(Span::styled("headroom:", theme.title()))];
     for wall in walls.iter().filter(|wall| wall.left.is_some()) {

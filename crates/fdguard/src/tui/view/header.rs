@@ -59,7 +59,7 @@ fn totals(app: &App, theme: &Theme) -> Line<'static> {
     line
 }
 
-/// How the hosts' processes stand, and what the list shows of them.
+/// Summary of all processes, and what the list shows of them.
 fn state(app: &App, theme: &Theme) -> Line<'static> {
     let rows = &app.view.rows;
     let of = |wanted| {

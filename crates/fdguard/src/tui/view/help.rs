@@ -12,7 +12,7 @@ use crate::terminal::sanitize_str;
 use crate::tui::app::App;
 use crate::tui::keys;
 
-/// What the columns mean, for who does not know the words.
+/// The meaning of the columns.
 const WORDS: &[(&str, &str)] = &[
     ("!  !!", "above 70 %, at least 90 % of the nearest limit"),
     ("PEAK", "range of the highest fd ever used"),

@@ -1,4 +1,4 @@
-//! What is around the processes: family, logs, what was not seen, versions.
+//! The context of the processes: process tree, logs, gaps, versions.
 
 use fdguard_core::Gap;
 use fdguard_core::evidence::{Evidence, LogSymptom, Machine, Relation, Relative};
@@ -164,7 +164,7 @@ fn or_unknown(text: Option<&String>) -> String {
     text.cloned().unwrap_or_else(|| "?".to_owned())
 }
 
-/// A recording does not say where it was made.
+/// A recording does not contain the machine.
 fn kernel(machine: &Machine) -> String {
     match machine.arch.as_str() {
         "" => or_unknown(machine.kernel.as_ref()),

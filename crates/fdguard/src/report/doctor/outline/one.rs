@@ -1,4 +1,4 @@
-//! One process: what it holds, its walls, what looks wrong, its databases.
+//! One process: its descriptors, limits, problems and databases.
 
 use std::cmp::Ordering;
 
@@ -168,7 +168,7 @@ fn walls_table(walls: &[Forecast]) -> Vec<Block> {
     })]
 }
 
-/// When a wall is reached at this rate, with the range that the rate allows.
+/// When a limit is reached at this rate, with the range that the rate allows.
 fn forecast(wall: &Forecast) -> String {
     let condition = wall
         .only_if
@@ -187,7 +187,7 @@ fn forecast(wall: &Forecast) -> String {
     format!("{when}{condition}")
 }
 
-/// The range of a forecast; absent where it says no more than the forecast.
+/// The range of a forecast; absent if it adds nothing to the forecast.
 pub(in crate::report) fn within(soonest: Option<f64>, latest: Option<f64>) -> Option<String> {
     let soonest = wording::duration(soonest?);
     match latest.map(wording::duration) {
@@ -223,7 +223,7 @@ pub(in crate::report::doctor) fn suspects(evidence: &Evidence) -> Vec<Suspects<'
     found
 }
 
-/// What looks wrong, or is worth knowing and no more.
+/// Problems, or mere notes.
 pub(super) fn lints(evidence: &Evidence, title: &str, is_wrong: bool) -> Option<Section> {
     let many = evidence.material.visits.len() > 1;
     let found = suspects(evidence).into_iter();

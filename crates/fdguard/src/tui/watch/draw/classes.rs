@@ -1,4 +1,4 @@
-//! What is held, by class: how many, how fast, and since when.
+//! Open descriptors by class: count, rate and history.
 
 use fdguard_core::judge::Verdict;
 use fdguard_core::watch::Subject;

@@ -1,4 +1,4 @@
-//! Who is watched, what is said of it, and how many descriptors there are.
+//! The watched process, its verdict, and its number of descriptors.
 
 use fdguard_core::count::{as_f64, difference};
 use fdguard_core::wall;
@@ -12,7 +12,7 @@ use crate::tui::theme::Theme;
 use crate::tui::watch::phrase;
 use crate::tui::watch::state::State;
 
-/// Name, number, verdict, and how long and how often it was looked at: as much as there is room for.
+/// Name, pid, verdict, time watched and number of samples, as far as there is room.
 pub(super) fn title(state: &State, watch: &Watch, theme: &Theme, width: usize) -> Line<'static> {
     let Some(subject) = state.current(watch) else {
         let text = format!("waiting for {}", state.name);

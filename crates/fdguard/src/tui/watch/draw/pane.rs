@@ -92,10 +92,10 @@ fn lines(
     }
 }
 
-/// A wall that is reached after this many seconds is not ahead of anybody.
+/// A limit that is reached after this many seconds does not matter.
 const LIFETIME: f64 = 100.0 * 365.0 * 86_400.0;
 
-/// Every field that has something to say.
+/// Every field that is not empty.
 fn in_full(finding: &Finding, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let grown = finding.grown.map(|grown| format!("{grown:+} not closed"));
     let count = finding.count.map(|count| count.to_string());

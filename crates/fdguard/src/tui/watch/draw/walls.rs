@@ -1,4 +1,4 @@
-//! The walls: how much of each is used, and when it is reached.
+//! The limits: how much of each is used, and when it is reached.
 
 use fdguard_core::forecast::Forecast;
 use fdguard_core::lint::Severity;
@@ -16,7 +16,7 @@ use crate::tui::watch::state::{Judged, State};
 /// A ceiling as large as this is the kernel's way of saying that there is none.
 const NO_CEILING: u64 = i64::MAX as u64;
 
-/// A wall nearer than this, in seconds, is an emergency.
+/// A limit nearer than this, in seconds, is an emergency.
 const SOON: f64 = 3600.0;
 
 pub(super) fn section(
@@ -62,7 +62,7 @@ fn row(
     width: usize,
     theme: &Theme,
 ) -> Line<'static> {
-    // Who has ended approaches nothing.
+    // A process that exited approaches no limit.
     let (style, when) = match subject.gone {
         Some(_) => (theme.quiet(), String::new()),
         None => (style(state, wall, theme), when(wall)),
@@ -115,7 +115,7 @@ fn when(wall: &Forecast) -> String {
     }
 }
 
-/// Red for what is near in time or in number, dim for what nobody is on the way to.
+/// Red for a limit that is near in time or number, dim for one that is not approached.
 fn style(state: &State, wall: &Forecast, theme: &Theme) -> Style {
     let by_share = state.levels.judge(wall.percent, None);
     let by_time = wall.eta_seconds.map(|eta| match &wall.only_if {
