@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use fdguard_core::Pid;
 
-/// Why a whole look failed. What is only partly readable is a `Gap` in the value instead.
+/// Why reading a process failed. What is only partly readable is a `Gap` in the value instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,7 +22,7 @@ pub enum Error {
     Zombie {
         /// The process.
         pid: Pid,
-        /// Who should have waited.
+        /// The parent that should have waited.
         ppid: Pid,
     },
     /// A thread of the kernel.
@@ -33,7 +33,7 @@ pub enum Error {
     NoProc {
         /// Where it was looked for.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
     /// The helper program could not be run or did not answer.
@@ -49,7 +49,7 @@ pub enum Error {
     Io {
         /// What was being done.
         what: String,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
 }

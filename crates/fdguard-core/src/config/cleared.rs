@@ -54,7 +54,7 @@ impl Cleared {
         self.rule.is_none() && self.line.is_none() && self.fits(Some(class), target, owner)
     }
 
-    /// Whether it speaks of this finding or hazard.
+    /// Whether it applies to this finding or hazard.
     #[must_use]
     pub fn covers_query(&self, query: &ClearanceQuery<'_>) -> bool {
         let line_fits = |line: &CodeLine| line.is_in(query.stack);
@@ -121,7 +121,7 @@ impl Ledger {
         })
     }
 
-    /// The entries whose last day is over: to be told, so that somebody looks again.
+    /// The expired entries, which are reported so that they are reviewed.
     pub fn expired(&self, today: Date) -> impl Iterator<Item = &Cleared> {
         self.0.iter().filter(move |one| one.is_expired(today))
     }

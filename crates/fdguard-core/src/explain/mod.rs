@@ -71,7 +71,7 @@ pub struct Found {
     pub first_line: u64,
     /// The last.
     pub last_line: u64,
-    /// The first of them, or what is around the telling part of it.
+    /// The first of them, or the part of it around the match.
     pub example: Text,
 }
 

@@ -73,7 +73,7 @@ impl Pattern {
         self.find_in_lower(&line.to_ascii_lowercase())
     }
 
-    /// The same for a line in small letters: who has many patterns makes it once.
+    /// The same for a line in lower case: a caller with many patterns converts it once.
     pub(super) fn find_in_lower(&self, line: &[u8]) -> Option<usize> {
         let mut first = None;
         let mut from = 0;

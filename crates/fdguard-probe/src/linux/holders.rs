@@ -32,7 +32,7 @@ pub struct Sought {
 pub struct Held {
     /// The process.
     pub pid: Pid,
-    /// Its parent, who may have handed it down.
+    /// Its parent, from which it may be inherited.
     pub ppid: Pid,
     /// When it started, in clock ticks after boot: with the pid its identity.
     pub start_ticks: u64,
@@ -97,7 +97,7 @@ pub struct Holders {
 
 impl Probe {
     /// Who holds these files. Our own process is left out. Mappings are looked at when asked for: that is the costly part, and
-    /// the kernel's own count (a lease) may have said already that there are no writers.
+    /// the kernel's own count (a lease) may have shown already that there are no writers.
     pub fn holders(&self, sought: &[Sought], mappings: bool) -> Result<Holders, Error> {
         let own = std::process::id();
         let mut found = Holders::default();
@@ -191,7 +191,7 @@ impl One<'_> {
         };
         let info = files::read(self.base, format!("fdinfo/{fd}")).unwrap_or_default();
         let info = Fdinfo::parse(&info);
-        // The inode of fdinfo asks no file system, which may be one that does not answer. Kernels before 5.14 do not tell it.
+        // The inode in fdinfo needs no file system, which may not respond. Kernels before 5.14 lack it.
         let may_be = |sought: &Sought| {
             sought.path == path
                 || sought.path == link

@@ -33,7 +33,7 @@ enum Depth {
     /// Everything, start times too.
     #[default]
     Whole,
-    /// For a single look: no start times, which only tell one look from the next.
+    /// For a single sample: no start times, which only matter between samples.
     Single,
     /// For a single look at a crowd: of processes that hold little only what is cheap.
     Crowd,
@@ -203,7 +203,7 @@ impl Probe {
         Ok(())
     }
 
-    /// What one file tells of a process; nothing for kernel threads.
+    /// Reads a process from one file; nothing for kernel threads.
     fn reread(&self, row: &mut HostRow, buffer: &mut Vec<u8>) -> Result<(), Errno> {
         let bytes = files::read_into(&self.proc, format!("{}/status", row.pid), buffer)?;
         let status = Status::parse(bytes);

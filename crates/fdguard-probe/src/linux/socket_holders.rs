@@ -1,4 +1,4 @@
-//! Who holds a socket, and who that is: from an address back to processes.
+//! Finds the processes that have a socket open, by its address.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -16,7 +16,8 @@ use crate::parse::net::{self, InetKind, Row};
 /// Which processes hold which sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// By the inode of the socket, each list ascending and without repetition. What nobody was seen to hold is not in it.
+    /// By the inode of the socket, each list ascending and without duplicates. Sockets without a
+    /// visible holder are missing.
     pub by_socket: BTreeMap<u64, Vec<Pid>>,
     /// Processes that could not be looked into: absence proves nothing while there are any.
     pub unread: u64,
@@ -31,12 +32,13 @@ pub struct Identified {
     pub variable: Option<Vec<u8>>,
     /// Whether its environment could be read.
     pub environment_read: bool,
-    /// Whether its numbers of processes mean the same as ours; absent where that cannot be seen.
+    /// Whether it is in fdguard's pid namespace; absent if unknown.
     pub same_pid_namespace: Option<bool>,
 }
 
 impl Probe {
-    /// Every TCP, UDP and unix socket of our own network namespace: by netlink, else by the text tables.
+    /// Every TCP, UDP and Unix socket of fdguard's network namespace: by netlink, otherwise by the
+    /// text tables.
     pub fn sockets(&self) -> Result<Vec<Row>, Error> {
         match SocketTable::by_netlink(None) {
             Ok(table) => Ok(table.into_rows().collect()),
@@ -62,7 +64,8 @@ impl Probe {
         Ok(rows)
     }
 
-    /// Who holds these sockets: one walk over the links of all processes, our own too.
+    /// Finds the holders of these sockets: one walk over the links of all processes, including
+    /// fdguard.
     pub fn socket_holders(&self, inodes: &[u64]) -> Result<Holders, Error> {
         let mut pids = self.pids()?;
         pids.retain(|pid| self.holds_something(*pid));

@@ -1,6 +1,6 @@
-//! A second reader, by the program `lsof`: portable, slower, and it tells less than `/proc`.
+//! A second reader, by the program `lsof`: portable, slower and less detailed than `/proc`.
 //!
-//! What it cannot tell is a gap in each snapshot. Nothing here opens a file of the target.
+//! What it does not report is a gap in each snapshot. Nothing here opens a file of the target.
 
 mod anonymous;
 mod classify;

@@ -24,7 +24,7 @@ pub(super) struct Circumstances<'a> {
     /// Whether lsof is known to put close-on-exec among the flags here, so that flags without it tell
     /// that it is not set.
     pub(super) flags_are_whole: bool,
-    /// Numbers of our own that were only opened for asking.
+    /// fdguard's own descriptors, opened only to run lsof.
     pub(super) hidden: &'a [Fd],
 }
 
@@ -45,7 +45,7 @@ pub(super) fn snapshot(
         None => {
             gaps.extend(unread_gap(&rows));
             let entries = table(set, &rows, circumstances, &mut gaps);
-            // Numbers of which nothing can be told are a count, not a table.
+            // Numbers without any detail are a count, not a table.
             let readable = !entries.is_empty() || rows.unread.is_empty();
             let count = (rows.rows.len() + rows.unread.len()) as u64;
             (readable.then_some(entries), Some(count))
@@ -178,7 +178,7 @@ fn table(
 }
 
 /// Registrations whose number is not open any more. One whose number was used again since looks like
-/// any other here: lsof does not tell which file was registered.
+/// any other here: lsof does not report which file was registered.
 fn mark_ghosts(entries: &mut [FdEntry], unread: &[Fd]) {
     let numbers = entries.iter().map(|entry| entry.fd);
     let open: HashSet<Fd> = numbers.chain(unread.iter().copied()).collect();
@@ -265,7 +265,7 @@ fn network_gap(setting: Setting) -> Option<Gap> {
     })
 }
 
-/// What lsof tells of no process.
+/// What lsof reports for no process.
 fn untold() -> impl Iterator<Item = Gap> {
     [
         "the limits of the process and the machine, and the table size",
