@@ -12,7 +12,7 @@ use fdguard_core::proof::Allowance;
 use super::SettingsArgs;
 use super::duration::parse_positive;
 use super::protect::ProtectArgs;
-use super::ready::Ready;
+use super::ready::ReadyArg;
 use super::select::parse_pid;
 
 /// Fail if a program, or a server under exercise, leaks descriptors.
@@ -96,7 +96,7 @@ pub struct ExerciseArgs {
     /// Forms: `tcp:PORT`, `tcp:HOST:PORT`, `http:URL`, or `line:REGEX`, which matches a line of the
     /// server's output.
     #[arg(help_heading = "Exercise", long, value_name = "HOW")]
-    pub ready: Option<Ready>,
+    pub ready: Option<ReadyArg>,
     /// Time limit for the server to become ready.
     #[arg(help_heading = "Exercise", long, value_name = "TIME", default_value = "30s", value_parser = parse_positive)]
     pub ready_timeout: Duration,

@@ -28,7 +28,7 @@ pub struct InspectArgs {
     /// The check runs on a copy if a process may be writing. Default: full up to 64 MiB, quick up to
     /// 512 MiB.
     #[arg(long, value_enum, value_name = "DEPTH")]
-    pub check: Option<Check>,
+    pub check: Option<InspectCheck>,
     /// Repair a damaged database that no process has open.
     ///
     /// fdguard makes a backup, repairs a copy, checks it, and swaps it in.
@@ -58,7 +58,7 @@ pub struct InspectArgs {
 
 /// Depth of SQLite's check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Check {
+pub enum InspectCheck {
     /// Check the structure only.
     Quick,
     /// Also check that indexes match their tables.

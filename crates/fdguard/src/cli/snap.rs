@@ -46,15 +46,15 @@ pub struct SnapArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Source of the data.
-    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = Via::Proc)]
-    pub via: Via,
+    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = ViaArg::Proc)]
+    pub via: ViaArg,
     /// How to read descriptor tables.
     ///
     /// `kernel` reads all tables with a BPF iterator; it needs root, or CAP_BPF and CAP_PERFMON.
     /// `full` reads only `/proc`. `auto` uses `kernel` for 64 processes or more. If BPF is not
     /// permitted, fdguard reads `/proc`.
-    #[arg(long, value_enum, value_name = "TIER", default_value_t = Tier::Auto, conflicts_with = "from")]
-    pub tier: Tier,
+    #[arg(long, value_enum, value_name = "TIER", default_value_t = TierArg::Auto, conflicts_with = "from")]
+    pub tier: TierArg,
     /// Do not search other processes for the peers of sockets and pipes.
     #[arg(long)]
     pub no_peers: bool,
@@ -68,7 +68,7 @@ pub struct SnapArgs {
 
 /// Source of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Via {
+pub enum ViaArg {
     /// `/proc` and netlink.
     Proc,
     /// The `lsof` program: portable, slower, less detailed.
@@ -77,7 +77,7 @@ pub enum Via {
 
 /// How to read descriptor tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tier {
+pub enum TierArg {
     /// BPF if permitted and faster, otherwise `/proc`.
     Auto,
     /// `/proc` only.
@@ -97,12 +97,12 @@ pub enum FailOn {
     Critical,
 }
 
-impl From<Tier> for Depth {
-    fn from(tier: Tier) -> Self {
+impl From<TierArg> for Depth {
+    fn from(tier: TierArg) -> Self {
         match tier {
-            Tier::Auto => Self::Auto,
-            Tier::Full => Self::Full,
-            Tier::Kernel => Self::Kernel,
+            TierArg::Auto => Self::Auto,
+            TierArg::Full => Self::Full,
+            TierArg::Kernel => Self::Kernel,
         }
     }
 }

@@ -9,7 +9,7 @@ use fdguard_process::listen::Listen;
 
 use super::FailOn;
 use super::duration::parse_positive;
-use crate::unit::Target;
+use crate::unit::UnitTarget;
 
 /// Write or lint a unit for systemd, launchd, supervisord or compose.
 #[derive(Clone, Debug, Args)]
@@ -25,7 +25,7 @@ Exit codes: 0 written, or no problems; 1 problems of at least the --fail-on seve
 pub struct UnitArgs {
     /// Supervisor; with --lint, only needed if the file does not show it.
     #[arg(value_enum, required_unless_present = "lint")]
-    pub target: Option<Target>,
+    pub target: Option<UnitTarget>,
     /// Name of the service; the program's name by default.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -41,8 +41,8 @@ pub struct UnitArgs {
     #[arg(long = "stop-grace", value_name = "TIME", default_value = "10s", value_parser = parse_positive)]
     pub grace: Duration,
     /// When fdguard restarts the program.
-    #[arg(long, value_enum, default_value_t = Restart::OnFailure, value_name = "WHEN")]
-    pub restart: Restart,
+    #[arg(long, value_enum, default_value_t = RestartArg::OnFailure, value_name = "WHEN")]
+    pub restart: RestartArg,
     /// Descriptor limits: SOFT or SOFT:HARD.
     #[arg(long, value_name = "LIMIT", default_value = "4096:524288", value_parser = parse_limits)]
     pub files: (u64, u64),
@@ -83,7 +83,7 @@ pub struct UnitArgs {
 
 /// When the program is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Restart {
+pub enum RestartArg {
     /// After every exit.
     Always,
     /// After a failure.
@@ -92,7 +92,7 @@ pub enum Restart {
     Never,
 }
 
-impl Restart {
+impl RestartArg {
     /// Value of `fdguard run --restart`.
     #[must_use]
     pub fn name(self) -> &'static str {
