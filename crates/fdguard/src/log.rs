@@ -1,4 +1,4 @@
-//! Reading logs, for what in them speaks of descriptors.
+//! Reads logs and searches them for descriptor symptoms.
 
 use std::io::{ErrorKind, Read};
 
@@ -49,7 +49,7 @@ pub(crate) fn scan(
     }
 }
 
-/// "Nothing found" in bytes that are no log would be a lie.
+/// Refuses compressed files: "nothing found" would be wrong for bytes that are not text.
 fn refuse_packed(beginning: &[u8], name: &str) -> anyhow::Result<()> {
     let packed = PACKED
         .iter()

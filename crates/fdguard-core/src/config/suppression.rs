@@ -55,7 +55,7 @@ impl Suppression {
         self.rule.is_none() && self.line.is_none() && self.fits(Some(class), target, owner)
     }
 
-    /// Whether it speaks of this finding or hazard.
+    /// Whether it applies to this finding or hazard.
     #[must_use]
     pub fn covers_query(&self, query: &SuppressionQuery<'_>) -> bool {
         let line_fits = |line: &CodeLine| line.is_in(query.stack);
@@ -122,7 +122,7 @@ impl Suppressions {
         })
     }
 
-    /// The entries whose last day is over: to be told, so that somebody looks again.
+    /// The expired entries, which are reported so that they are reviewed.
     pub fn expired(&self, today: Date) -> impl Iterator<Item = &Suppression> {
         self.0.iter().filter(move |one| one.is_expired(today))
     }
@@ -187,11 +187,11 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError>
     let owner = glob(&table.owner, "cleared.owner")?;
     let reason = &table.reason;
     if reason.get_ref().trim().is_empty() {
-        return Err(place.error(reason, "cleared.reason", "must say why this is in order"));
+        return Err(place.error(reason, "cleared.reason", "must state why this is acceptable"));
     }
     let is_bare = class.is_none() && target.is_none() && owner.is_none();
     if is_bare && rule.is_none() && line.is_none() {
-        let message = "this entry would silence everything: name a rule, a line, a class, a target or an owner";
+        let message = "this entry would match everything: give a rule, line, class, target or owner";
         return Err(place.error(reason, "cleared", message));
     }
     let date = day(&table.date, "cleared.date", place)?;
@@ -199,7 +199,7 @@ fn read_one(table: &Table, place: Place<'_>) -> Result<Suppression, ConfigError>
         Some(value) => {
             let until = day(value, "cleared.until", place)?;
             if until < date {
-                return Err(place.error(value, "cleared.until", "is before its date"));
+                return Err(place.error(value, "cleared.until", "must not be before date"));
             }
             Some(until)
         }
@@ -225,7 +225,7 @@ fn rule(table: &Table, place: Place<'_>) -> Result<Option<String>, ConfigError> 
     if rule::is_suppressible(text.get_ref()) {
         return Ok(Some(text.get_ref().clone()));
     }
-    let message = format!("no rule is {:?}", text.get_ref());
+    let message = format!("unknown rule {:?}", text.get_ref());
     Err(place.error(text, "cleared.rule", message))
 }
 
@@ -239,5 +239,5 @@ fn day(value: &Spanned<toml::Value>, key: &str, place: Place<'_>) -> Result<Date
     written
         .filter(|text| text.len() == "2026-01-31".len())
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| place.error(value, key, "must be a day, such as 2026-01-31"))
+        .ok_or_else(|| place.error(value, key, "must be a date such as 2026-01-31"))
 }

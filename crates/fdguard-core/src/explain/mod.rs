@@ -1,4 +1,4 @@
-//! Symptom translation: which lines of a log mean that descriptors ran out, and which mean another wall.
+//! Symptoms: which lines of a log mean that descriptors ran out, and which mean another limit.
 //!
 //! `EMFILE` is seldom reported as such. The disguises are data (`data/symptoms.toml`); this module finds
 //! them in a stream of any length, with memory that does not depend on it.
@@ -71,7 +71,7 @@ pub struct SymptomMatch {
     pub first_line: u64,
     /// The last.
     pub last_line: u64,
-    /// The first of them, or what is around the telling part of it.
+    /// The first of them, or the part of it around the match.
     pub example: Text,
 }
 
@@ -182,10 +182,10 @@ fn verdict(lines: u64, found: &[SymptomMatch]) -> LogVerdict {
 
 fn why_not(symptom: &Symptom, found: &SymptomMatch) -> String {
     if symptom.wall == WallName::None {
-        "no wall of the kernel".to_owned()
+        "not a kernel limit".to_owned()
     } else if found.count < symptom.at_least {
         format!("fewer than {} lines", symptom.at_least)
     } else {
-        format!("no sure line within {NEAR} lines of it")
+        format!("no certain line within {NEAR} lines")
     }
 }

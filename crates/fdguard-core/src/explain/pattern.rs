@@ -33,7 +33,7 @@ impl LinePattern {
     /// When there is no part that is long enough to look for.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.contains(['\n', '\r']) {
-            return Err(format!("pattern {text:?} is longer than a line"));
+            return Err(format!("pattern {text:?} must be one line"));
         }
         let pieces: Vec<&str> = text.split('*').collect();
         let last = pieces.len() - 1;
@@ -49,7 +49,7 @@ impl LinePattern {
         };
         if pattern.anchor().len() < SHORTEST {
             return Err(format!(
-                "pattern {text:?} has no {SHORTEST} characters in a row"
+                "pattern {text:?} needs at least {SHORTEST} literal characters in a row"
             ));
         }
         Ok(pattern)
@@ -73,7 +73,7 @@ impl LinePattern {
         self.find_in_lower(&line.to_ascii_lowercase())
     }
 
-    /// The same for a line in small letters: who has many patterns makes it once.
+    /// The same for a line in lower case: a caller with many patterns converts it once.
     pub(super) fn find_in_lower(&self, line: &[u8]) -> Option<usize> {
         let mut first = None;
         let mut from = 0;

@@ -131,7 +131,7 @@ impl<'a> LogScanner<'a> {
         self.is_open = false;
     }
 
-    /// The first symptom of the table that this line is, and where its telling part begins.
+    /// The first symptom of the table that matches this line, and where the match begins.
     fn recognise(&mut self, line: &[u8]) -> Option<(usize, usize)> {
         for anchor in self.anchors.find_overlapping_iter(line) {
             self.suspected.add(anchor.pattern().as_usize());
@@ -197,7 +197,7 @@ fn line_ends(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// What is around the telling part of a line. Characters are not cut in two.
+/// The part of a line around the match. Characters are not split.
 fn example(line: &[u8], at: usize) -> Text {
     if line.len() <= EXAMPLE {
         return Text::from(line);

@@ -1,4 +1,4 @@
-//! What a line of a log may stand for.
+//! Symptoms: what a log line may mean.
 
 use serde::{Deserialize, Serialize};
 

@@ -102,7 +102,7 @@ fn r9_another_wall_is_named_as_such() {
         "[alert] 7#7: 512 worker_connections are not enough",
     );
     assert_eq!(nginx.verdict, LogVerdict::Nothing);
-    assert_eq!(nginx.not_counted[0].why, "no wall of the kernel");
+    assert_eq!(nginx.not_counted[0].why, "not a kernel limit");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_mistake_in_a_symptom_names_its_place() {
     for (text, words) in [
         (
             "[[symptom]]\nid = \"x\"\npatterns = 'abc'\nwall = 'ptys'\ncertainty = 'likely'\nmeaning = 'm'\nnext = 'n'",
-            "characters in a row",
+            "literal characters in a row",
         ),
         (
             "[[symptom]]\nid = \"x\"\npatterns = []\nwall = 'ptys'\ncertainty = 'likely'\nmeaning = 'm'\nnext = 'n'",

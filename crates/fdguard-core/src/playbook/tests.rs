@@ -206,7 +206,7 @@ fn r5_a_mistake_in_a_file_is_one_line_with_its_place() {
             entry("bad", "class = 'pipes'"),
             2,
             "bad",
-            "no descriptor class is \"pipes\"",
+            "unknown descriptor class \"pipes\"",
         ),
         (entry("Bad Id", "class = 'pipe'"), 2, "Bad Id", "hyphens"),
         (entry("bad", ""), 2, "bad", "needs class or topic"),

@@ -78,7 +78,8 @@ impl Redactor {
         }
     }
 
-    /// The first word is a program's name, or a title that it gave itself; flags of one letter tell nothing.
+    /// The first word is a program's name, or a title that it set itself; one-letter flags reveal
+    /// nothing.
     fn arguments(&mut self, process: &Process) -> Vec<Text> {
         let name = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec);
         let exe = process.exe.as_ref().and_then(|exe| name(exe.as_bytes()));
@@ -123,7 +124,7 @@ impl Redactor {
                 Some((prefix, name)) => Text::from([prefix, &*self.path(name)].concat()),
                 None => Text::from(self.path(bytes)),
             },
-            // What these show is the kernel's, or ours.
+            // These values come from the kernel or from fdguard.
             Class::Eventpoll
             | Class::Eventfd
             | Class::Timerfd

@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
         Some(ReadState::Entry(entry))
     }
 
-    /// Whether a file of this name, mark and all, lies in the target's own file tree.
+    /// Whether a file of this name, including the mark, exists in the target's own file tree.
     fn is_named(&self, text: &[u8], ino: u64) -> bool {
         let path = [b"../root", text].concat();
         rustix::fs::statat(&self.dir.fd, path, AtFlags::SYMLINK_NOFOLLOW)

@@ -344,7 +344,7 @@ fn r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots() {
     let test = "r7_nobody_looks_at_its_own_in_another_mount_namespace_and_not_at_roots";
     let said = Nobody::run(test, &question).hear();
     assert_eq!(said["own"], json!({"select": "absent"}));
-    let why = "no permission to read what is in its memory";
+    let why = "no permission to read its memory map";
     assert_eq!(said["roots"], json!({"select": "unknown", "why": why}));
     own.finish();
     roots.finish();

@@ -69,7 +69,7 @@ fn what_is_no_check_is_one_clear_line() {
         ("https://x/", "exec:curl"),
         ("fd:2", "descriptor"),
         ("line:[", "regular expression"),
-        ("up:soon", "is no length of time"),
+        ("up:soon", "is not a duration"),
         ("ping:host", "is no check"),
         ("notify:x", "is no check"),
     ] {

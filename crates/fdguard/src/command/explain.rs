@@ -83,7 +83,7 @@ fn read_playbook(file: Option<&Path>) -> anyhow::Result<Playbook> {
     };
     let text = input::read_text(path)?;
     let user = Playbook::parse(&text).map_err(|error| {
-        let hint = "fdguard explain --list --json shows entries with all of their fields";
+        let hint = "run fdguard explain --list --json to see entries with all fields";
         HintedError::usage(format!("{}: {error}", path.display()), hint)
     })?;
     Ok(ours.extended_by(user))
@@ -125,7 +125,7 @@ fn held_by(
     }
 }
 
-/// The largest class, unless the log speaks of a wall that another class runs against.
+/// The largest class, unless the log mentions a limit that belongs to another class.
 fn suspect<'a>(explanation: &Explanation, classes: &'a [ClassCount]) -> Option<&'a Class> {
     let wall = match explanation.verdict {
         LogVerdict::OtherWall => explanation.symptoms.first().map(|found| found.wall),
@@ -156,12 +156,12 @@ fn read_log(
             let file = input::open(path)?;
             log::scan(&mut scanner, file, &path.display().to_string())?;
         }
-        // Nobody types a log; with a process there is still something to say.
+        // A terminal is not a log. With --pid there is still something to report.
         None if io::stdin().is_terminal() && args.pid.is_some() => {}
         None if io::stdin().is_terminal() => {
             let hint =
-                "fdguard explain LOG, or COMMAND | fdguard explain; --list shows the playbook";
-            return Err(HintedError::usage("no log named", hint).into());
+                "run fdguard explain LOG, or pipe a log into fdguard explain; --list shows the playbook";
+            return Err(HintedError::usage("no log given", hint).into());
         }
         _ => log::scan(&mut scanner, io::stdin().lock(), "standard input")?,
     }

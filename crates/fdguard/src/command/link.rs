@@ -1,4 +1,4 @@
-//! What a descriptor was that nobody saw: by its link, and by the call that opened it.
+//! Classifies a descriptor that is already closed, by its link and the call that opened it.
 
 use std::fs::FileType;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use fdguard_core::{Class, TcpState, Text};
 
-/// By what its link in `/proc` said: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent where only the process could
-/// have told: the kind of a socket.
+/// Classifies a link of `/proc`: `pipe:[7]`, `anon_inode:[eventfd]`, a path. The class is absent if
+/// only the process could know it: the kind of a socket.
 pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
     if link.starts_with(b"socket:[") {
         return of_socket(link);
@@ -31,7 +31,7 @@ pub(in crate::command) fn of_link(link: &[u8]) -> (Option<Class>, Text) {
     (class, target)
 }
 
-/// `socket:[7]`, and where the process itself said it: domain, type and state.
+/// `socket:[7]`, followed by domain, type and state if the process reported them.
 fn of_socket(link: &[u8]) -> (Option<Class>, Text) {
     const UNIX: u32 = 1;
     const INET: [u32; 2] = [2, 10];

@@ -1,4 +1,4 @@
-//! The logs that were given: which of their lines speak of descriptors.
+//! Searches the logs of `--log` for descriptor symptoms.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,7 +18,7 @@ pub struct OpenLog {
     file: File,
 }
 
-/// Opens them all, so that one that is not there is told before the watch and not after it.
+/// Opens all logs, so that a missing one is reported before the watch, not after it.
 pub fn open(paths: &[PathBuf]) -> anyhow::Result<Vec<OpenLog>> {
     let open = |path: &PathBuf| {
         let file = input::open(path)?;

@@ -54,7 +54,7 @@ fn watch_to_the_end(
     mut live: LiveWatch<'_>,
     plan: &super::gather::DoctorPlan<'_>,
 ) -> anyhow::Result<RecordedWatch> {
-    // It ends by itself: nobody else has to be served in between.
+    // The watch ends by itself; nothing else has to be served meanwhile.
     while live.advance(Instant::now() + plan.length)? != WatchProgress::Ended {
         let length = Some(plan.length);
         plan.progress

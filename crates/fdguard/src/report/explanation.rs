@@ -1,4 +1,4 @@
-//! What a log says, for people and programs.
+//! The explanation of a log, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,14 +23,14 @@ use crate::terminal::{sanitize, sanitize_str};
 /// How many classes and targets of the holder are shown.
 const TOP: usize = 5;
 
-/// The process in question, and what the playbook says about it.
+/// The process in question, and the playbook's advice.
 #[derive(Debug)]
 pub struct ExplainedProcess {
     /// What was seen of it.
     pub snapshot: Snapshot,
     /// What that means.
     pub summary: Summary,
-    /// On what is suspicious about it: the class, and what the playbook says.
+    /// The suspicious class and the playbook's advice for it.
     pub advice: Option<(Class, Advice)>,
 }
 
@@ -101,7 +101,7 @@ pub fn write_json(
     Ok(())
 }
 
-/// Writes the sentence that matters first, then the symptoms, then who holds the descriptors.
+/// Writes the verdict, then the symptoms, then the process that has the descriptors open.
 pub fn write(
     out: &mut dyn Write,
     explanation: &Explanation,
@@ -116,7 +116,7 @@ pub fn write(
     if !explanation.symptoms.is_empty() {
         write_section(out, "symptoms")?;
         write_table(out, &explanation.symptoms, width)?;
-        write_section(out, "what that means")?;
+        write_section(out, "meaning")?;
         for found in &explanation.symptoms {
             let meaning = sanitize_str(&found.meaning);
             writeln!(out, "  {}: {meaning}", sanitize_str(&found.id))?;
@@ -138,7 +138,7 @@ fn write_verdict(
 ) -> anyhow::Result<()> {
     let read = counted(explanation.lines_read, "line", "lines");
     match explanation.verdict {
-        LogVerdict::Empty => writeln!(out, "the log is empty: there is nothing to explain")?,
+        LogVerdict::Empty => writeln!(out, "the log is empty")?,
         LogVerdict::Nothing => {
             let seen: u64 = explanation
                 .not_counted
@@ -151,7 +151,7 @@ fn write_verdict(
             };
             writeln!(
                 out,
-                "no line says that descriptors ran out ({read} read{but})"
+                "no line reports descriptor exhaustion ({read} read{but})"
             )?;
         }
         LogVerdict::Descriptors | LogVerdict::OtherWall => {
@@ -165,7 +165,7 @@ fn write_verdict(
     Ok(())
 }
 
-/// Symptoms by wall: those of descriptors first, in the order of the walls.
+/// Symptoms by limit, those of descriptors first.
 fn by_wall(symptoms: &[SymptomMatch]) -> BTreeMap<WallName, Vec<&SymptomMatch>> {
     let mut walls: BTreeMap<WallName, Vec<&SymptomMatch>> = BTreeMap::new();
     for found in symptoms {
@@ -174,7 +174,7 @@ fn by_wall(symptoms: &[SymptomMatch]) -> BTreeMap<WallName, Vec<&SymptomMatch>> 
     walls
 }
 
-/// Says how many lines say it, and how many more may: those that are sure are not mixed with the others.
+/// Counts the lines that report it and, separately, those that may mean it.
 fn headline(wall: WallName, rows: &[&SymptomMatch]) -> String {
     let total = |least: Certainty| -> u64 {
         let rows = rows.iter().filter(|found| found.certainty >= least);
@@ -185,24 +185,25 @@ fn headline(wall: WallName, rows: &[&SymptomMatch]) -> String {
     if sure == 0 {
         return format!("{} may mean that {what}", counted(all, "line", "lines"));
     }
-    let probably = match total(Certainty::Certain) {
-        0 => " probably",
-        _ => "",
+    let verb = match (total(Certainty::Certain), sure) {
+        (0, 1) => "probably means",
+        (0, _) => "probably mean",
+        (_, 1) => "reports",
+        (_, _) => "report",
     };
-    let say = if sure == 1 { "says" } else { "say" };
     let more = match all - sure {
         0 => String::new(),
-        more => format!(", {} more may", thousands(more)),
+        more => format!(", and {} more may mean it", thousands(more)),
     };
     let lines = counted(sure, "line", "lines");
-    format!("{lines}{probably} {say} that {what}{more}")
+    format!("{lines} {verb} that {what}{more}")
 }
 
 fn what_ran_out(wall: WallName) -> &'static str {
     match wall {
         WallName::SoftLimit => "descriptors ran out",
-        WallName::SystemFiles => "the whole host ran out of open files",
-        WallName::Select1024 => "a descriptor's number was too high for select()",
+        WallName::SystemFiles => "the machine ran out of open files",
+        WallName::Select1024 => "a descriptor number was too high for select()",
         WallName::InotifyInstances => "inotify instances ran out, not descriptors",
         WallName::InotifyWatches => "inotify watches ran out, not descriptors",
         WallName::Ptys => "pseudo-terminals ran out",
@@ -231,7 +232,7 @@ fn write_table(
     found: &[SymptomMatch],
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    let head = ["COUNT", "LINES", "WALL", "CERTAINTY", "SYMPTOM"];
+    let head = ["COUNT", "LINES", "LIMIT", "CERTAINTY", "SYMPTOM"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(found.iter().map(|found| {
         vec![
@@ -284,10 +285,10 @@ fn write_holder(
         Some(percent) => paint(style::share(percent), format!(" ({percent} %)")),
         None => String::new(),
     };
-    write_section(out, "held by")?;
+    write_section(out, "open in")?;
     writeln!(
         out,
-        "  {} (pid {}): {} of {} descriptors{share}, highest number {}",
+        "  {} (pid {}): {} of {} descriptors{share}, highest fd {}",
         paint(HEADING, sanitize(&snapshot.process.comm)),
         snapshot.process.pid,
         known(snapshot.count),
@@ -300,7 +301,7 @@ fn write_holder(
         writeln!(out, "    {line}")?;
     }
     if let Some((class, advice)) = &held.advice {
-        let about = format!("about {}", class_name(class));
+        let about = format!("advice for {}", class_name(class));
         let id = paint(DIM, format!("[{}]", sanitize_str(&advice.id)));
         writeln!(out, "{} {id}", paint(HEADING, about))?;
         write_sentences(out, advice, "  ", fill)?;

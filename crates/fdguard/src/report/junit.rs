@@ -8,7 +8,7 @@ use fdguard_core::rule::{self, RuleKind};
 
 use super::problem::{CheckProblem, ProblemReport};
 
-/// Whether a check fails by it, or would if somebody had not cleared it.
+/// Whether it fails the check, or would if it were not cleared.
 fn is_case(problem: &&CheckProblem) -> bool {
     problem.severity >= Severity::Warning || problem.cleared.is_some()
 }

@@ -91,14 +91,14 @@ fn write_verdict(
     let words = |number: u64| counted(number, "descriptor", "descriptors");
     if found.verdict == Return::BackToBaseline {
         let text = paint(ADDED, "back to baseline");
-        writeln!(out, "{text}: nothing opened since {first} is still there")?;
+        writeln!(out, "{text}: nothing opened since {first} is still open")?;
     } else {
         let left = total(&found.leftover);
         let verb = if left == 1 { "is" } else { "are" };
         let (text, left) = (paint(WARNING, "not back to baseline"), words(left));
         writeln!(
             out,
-            "{text}: {left} opened since {first} {verb} still there"
+            "{text}: {left} opened since {first} {verb} still open"
         )?;
     }
     for group in &found.leftover {
@@ -111,7 +111,7 @@ fn write_verdict(
     }
     if !found.missing.is_empty() {
         let gone = words(total(&found.missing));
-        writeln!(out, "gone since {first}: {gone}")?;
+        writeln!(out, "closed since {first}: {gone}")?;
     }
     for group in &found.missing {
         writeln!(out, "{}", line('-', group))?;
@@ -165,7 +165,7 @@ fn line(sign: char, group: &PhaseGroup) -> String {
     )
 }
 
-/// `numbers 5, 6, 9`.
+/// `fds 5, 6, 9`.
 fn numbers(group: &PhaseGroup) -> String {
     let shown = group.fds.iter().take(NUMBERS).map(ToString::to_string);
     let mut shown: Vec<String> = shown.collect();
@@ -173,9 +173,9 @@ fn numbers(group: &PhaseGroup) -> String {
         shown.push("…".to_owned());
     }
     let word = if group.fds.len() == 1 {
-        "number"
+        "fd"
     } else {
-        "numbers"
+        "fds"
     };
     format!("{word} {}", shown.join(", "))
 }

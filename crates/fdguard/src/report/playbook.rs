@@ -77,7 +77,7 @@ pub fn write_json(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow
 /// Writes entry after entry.
 pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Result<()> {
     if listed.advice.is_empty() && listed.symptoms.is_empty() {
-        writeln!(out, "the playbook knows nothing about that")?;
+        writeln!(out, "the playbook has no entry for that")?;
     }
     for advice in &listed.advice {
         let when = paint(DIM, sanitize_str(&when(advice)));
@@ -89,7 +89,7 @@ pub fn write(out: &mut dyn Write, listed: &PlaybookSelection<'_>) -> anyhow::Res
         }
     }
     for symptom in &listed.symptoms {
-        let about = format!("wall {}, {}", symptom.wall.name(), symptom.certainty.name());
+        let about = format!("limit {}, {}", symptom.wall.name(), symptom.certainty.name());
         writeln!(
             out,
             "{}  {}",
@@ -122,7 +122,7 @@ pub(super) fn write_sentences(
     Ok(())
 }
 
-/// When an entry speaks, in words.
+/// The conditions of an entry, in words.
 fn when(advice: &Advice) -> String {
     let classes = |list: &[ClassPattern], between: &str| {
         let names: Vec<&str> = list.iter().map(ClassPattern::as_str).collect();
@@ -154,7 +154,7 @@ mod tests {
 
     use crate::cli::Cli;
 
-    /// The commands of ours that stand between backticks.
+    /// The fdguard commands between backticks.
     fn commands(text: &str) -> impl Iterator<Item = &str> {
         let quoted = text.split('`').skip(1).step_by(2);
         quoted.filter(|text| text.starts_with("fdguard "))

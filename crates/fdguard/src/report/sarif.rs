@@ -38,7 +38,7 @@ fn document(told: &ProblemReport) -> Value {
                 "rules": rules.iter().map(described).collect::<Vec<Value>>(),
             }},
             "columnKind": "unicodeCodePoints",
-            "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "the folder that fdguard was called in"}}},
+            "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "the directory that fdguard was run in"}}},
             "automationDetails": {"id": format!("fdguard check/{}", told.name)},
             "results": results,
         }],
@@ -128,7 +128,7 @@ fn with_file(told: &ProblemReport, place: Option<Value>) -> Option<Value> {
         "region": {"startLine": 1},
     });
     place["message"] =
-        json!({"text": "The line is unknown: this is the program that was checked."});
+        json!({"text": "The line is unknown; this is the program under test."});
     Some(place)
 }
 

@@ -1,4 +1,4 @@
-//! One line a look, for logs: keys and values that stay as they are.
+//! One log line per sample, with stable keys and values.
 
 use fdguard_core::diagnosis::ProcessDiagnosis;
 use fdguard_core::watch::WatchedProcess;
@@ -16,7 +16,7 @@ pub fn line(form: LineForm, subject: &WatchedProcess, opinion: &ProcessDiagnosis
     }
 }
 
-/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that nobody counted.
+/// Unknown is `unknown`, nothing is `none`: never an empty value, never a zero that was not counted.
 fn fdguard(opinion: &ProcessDiagnosis) -> String {
     let wall = |name: &str| opinion.walls.iter().find(|wall| wall.name == name);
     let percent = wall("soft-limit").and_then(|wall| wall.percent);

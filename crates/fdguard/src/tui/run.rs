@@ -16,10 +16,10 @@ use super::view;
 
 /// Where the processes come from.
 pub trait HostSource {
-    /// One look at every process.
+    /// Samples every process.
     fn look(&mut self) -> HostView;
 
-    /// One close look at one process, or a sentence that says why not.
+    /// Takes a snapshot of one process, or returns why it cannot be read.
     fn detail(&mut self, pid: Pid) -> Result<Holdings, String>;
 }
 

@@ -32,7 +32,7 @@ fn the_doctor_shows_how_far_it_is_and_erases_it() {
     let left = screen(&shown);
     let first = left.lines().next().unwrap();
     assert!(
-        first.contains("7 descriptors before and after 3 s"),
+        first.contains("7 descriptors, no change in 3 s"),
         "{left}"
     );
     assert!(!left.contains("watching leaker"), "{left}");

@@ -32,7 +32,7 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
         None => {
             let hint =
                 "fdguard watch PID, or --name NAME, --from FILE; `fdguard top` watches all of them";
-            return Err(HintedError::usage("no process named", hint).into());
+            return Err(HintedError::usage("no process given", hint).into());
         }
     };
     // Says at once when nobody has the name.

@@ -118,7 +118,7 @@ pub fn write_document(
     Ok(())
 }
 
-/// The document as it lies in a bundle: a bundle does not say where it was made.
+/// The document of a bundle, without the path of the bundle.
 pub fn bundled_document(evidence: &Evidence) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
     write_document(&mut text, evidence, None)?;

@@ -41,7 +41,7 @@ pub fn page(report: &TraceReport, nonce: &str) -> String {
     if report.call_paths().next().is_some() {
         let _infallible = write!(
             body,
-            "<section>\n<h2>flame graph of what is still open</h2>\n{}</section>\n",
+            "<section>\n<h2>flame graph of open descriptors</h2>\n{}</section>\n",
             svg::figure(report)
         );
     }
@@ -59,7 +59,7 @@ pub fn page(report: &TraceReport, nonce: &str) -> String {
         style: &[STYLE, OWN_STYLE, svg::STYLE].concat(),
         body,
         footer: format!(
-            "Made by fdguard {}. This file is complete: it fetches nothing.",
+            "Made by fdguard {}. This file is self-contained.",
             env!("CARGO_PKG_VERSION")
         ),
         script: format!(
@@ -88,7 +88,7 @@ fn header(report: &TraceReport, title: &str) -> String {
         level(worst),
         diagnosis::word(found.verdict),
         escape(&sentence(report)),
-        counted(found.samples, "look", "looks"),
+        counted(found.samples, "sample", "samples"),
         wording::duration(length.as_secs_f64()),
         found.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
     )
@@ -103,8 +103,8 @@ fn sentence(report: &TraceReport) -> String {
     if hazards > 0 {
         parts.push(counted(
             hazards,
-            "misuse of a descriptor",
-            "misuses of descriptors",
+            "descriptor misuse",
+            "descriptor misuses",
         ));
     }
     parts.push(match (found.baseline, found.last) {
@@ -112,7 +112,7 @@ fn sentence(report: &TraceReport) -> String {
         (Some(first), Some(last)) => {
             format!("{} → {} descriptors", thousands(first), thousands(last))
         }
-        _ if found.verdict == Verdict::Unknown => "it ended before the first look".to_owned(),
+        _ if found.verdict == Verdict::Unknown => "it exited before the first sample".to_owned(),
         _ => "an unknown number of descriptors".to_owned(),
     });
     let sites = report.processes.iter().flat_map(|process| &process.sites);
@@ -258,17 +258,17 @@ fn sites(report: &TraceReport) -> String {
         ("live", true),
         ("opened", true),
         ("closed", true),
-        ("a second", true),
+        ("per second", true),
         ("oldest", true),
         ("class", false),
         ("target", false),
         ("process", false),
     ];
     let processes = || report.processes.iter().filter(|one| !one.sites.is_empty());
-    let mut text = "<section>\n<h2>where what is still open was opened</h2>\n".to_owned();
+    let mut text = "<section>\n<h2>call sites of open descriptors</h2>\n".to_owned();
     if processes().next().is_none() {
         text.push_str(
-            "<p>Nothing that the tracer saw being opened is still open.</p>\n</section>\n",
+            "<p>No traced descriptor is still open.</p>\n</section>\n",
         );
         return text;
     }

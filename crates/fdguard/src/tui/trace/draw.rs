@@ -71,7 +71,7 @@ pub fn draw(
         buffer,
     );
     if rows.is_empty() {
-        let text = " nothing is open that was seen being opened";
+        let text = " no traced descriptor is open";
         put(Line::styled(text, theme.quiet()), buffer);
     }
     let room = usize::from(area.height).saturating_sub(3);
@@ -200,7 +200,7 @@ fn pane(buffer: &mut Buffer, area: Rect, state: &TraceViewState, row: &SiteRow, 
     let width = usize::from(area.width.saturating_sub(2));
     let mut lines = vec![
         Line::raw(cell::left(
-            &format!("{} live, {} a second", row.live, rate(row.rate)),
+            &format!("{} live, {}/s", row.live, rate(row.rate)),
             width,
         )),
         Line::raw(cell::left(

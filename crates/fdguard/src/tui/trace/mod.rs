@@ -51,7 +51,7 @@ impl SiteRow {
     }
 }
 
-/// What stands above the rows.
+/// The line above the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceHeadline {
     /// The program, as it is called.

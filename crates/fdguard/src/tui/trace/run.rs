@@ -15,7 +15,7 @@ use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
 use crate::watching::WatchProgress;
 
-/// Who looks, and remembers the sites.
+/// The source of samples; it keeps the sites.
 pub trait TraceSource {
     /// Looks if it is time to. Blocks at most until `deadline`, so that keys are answered.
     fn advance(&mut self, deadline: Instant) -> anyhow::Result<WatchProgress>;
@@ -34,7 +34,7 @@ pub enum TraceViewOutcome {
     Ended,
     /// The user left.
     Quit,
-    /// The user pressed Ctrl-C, or a signal asked us to end.
+    /// The user pressed Ctrl-C, or a termination signal arrived.
     Interrupted,
 }
 
@@ -43,7 +43,7 @@ pub enum TraceViewOutcome {
 pub enum DrawTarget {
     /// On standard output.
     Stdout,
-    /// On the terminal that we belong to: standard output is the program's.
+    /// Use the controlling terminal: standard output belongs to the program.
     Terminal,
 }
 
@@ -54,7 +54,7 @@ const FRAME: Duration = Duration::from_millis(100);
 /// A burst of keys is taken in before the screen is drawn again, but not without end.
 const BURST: usize = 64;
 
-/// Whether there is a terminal that we belong to.
+/// Whether there is a controlling terminal.
 #[must_use]
 pub fn has_terminal() -> bool {
     super::screen::controlling().is_ok()
@@ -74,7 +74,7 @@ pub fn run(
                 input::next(Duration::ZERO, &ended)
             })
         }
-        // Signals are heard by the source: they are for the program.
+        // The source handles signals: they are for the program.
         DrawTarget::Terminal => {
             let mut screen = TtyScreen::enter()?;
             show(&mut screen.terminal, source, colour, || {

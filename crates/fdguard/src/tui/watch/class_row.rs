@@ -1,4 +1,4 @@
-//! What the screen tells of one family of classes.
+//! One row of the class table: a family of classes.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,7 @@ pub(super) struct ClassRow {
     pub(super) count: u32,
     /// How many of them were opened during the watch.
     pub(super) opened: u64,
-    /// The gravest that is said of it: growing or leaking; absent where nothing is.
+    /// The worst verdict about it: growing or leaking; absent if there is none.
     pub(super) verdict: Option<Verdict>,
     /// Whether it rises and that is known to be harmless.
     pub(super) is_cleared: bool,
@@ -93,7 +93,7 @@ fn row(
     }
 }
 
-/// What a finding says of the count; what was cleared does not count.
+/// The verdict of a finding; cleared findings do not count.
 fn rises(finding: &Finding) -> Option<Verdict> {
     match (finding.rule.as_str(), &finding.cleared) {
         ("leak", None) => Some(Verdict::Leaking),
@@ -120,7 +120,7 @@ fn family_name(family: &Class) -> String {
     }
 }
 
-/// `+48 tcp:CLOSE_WAIT 10.0.0.5:443`; nothing where the row itself says as much.
+/// `+48 tcp:CLOSE_WAIT 10.0.0.5:443`; nothing if the row itself shows it.
 fn target(finding: &Finding, row: &str) -> Option<String> {
     let class = finding.class.as_ref().map(class_name);
     let class = class.filter(|class| class != row);

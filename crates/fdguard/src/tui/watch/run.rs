@@ -15,7 +15,7 @@ use crate::tui::input::{self, Input};
 use crate::tui::terminal::Screen;
 use crate::watching::WatchProgress;
 
-/// Who looks, and remembers what was seen.
+/// The source of samples; it keeps the watch.
 pub trait WatchSource {
     /// Looks if it is time to, and takes in what was seen. Blocks at most until `deadline`, so that
     /// keys are answered; returns earlier when something happened.
@@ -43,7 +43,7 @@ pub struct WatchOptions {
 pub enum WatchViewEnd {
     /// The watch is over.
     Ended,
-    /// The user left, or a signal asked us to.
+    /// The user left, or a termination signal arrived.
     Quit,
 }
 
@@ -61,7 +61,7 @@ const JUDGING: Duration = Duration::from_millis(30);
 const BURST: usize = 64;
 
 /// Shows the watch until it ends or the user leaves. The terminal is restored in any case. After that a
-/// signal to end has no effect of its own: the caller says what was found, and returns.
+/// termination signal only ends the view: the caller reports what was found, and returns.
 pub fn run(source: &mut dyn WatchSource, options: &WatchOptions) -> anyhow::Result<WatchViewEnd> {
     let ended = EndSignal::listen()?;
     let mut screen = Screen::enter()?;

@@ -28,7 +28,7 @@ pub struct WatchViewState {
     pub(super) judged: Vec<JudgedProcess>,
     pub(super) pane: Option<Pane>,
     pub(super) scroll: usize,
-    /// The process that the user chose. Absent while nobody did: then it is the worst one.
+    /// The process that the user selected; by default the worst one.
     chosen: Option<u32>,
     /// The finding that the user chose, and where it stood; it may come and go.
     selected: Option<Identity>,
@@ -46,7 +46,7 @@ pub(super) enum Pane {
     Gaps,
 }
 
-/// What was said of one process when it was last judged.
+/// The latest verdict about one process.
 #[derive(Clone, Debug)]
 pub(super) struct JudgedProcess {
     pub(super) id: u32,
@@ -142,7 +142,7 @@ impl WatchViewState {
         }
     }
 
-    /// Takes in what the user did; tells whether to leave.
+    /// Handles an input; returns whether to leave.
     pub(in crate::tui) fn update(&mut self, input: Input, watch: &Watch) -> bool {
         match input {
             Input::Resize { width, height } => self.size = (width, height),
@@ -262,7 +262,7 @@ impl WatchViewState {
         chosen.or_else(|| self.order(watch).first().copied())
     }
 
-    /// What was said of a process; absent before it was judged.
+    /// The latest verdict about a process; absent before the first one.
     pub(super) fn judged(&self, id: u32) -> Option<&JudgedProcess> {
         self.judged.iter().find(|judged| judged.id == id)
     }

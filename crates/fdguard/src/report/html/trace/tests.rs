@@ -61,9 +61,9 @@ fn the_page_has_everything_in_its_order() {
         at("<b>closed by</b> run.py:51 interrupt (thread 123) <em>at fault</em>"),
         at("<h2>findings</h2>"),
         at("<b>opened by</b> main.c:3 arm: 75 live of 150"),
-        at("<h2>where what is still open was opened</h2>"),
+        at("<h2>call sites of open descriptors</h2>"),
         at("<tr><td data-v=\"main.c:3 arm\">"),
-        at("<h2>flame graph of what is still open</h2>"),
+        at("<h2>flame graph of open descriptors</h2>"),
         at("<svg class=\"flame\""),
         at("<h2>descriptors over time</h2>"),
         at("<h2>not seen</h2>"),
@@ -107,7 +107,7 @@ fn foreign_names_are_text_and_nothing_is_fetched() {
 fn a_trace_that_found_nothing_says_so() {
     let html = page(&Made::default().report(), "word");
     assert!(
-        html.contains("Nothing that the tracer saw being opened is still open."),
+        html.contains("No traced descriptor is still open."),
         "{html}"
     );
     for absent in [

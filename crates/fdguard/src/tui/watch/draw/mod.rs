@@ -131,7 +131,7 @@ fn footer_line(
 /// Draws the sections below each other. Each gets what it needs at least, then one row after the
 /// other as long as there are any.
 fn stack(buffer: &mut Buffer, area: Rect, sections: &[Section]) {
-    // Where there is little room, what is said is worth more than what it is about.
+    // If there is little room, lines matter more than headings.
     let heading = usize::from(area.height > SPARSE);
     let wants: Vec<(usize, usize)> = sections
         .iter()
@@ -175,7 +175,7 @@ impl Section {
         }
     }
 
-    /// The heading, with how much is not on the screen where there is room to say it.
+    /// The heading, with the number of hidden lines if there is room.
     fn title(&self, room: usize, width: usize) -> Line<'static> {
         let mut title = self.heading.clone();
         let hidden = self.lines.len().saturating_sub(room);

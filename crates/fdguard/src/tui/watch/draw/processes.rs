@@ -62,7 +62,7 @@ fn row(
     let mark = if is_shown { "▸ " } else { "  " };
     let timeline = &subject.timeline;
     let ended = match subject.gone {
-        Some(at) => format!("  ended at {}", phrase::clock(at)),
+        Some(at) => format!("  exited at {}", phrase::clock(at)),
         None => String::new(),
     };
     let numbers = format!(
