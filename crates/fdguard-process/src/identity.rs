@@ -1,7 +1,7 @@
 //! Which process a number means: the boot, the number, the start time, and the inode of its pidfd where the kernel gives each its own.
 //!
-//! A number alone is reused. Whoever signals a process that is not its unreaped child compares its identity first, with a pidfd open, so
-//! that the process that was compared is the one that is signalled.
+//! Pids are reused. Before a process signals another that is not its unreaped child, it compares
+//! the identity with a pidfd open, so that the process it compared is the one it signals.
 
 use std::fmt;
 use std::fs;
@@ -92,7 +92,7 @@ impl ProcessId {
     }
 }
 
-/// Sends a signal to exactly this process; an error of kind `NotFound` when it is gone, whoever has its number now.
+/// Sends a signal to exactly this process; an error of kind `NotFound` if it is gone, even if its pid was reused.
 pub fn signal_checked(identity: &ProcessId, signal: i32) -> io::Result<()> {
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => io::ErrorKind::NotFound.into(),
@@ -131,9 +131,9 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// A text that is no identity.
+/// The text is not an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an identity of a process (BOOT:PID:START:INODE)")]
+#[error("not a process identity: expected BOOT:PID:START:INODE")]
 pub struct BadProcessId;
 
 impl FromStr for ProcessId {

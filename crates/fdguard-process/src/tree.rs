@@ -58,9 +58,9 @@ pub struct Tree {
     leaf: Option<CString>,
     /// What its processes carry in their environment; absent where another forked the program.
     mark: Option<String>,
-    /// `Empty` or `Lost` was told.
+    /// `Empty` or `Lost` was reported.
     is_over: bool,
-    /// What the keeper said last. It is told when the keeper itself has ended.
+    /// The keeper's last message. It is reported when the keeper itself has ended.
     empty: Option<TreeEvent>,
     /// The keeper's end of the pair is closed: it ended.
     keeper_ended: bool,
@@ -69,7 +69,7 @@ pub struct Tree {
     oversight: Box<Oversight>,
     /// The keeper reported the end of the program.
     main_reported: bool,
-    /// Who was seen last, for the case that the keeper is killed.
+    /// The members seen last, in case the keeper is killed.
     seen: Mutex<Vec<Member>>,
     /// Processes that outlived a killed keeper and could not be ended, where that is known.
     orphans_left: Option<u32>,
@@ -150,7 +150,7 @@ impl Tree {
         self.oversight.next_look().filter(|_| !self.is_over)
     }
 
-    /// The keeper's process: ours, not one of the tree.
+    /// The keeper's process, which is not part of the tree.
     #[must_use]
     pub fn keeper(&self) -> u32 {
         self.keeper.pid
@@ -162,13 +162,13 @@ impl Tree {
         self.mechanism
     }
 
-    /// Who sees to the plan's limits.
+    /// How the plan's limits are enforced.
     #[must_use]
     pub fn enforced(&self) -> EnforcedLimits {
         self.enforced
     }
 
-    /// What the program itself used; known since `MainEnded` was told.
+    /// Resources that the program used; known after `MainEnded`.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.usage
@@ -191,19 +191,19 @@ impl Tree {
         pids
     }
 
-    /// Whether `Empty` or `Lost` was told: nothing of it is left to wait for, and a drop only reaps.
+    /// Whether `Empty` or `Lost` was reported: there is nothing left to wait for, and a drop only reaps.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Readable when something was told. Stays so after `Empty` and `Lost`: nothing follows them, drop the tree.
+    /// Readable when there are events. Stays readable after `Empty` and `Lost`: drop the tree then.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
-    /// What was told since; never waits. `MainEnded` comes once, then `Empty`; or `Lost` instead of what is missing.
+    /// Events since the last call; never blocks. `MainEnded` comes once, then `Empty`; or `Lost` instead of the rest.
     pub fn told(&mut self) -> Option<TreeEvent> {
         while !self.is_over {
             match receive(&self.control, RecvFlags::DONTWAIT) {
@@ -226,7 +226,7 @@ impl Tree {
         None
     }
 
-    /// Looks after a keeper that says nothing, if it is time to.
+    /// Checks a silent keeper, if it is time to.
     fn check_keeper(&mut self, now: Instant) -> Option<TreeEvent> {
         if self.program_end().is_some_and(is_readable) {
             self.oversight.main_ended(now);

@@ -1,8 +1,10 @@
-//! Lets a service finish what it has begun before it is ended.
+//! Drain: lets a service finish its work before it is ended.
 //!
-//! With `--listen` the listener is ours: when the program stops to accept, new connections wait in its backlog and the successor takes
-//! them, so that nobody is refused. What the program itself is to do is said by a [`Spec`]: a signal, a request or a command tells it.
-//! The drain ends when its connections are gone, when the hook says so, when the program ends by itself, or when the time is up.
+//! With `--listen` the listener belongs to fdguard: when the program stops accepting, new
+//! connections wait in its backlog for the next process, so that none is refused. A [`Spec`]
+//! defines how to ask the program to drain: a signal, a request or a command. The drain ends when
+//! the connections are gone, when the hook reports it, when the program ends, or when the time is
+//! up.
 
 mod hook;
 mod spec;
@@ -26,7 +28,7 @@ pub struct Drain {
     doing: Doing,
     deadline: Instant,
     next: Instant,
-    /// Whether it serves connections: who never had one does not prove by having none that its work is done.
+    /// Whether it serves connections: for a program that never had one, zero connections do not prove that its work is done.
     serves: bool,
 }
 
@@ -57,7 +59,7 @@ pub fn null() -> std::io::Result<OwnedFd> {
 }
 
 impl Drain {
-    /// Begins. A signal is sent by the caller, who owns the tree: [`Spec::signal`].
+    /// Begins. The caller, which owns the tree, sends the signal: [`Spec::signal`].
     pub fn start(
         spec: &DrainSpec,
         given: &DrainContext<'_>,
@@ -230,7 +232,7 @@ mod tests {
         let failed = run("exec:echo the pool is stuck >&2; exit 4", LONG);
         assert_eq!(
             failed,
-            DrainResult::HookFailed("it ended with status 4: the pool is stuck".into())
+            DrainResult::HookFailed("it exited with status 4: the pool is stuck".into())
         );
         assert_eq!(
             run("exec:sleep 600", Duration::from_millis(100)),
@@ -288,12 +290,12 @@ mod tests {
         let (url, served) = server("HTTP/1.1 503 Busy\r\n\r\n");
         assert_eq!(
             run(&url, LONG),
-            DrainResult::HookFailed("it answered 503".into())
+            DrainResult::HookFailed("it returned HTTP status 503".into())
         );
         served.join().unwrap();
         let (url, served) = server("SSH-2.0-OpenSSH\r\n");
         assert!(
-            matches!(run(&url, LONG), DrainResult::HookFailed(why) if why.contains("no HTTP answer"))
+            matches!(run(&url, LONG), DrainResult::HookFailed(why) if why.contains("not return an HTTP response"))
         );
         served.join().unwrap();
     }

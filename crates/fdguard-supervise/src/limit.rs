@@ -1,4 +1,4 @@
-//! `--raise-limit`: a soft limit with room to work, which is no cure for a leak.
+//! `--raise-limit`: raises the soft limit. It does not fix a leak.
 
 use std::fmt;
 use std::str::FromStr;
@@ -56,13 +56,13 @@ impl FromStr for LimitRequest {
             "max" => Ok(Self::Most),
             _ => match text.parse() {
                 Ok(number) if number > 0 => Ok(Self::To(number)),
-                _ => Err(format!("{text:?} is no limit: a number, max, on or off")),
+                _ => Err(format!("{text:?} is not a limit: use a number, max, on or off")),
             },
         }
     }
 }
 
-/// What comes of it.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitDecision {
     /// The limits that the program would have otherwise.
@@ -100,22 +100,22 @@ impl fmt::Display for LimitDecision {
         let was = number(soft);
         let Some(now) = self.soft else {
             return match self.asked {
-                LimitRequest::Off => write!(f, "the soft limit of descriptors is left at {was}"),
+                LimitRequest::Off => write!(f, "soft descriptor limit left at {was}"),
                 LimitRequest::To(wanted) if hard.is_some_and(|hard| wanted > hard) => {
                     write!(
                         f,
-                        "the soft limit of descriptors stays at {was}: the hard limit allows no more"
+                        "soft descriptor limit stays at {was}: the hard limit allows no more"
                     )
                 }
                 _ => write!(
                     f,
-                    "the soft limit of descriptors stays at {was}: it is never lowered"
+                    "soft descriptor limit stays at {was}: fdguard never lowers it"
                 ),
             };
         };
         write!(
             f,
-            "the soft limit of descriptors is raised from {was} to {now}"
+            "soft descriptor limit raised from {was} to {now}"
         )?;
         let wanted = match self.asked {
             LimitRequest::To(wanted) => wanted,
@@ -124,9 +124,9 @@ impl fmt::Display for LimitDecision {
         if now < wanted {
             f.write_str(" (the hard limit allows no more)")?;
         }
-        f.write_str("; that gives a leak more time and mends none")?;
+        f.write_str("; this delays a leak but does not fix it")?;
         if now > FD_SETSIZE && soft.is_some_and(|soft| soft <= FD_SETSIZE) {
-            f.write_str(", and select() still fails from number 1024 on")?;
+            f.write_str(", and select() still fails on descriptors from 1024 up")?;
         }
         Ok(())
     }
@@ -187,16 +187,16 @@ mod tests {
         let said = |asked, limits| decide(asked, limits).to_string();
         assert_eq!(
             said(LimitRequest::Enough, limits(1024, 524_288)),
-            "the soft limit of descriptors is raised from 1024 to 4096; that gives a leak more time and mends none, and select() still fails from number 1024 on"
+            "soft descriptor limit raised from 1024 to 4096; this delays a leak but does not fix it, and select() still fails on descriptors from 1024 up"
         );
         assert_eq!(
             said(LimitRequest::Enough, limits(256, 512)),
-            "the soft limit of descriptors is raised from 256 to 512 (the hard limit allows no more); that gives a leak more time and mends none"
+            "soft descriptor limit raised from 256 to 512 (the hard limit allows no more); this delays a leak but does not fix it"
         );
-        assert!(said(LimitRequest::Off, limits(256, 512)).ends_with("is left at 256"));
+        assert!(said(LimitRequest::Off, limits(256, 512)).ends_with("left at 256"));
         assert!(
             said(LimitRequest::Enough, limits(9999, 9999))
-                .ends_with("stays at 9999: it is never lowered")
+                .ends_with("stays at 9999: fdguard never lowers it")
         );
         assert!(
             said(LimitRequest::To(9), limits(5, 5))
@@ -219,7 +219,7 @@ mod tests {
             assert!(
                 text.parse::<LimitRequest>()
                     .unwrap_err()
-                    .contains("is no limit"),
+                    .contains("is not a limit"),
                 "{text}"
             );
         }

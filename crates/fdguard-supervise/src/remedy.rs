@@ -21,7 +21,7 @@ pub use lock::RemedyLock;
 pub use settings::{RemedySettings, RepeatPolicy};
 
 /// Why there is no evidence of a breach that could not wait for it.
-const URGENT: &str = "the budget is well exceeded: nothing was waited for";
+const URGENT: &str = "skipped because the budget is far exceeded";
 
 /// The relief of one service.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Remedy {
         }
     }
 
-    /// Whether it has the service in hand: then nobody else starts or ends it.
+    /// Whether it controls the service: then nothing else starts or ends it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::In(..))
@@ -133,7 +133,7 @@ impl Remedy {
         matches!(self.state, State::Waiting(_)) && !self.flight.is_taken()
     }
 
-    /// Acts again although it had stopped to: the user said so, or changed the budgets.
+    /// Acts again after it had stopped: the user asked for it, or changed the budgets.
     pub fn resume(&mut self) {
         if self.is_resting() {
             self.state = State::Idle;
@@ -141,7 +141,7 @@ impl Remedy {
         }
     }
 
-    /// Takes in what happened and says what is to be done.
+    /// Handles an event and returns the actions to perform.
     pub fn handle(&mut self, now: Instant, event: RemedyEvent) -> Vec<RemedyAction> {
         if let RemedyEvent::Started(instance) = event {
             self.running = Some((instance, now));
@@ -301,7 +301,7 @@ impl Remedy {
                 self.evidence(now, run, Err(URGENT.to_owned()), true)
             }
             (Step::Evidence, _) if late => {
-                let why = "it was not written in time".to_owned();
+                let why = "not written in time".to_owned();
                 self.evidence(now, run, Err(why), true)
             }
             (Step::Draining, RemedyEvent::Drained(how)) => self.drained(now, run, how),
@@ -317,7 +317,7 @@ impl Remedy {
             }
             (Step::Starting, RemedyEvent::StartFailed(why)) => self.unproven(now, run, why),
             (Step::Starting, _) if late => {
-                self.unproven(now, run, "it was not started in time".to_owned())
+                self.unproven(now, run, "the new process did not start in time".to_owned())
             }
             (Step::Proving, RemedyEvent::Answered(instance)) if is_newer(instance, run.before) => {
                 self.proven(now, run, instance)
@@ -325,11 +325,11 @@ impl Remedy {
             (Step::Proving, RemedyEvent::Ended) => self.unproven(
                 now,
                 run,
-                "the new process ended before it answered".to_owned(),
+                "the new process ended before it was ready".to_owned(),
             ),
             (Step::Proving, _) if late => {
                 let why = format!(
-                    "no newer process answered within {} s",
+                    "no new process was ready within {} s",
                     self.rules.prove.as_secs()
                 );
                 self.unproven(now, run, why)

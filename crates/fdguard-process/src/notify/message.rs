@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The longest name of a descriptor.
 const LONGEST_NAME: usize = 255;
 
-/// What one datagram says. What is absent was not said.
+/// The content of one datagram. Absent fields were not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyMessage {
     /// The start is done, or the reload.
@@ -36,7 +36,7 @@ pub struct NotifyMessage {
     pub extend_timeout: Option<Duration>,
     /// Begin to count restarts anew.
     pub restart_reset: bool,
-    /// Who may speak from now on.
+    /// Which processes may send from now on.
     pub access: Option<Access>,
     /// Keep the descriptors that come with this.
     pub store: bool,
@@ -44,11 +44,11 @@ pub struct NotifyMessage {
     pub store_remove: bool,
     /// The name of the descriptors.
     pub name: Option<String>,
-    /// Forget them when they hang up; true unless it says otherwise.
+    /// Drop them when they hang up; true by default.
     pub poll: bool,
     /// Close the one descriptor that came with this, when all before it is dealt with.
     pub barrier: bool,
-    /// Keys that we do not know: ignored, as the protocol wants it.
+    /// Unknown keys: ignored, as the protocol requires.
     pub unknown: u32,
     /// Lines without a key, and values that make no sense: ignored.
     pub invalid: u32,
@@ -63,10 +63,10 @@ pub enum Watchdog {
     Trigger,
 }
 
-/// Who of a service may speak.
+/// Which processes of a service may send notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nobody.
+    /// None.
     None,
     /// The main process.
     Main,
@@ -184,7 +184,7 @@ impl NotifyMessage {
         Some(())
     }
 
-    /// Writes the datagram. A line break in a text becomes a space: a text cannot say anything else.
+    /// Writes the datagram. A line break in a text becomes a space, so that a text cannot add fields.
     #[must_use]
     pub fn format(&self) -> Vec<u8> {
         let mut lines = Vec::new();

@@ -100,7 +100,7 @@ impl Offer {
 pub enum Attach {
     /// The program runs, and this is its tree.
     Done(Tree),
-    /// Nobody has said anything.
+    /// No message yet.
     NotYet(Offer),
 }
 

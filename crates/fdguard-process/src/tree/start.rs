@@ -21,7 +21,7 @@ use crate::spawn::{BadPlan, PreparedChild};
 use crate::sweep;
 use crate::sys;
 
-/// A keeper that says nothing for this long is let go on.
+/// A keeper that is silent for this long gets SIGCONT.
 const WAKE_AFTER: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -37,7 +37,7 @@ pub(super) fn start(
     keep_pidfd: bool,
 ) -> Result<Tree, StartError> {
     let unfit = |why: BadPlan| StartError::Refused {
-        step: "the plan",
+        step: "cannot start the program",
         source: io::Error::new(io::ErrorKind::InvalidInput, why.0),
     };
     let mark = mark::next();
@@ -131,7 +131,7 @@ fn wake(keeper: u32) {
     let _gone = sys::signal_child(keeper, libc::SIGCONT);
 }
 
-/// What a keeper says first.
+/// The first message of a keeper.
 pub(super) enum KeeperGreeting {
     Started(StartResult),
     Failed { step: Step, errno: Errno },
@@ -230,7 +230,7 @@ fn failure(plan: &Plan, prepared: &PreparedChild, step: Step, errno: Errno) -> S
         }
         Errno::NOENT => StartError::NotRunnable {
             program,
-            source: io::Error::new(io::ErrorKind::NotFound, "its interpreter was not found"),
+            source: io::Error::new(io::ErrorKind::NotFound, "interpreter not found"),
         },
         other => StartError::NotRunnable {
             program,

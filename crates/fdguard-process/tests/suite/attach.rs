@@ -125,7 +125,7 @@ fn what_a_waiting_program_could_not_do_is_told_and_nothing_is_left() {
     let error = Tree::attach(forked.offer).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "going to its folder: No such file or directory (os error 2)"
+        "cannot change to its directory: No such file or directory (os error 2)"
     );
     let StartError::Refused { source, .. } = error else {
         panic!("{error}");

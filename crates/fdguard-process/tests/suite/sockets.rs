@@ -74,7 +74,7 @@ fn sockets_of_the_parent_are_taken_once_close_on_exec_and_high() {
     );
 
     let promised = lines(&as_program(test, "LISTEN_PID=$$ LISTEN_FDS=3", &listener));
-    assert!(promised[2].starts_with("gap ") && promised[2].contains("number 5"));
+    assert!(promised[2].starts_with("gap ") && promised[2].contains("descriptor 5"));
 
     let others = lines(&as_program(test, "LISTEN_PID=1 LISTEN_FDS=2", &listener));
     assert_eq!(

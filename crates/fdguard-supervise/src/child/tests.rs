@@ -60,7 +60,7 @@ fn its_end_and_its_last_words_are_told() {
         (HelperEnd::Signal(15), Some("no room"))
     );
     let (ended, bounded) = run(start(Helper::shell("printf 'a\\033b' >&2; exit 4"), LONG));
-    assert_eq!(bounded.account(ended), "ended with status 4: a?b");
+    assert_eq!(bounded.account(ended), "exited with status 4: a?b");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn it_is_ended_with_its_children_when_the_time_is_up() {
         Duration::from_millis(200),
     ));
     assert_eq!(ended, HelperEnd::TimeUp);
-    assert_eq!(bounded.account(ended), "did not end within 200ms");
+    assert_eq!(bounded.account(ended), "did not finish within 200ms");
     until_gone(&mut bounded);
     assert!(started.elapsed() < LONG);
 }
@@ -216,7 +216,7 @@ fn what_our_parent_meant_for_us_is_not_handed_on() {
     let given = variables.map(|(name, value)| (name.into(), value.into()));
     helper.environment.extend(given);
     let (ended, bounded) = run(start(helper, LONG));
-    assert_eq!(bounded.account(ended), "ended with status 0: 0");
+    assert_eq!(bounded.account(ended), "exited with status 0: 0");
 }
 
 /// Names of the descriptors of this process, and its children.

@@ -1,4 +1,4 @@
-//! `--explain`: every value that holds, and where it comes from.
+//! `--explain`: every effective value and its source.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The TOML file into values with their places. Keys and shapes are checked here, what the texts mean is not.
+//! Parses the TOML file into values with their positions. It checks keys and shapes, not the meaning of values.
 
 use serde::Deserialize as _;
 use toml::Spanned;
@@ -8,7 +8,7 @@ use super::key::{self, Key, Takes};
 use super::value::{ConfigMistake, FilePosition, ValueSource, Values};
 use crate::health::CheckSpec;
 
-/// What the file says.
+/// The parsed file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     /// At its top.
@@ -38,7 +38,7 @@ impl File {
                 continue;
             }
             let DeValue::Table(services) = value.get_ref() else {
-                return Err(wrong(text, value, "services are tables: [service.NAME]"));
+                return Err(wrong(text, value, "services must be tables: [service.NAME]"));
             };
             for (name, table) in services {
                 file.services.push(service(text, name, table)?);
@@ -48,7 +48,7 @@ impl File {
             let place = FilePosition { line: 1, column: 1 };
             return Err(ConfigMistake::new(
                 ValueSource::File(place),
-                "there is no [service.NAME]",
+                "no service defined: add a [service.NAME] table",
             ));
         }
         file.services
@@ -64,11 +64,11 @@ fn service(
 ) -> Result<(String, FilePosition, Values), ConfigMistake> {
     let place = FilePosition::from_span(text, &name.span());
     if !is_name(name.get_ref()) {
-        let message = "a service's name has letters, digits and . _ - @ only";
+        let message = "a service name may contain only letters, digits and . _ - @";
         return Err(ConfigMistake::new(ValueSource::File(place), message));
     }
     let DeValue::Table(entries) = table.get_ref() else {
-        return Err(wrong(text, table, "a service is a table: [service.NAME]"));
+        return Err(wrong(text, table, "a service must be a table: [service.NAME]"));
     };
     let mut values = Values::default();
     for (key, value) in entries {
@@ -84,7 +84,7 @@ fn service(
     if values.get("command").is_none() {
         return Err(ConfigMistake::new(
             ValueSource::File(place),
-            "this service has no command",
+            "service has no command",
         ));
     }
     Ok((name.get_ref().to_string(), place, values))
@@ -160,12 +160,12 @@ fn scalar(text: &str, key: &Key, value: &Spanned<DeValue<'_>>) -> Result<String,
         DeValue::Boolean(false) => Ok("off".to_owned()),
         _ => {
             let shape = match key.takes {
-                Takes::One => "one value",
-                Takes::Many => "a list of texts",
-                Takes::Pairs => "a table of texts",
+                Takes::One => "a single value",
+                Takes::Many => "a list of strings",
+                Takes::Pairs => "a table of strings",
                 Takes::Check | Takes::Checks => "a check",
             };
-            Err(wrong(text, value, &format!("{} takes {shape}", key.name)))
+            Err(wrong(text, value, &format!("{} must be {shape}", key.name)))
         }
     }
 }
@@ -224,18 +224,18 @@ raise_limit = false
         assert!(said("foramt = 1\n").starts_with("line 1, column 1: unknown key `foramt`"));
         assert_eq!(
             said(&format!("{one}restart = [1]\n")),
-            "line 3, column 11: restart takes one value"
+            "line 3, column 11: restart must be a single value"
         );
         assert_eq!(
             said("[service.a]\n"),
-            "line 1, column 10: this service has no command"
+            "line 1, column 10: service has no command"
         );
         assert_eq!(
             said("[service.\"a b\"]\ncommand = [\"true\"]\n"),
-            "line 1, column 10: a service's name has letters, digits and . _ - @ only"
+            "line 1, column 10: a service name may contain only letters, digits and . _ - @"
         );
-        assert!(said("").ends_with("there is no [service.NAME]"));
-        assert!(said("service = 3\n").starts_with("line 1, column 11: services are tables"));
+        assert!(said("").ends_with("no service defined: add a [service.NAME] table"));
+        assert!(said("service = 3\n").starts_with("line 1, column 11: services must be tables"));
         assert!(said("[service.a\n").starts_with("line 1, column "));
         assert!(said(&format!("{one}{one}")).starts_with("line 3, column "));
     }

@@ -1,6 +1,6 @@
-//! What is to be run, and how: defaults, one TOML file, the environment, flags; later ones win. Every value knows who said it.
+//! Configuration: defaults, environment, one TOML file and flags; later ones win. Every value keeps its source.
 //!
-//! `key` is the table of keys, `file` reads TOML, `service` gives the texts their meaning. Nothing here opens a file.
+//! `key` is the table of keys, `file` parses TOML, `service` interprets the values. Nothing here opens a file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub use value::{ConfigMistake, ConfigValue, FilePosition, ValueSource, Values};
 
 use reader::Reader;
 
-/// What was said outside of the file.
+/// Values from the command line and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The program and its words; empty with a file.
@@ -51,7 +51,7 @@ pub struct RunSettings {
     pub form: EventFormat,
     /// Where metrics are served.
     pub metrics: Option<std::net::SocketAddr>,
-    /// Who may see more there than counts.
+    /// The token for callers that may see more than counts.
     pub metrics_token: Option<metrics::TokenSource>,
     /// Where evidence is written.
     pub evidence: Option<PathBuf>,
@@ -61,14 +61,14 @@ pub struct RunSettings {
     pub once: bool,
 }
 
-/// The keys that a flag of the same name stands for, with dashes.
+/// The keys that have a flag of the same name, with dashes.
 pub fn flags() -> impl Iterator<Item = &'static str> {
     let keys = key::RUN.iter().chain(key::SERVICE);
     keys.filter(|key| key.has_flag).map(|key| key.name)
 }
 
 impl RunSettings {
-    /// Puts together what was said. `file` is its name and its text.
+    /// Merges all sources. `file` is its name and its text.
     pub fn resolve(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, ConfigMistake> {
         let named = |mut mistake: ConfigMistake| {
             if mistake.place.is_some() {
@@ -95,7 +95,7 @@ impl RunSettings {
         );
         let name = match &said.name {
             Some(name) if !file::is_name(name) => {
-                let message = "a service's name has letters, digits and . _ - @ only";
+                let message = "a service name may contain only letters, digits and . _ - @";
                 return Err(reader::mistake("name", ValueSource::Flag, message));
             }
             Some(name) => name.clone(),
@@ -194,7 +194,7 @@ fn in_order(services: Vec<ServiceConfig>) -> Result<Vec<ServiceConfig>, ConfigMi
         .collect())
 }
 
-/// A folder, or the usual one.
+/// Parses a directory, or `auto` for the default one.
 fn evidence(text: &str) -> Result<PathBuf, String> {
     Ok(match text {
         "auto" => evidence::default_folder(|name| std::env::var_os(name)).1,
@@ -209,7 +209,7 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
         Err(_) => text.replacen("localhost:", "127.0.0.1:", 1),
     };
     text.parse()
-        .map_err(|_error| format!("{text:?} is no address: 127.0.0.1:9464"))
+        .map_err(|_error| format!("{text:?} is not an address: use PORT or HOST:PORT, such as 127.0.0.1:9464"))
 }
 
 /// The program's name, as far as it can be one of a service.

@@ -94,7 +94,7 @@ fn a_mistake_is_told_with_its_place_or_its_flag() {
     let text = of(&format!("{one}restart = \"sometimes\"\n"));
     assert_eq!(
         text,
-        "services.toml: line 3, column 11: restart: \"sometimes\" is none of always, on-failure, never"
+        "services.toml: line 3, column 11: restart: \"sometimes\" is not one of always, on-failure, never"
     );
     for wrong in [
         "stop_grace = \"soon\"",
@@ -134,7 +134,7 @@ fn a_circle_of_dependencies_is_a_mistake_of_the_file() {
     let text = FILE.replace("[\"./db\"]", "[\"./db\"]\nafter = [\"web\"]");
     let mistake = of_file(&text).unwrap_err();
     assert!(mistake.is_in_file());
-    assert!(mistake.to_string().contains("a circle"), "{mistake}");
+    assert!(mistake.to_string().contains("dependency cycle"), "{mistake}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A value with the place that it came from.
+//! A value and its source.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::unit;
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// Nobody said anything.
+    /// The default applies.
     Default,
     /// The file.
     File(FilePosition),
     /// The command line.
     Flag,
-    /// This variable of our environment.
+    /// This environment variable.
     Environment(&'static str),
 }
 
@@ -48,7 +48,7 @@ pub struct ConfigValue {
     pub texts: Vec<String>,
     /// The same, where checks were written as tables.
     pub checks: Vec<CheckSpec>,
-    /// By whom.
+    /// Its source.
     pub source: ValueSource,
 }
 
@@ -102,7 +102,7 @@ impl Values {
         self
     }
 
-    /// Whether the same is said, wherever it stands.
+    /// Whether the values are equal, wherever they come from.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
         let texts = |values: &Self| -> Vec<(&'static str, Vec<String>)> {

@@ -1,4 +1,4 @@
-//! Where event lines go: our standard error, which nobody may block us with.
+//! Writes event lines to standard error without blocking.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -28,7 +28,7 @@ impl FromStr for EventFormat {
         match text {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            _ => Err(format!("{text:?} is none of text, json")),
+            _ => Err(format!("{text:?} is not one of text, json")),
         }
     }
 }
@@ -40,7 +40,7 @@ const MOST: usize = 1_000;
 #[derive(Debug)]
 pub struct EventSink {
     form: EventFormat,
-    /// None when there is nobody to tell.
+    /// None if there is no reader.
     out: Option<OwnedFd>,
     waiting: VecDeque<Vec<u8>>,
     lost: u64,
@@ -63,7 +63,7 @@ impl EventSink {
         self.form = form;
     }
 
-    /// Tells.
+    /// Emits an event.
     pub fn emit(&mut self, event: &LogEvent) {
         let line = match self.form {
             EventFormat::Text => event.line(),
@@ -122,7 +122,7 @@ impl EventSink {
                 Ok(written) => drop(line.drain(..written)),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return,
                 Err(_) => {
-                    // Nobody is left to tell.
+                    // There is no reader left.
                     self.out = None;
                     self.waiting.clear();
                 }

@@ -22,7 +22,7 @@ use crate::unit;
 /// What others know of the service and a check needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckInputs<'a> {
-    /// It said `READY=1` since it was started.
+    /// The service has sent `READY=1` since its start.
     pub notified: bool,
     /// Its listening sockets.
     pub listeners: &'a [Listener],
@@ -33,7 +33,7 @@ pub struct CheckInputs<'a> {
 pub struct HeartbeatPipe {
     /// The number under which it expects it.
     pub number: u32,
-    /// What it gets. Ours is to be closed after the start, else its end is never seen.
+    /// The program's end. Close fdguard's copy after the start, else the end of file is never seen.
     pub fd: OwnedFd,
 }
 
@@ -194,7 +194,7 @@ impl HealthCheck {
         }
     }
 
-    /// Goes on, without waiting; tells when what is known changed.
+    /// Continues without blocking; returns a change of state.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -269,7 +269,7 @@ impl Probe {
                 Err(why) => return Step::Blind(why.to_string()),
             },
             Self::Accept(_) if feeds.listeners.is_empty() => {
-                return Step::Blind("no listening socket of the service is known".to_owned());
+                return Step::Blind("the service has no known listening socket".to_owned());
             }
             Self::Accept(progress) => {
                 let seen = queue::read_queues(feeds.listeners);

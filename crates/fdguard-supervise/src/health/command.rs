@@ -17,7 +17,7 @@ use crate::poll::Readiness;
 pub struct CommandContext {
     /// Their whole environment: the service's.
     pub environment: Vec<(OsString, OsString)>,
-    /// Their folder; ours when absent.
+    /// Their working directory; fdguard's if absent.
     pub folder: Option<PathBuf>,
 }
 

@@ -34,15 +34,15 @@ fn r30_commands_are_judged_by_their_end_and_bounded() {
         "echo first; echo no database >&2; exit 7",
         long,
     )));
-    assert_eq!(why, "ended with status 7: no database");
+    assert_eq!(why, "exited with status 7: no database");
     let flood = "yes | head -c 300000; echo enough; exit 1";
     let why = reason(next(&mut exec(flood, long)));
-    assert_eq!(why, "ended with status 1: enough");
+    assert_eq!(why, "exited with status 1: enough");
     let why = reason(next(&mut exec(
         "sleep 1000 & setsid sleep 1000; exit 0",
         Duration::from_millis(300),
     )));
-    assert_eq!(why, "did not end within 300ms");
+    assert_eq!(why, "did not finish within 300ms");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     }
     assert_eq!((told.len(), starts()), (1, 1));
     let why = reason(told.remove(0));
-    assert_eq!(why, "did not end within 60s: stuck");
+    assert_eq!(why, "did not finish within 60s: stuck");
     drop(stuck);
     // When nothing is left of it, the next one is started.
     while starts() == 1 {

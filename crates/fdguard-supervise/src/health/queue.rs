@@ -126,7 +126,7 @@ fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(SocketRow)) -> Res
     )?;
     let states = states.iter().fold(0, |bits, state| bits | 1 << state);
     let mut buffer = vec![0; 32 << 10];
-    // All are read before any is given on: after an error nobody has seen one of them twice.
+    // Read all before passing any on, so that an error does not report one twice.
     let mut rows = Vec::new();
     for table in [DiagTable::Tcp4, DiagTable::Tcp6] {
         rustix::net::send(
@@ -195,7 +195,7 @@ mod tests {
         let why = judge().unwrap_err();
         assert_eq!(
             why,
-            format!("accepts nothing: 2 connections wait at port {port}")
+            format!("accepts no connections: 2 connections are waiting on port {port}")
         );
         let _more = dial();
         assert!(judge().is_err(), "one more came, none was taken");

@@ -1,4 +1,4 @@
-//! When to probe, and what a row of answers means. Pure: moments are arguments.
+//! When to probe, and when a series of results changes the state. Pure: times are arguments.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl Default for Timing {
 /// What is known of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HealthState {
-    /// Not enough was heard since the start.
+    /// Too few results since the start.
     #[default]
     Unknown,
     /// The check holds.
@@ -49,14 +49,14 @@ pub enum HealthChange {
     Healthy,
     /// It does not hold.
     Failing {
-        /// What the last probe said.
+        /// The reason of the last probe.
         reason: String,
         /// How many failed in a row.
         failures: u32,
     },
 }
 
-/// The first pause after a start. It doubles up to the period: who waits for readiness need not wait for a whole period.
+/// The first pause after a start. It doubles up to the period, so that readiness is detected early.
 const EAGER: Duration = Duration::from_millis(100);
 
 /// The answers of one check since the service was started.
@@ -110,7 +110,7 @@ impl CheckSeries {
         now + self.timing.timeout
     }
 
-    /// What the probe said. From start to start is one period; a probe that took longer is followed at once.
+    /// Records a probe's result. Probes start one period apart; after a longer probe the next starts at once.
     pub fn heard(&mut self, now: Instant, answer: Result<(), String>) -> Option<HealthChange> {
         let pause = match answer {
             Ok(()) => self.timing.period,
@@ -123,7 +123,7 @@ impl CheckSeries {
         }
     }
 
-    /// The probe could not be made: it says nothing, and the next comes as after a failure.
+    /// The probe could not run: it does not count, and the next follows as after a failure.
     pub fn passed_over(&mut self, now: Instant) {
         self.next = now + self.pause();
     }

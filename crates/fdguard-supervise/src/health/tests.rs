@@ -125,16 +125,16 @@ fn pages_are_judged_by_status_and_body() {
     assert_eq!(page(ok, ""), HealthChange::Healthy);
     assert_eq!(page(ok, "body=^all well$"), HealthChange::Healthy);
     let why = reason(page(ok, "body=degraded"));
-    assert_eq!(why, "status 200, but the body does not fit \"degraded\"");
+    assert_eq!(why, "status 200, but the body does not match \"degraded\"");
     let busy = answering("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(reason(page(busy, "")), "status 503");
     assert_eq!(page(busy, "status=500-599"), HealthChange::Healthy);
     let moved = answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n");
     assert_eq!(page(moved, ""), HealthChange::Healthy);
     let other = answering("220 mail.example ESMTP\r\n");
-    assert_eq!(reason(page(other, "")), "the answer is no HTTP");
+    assert_eq!(reason(page(other, "")), "the response is not HTTP");
     let silent = answering("");
-    assert_eq!(reason(page(silent, "")), "closed without an answer");
+    assert_eq!(reason(page(silent, "")), "connection closed without a response");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_server_that_never_answers_is_given_up_at_the_deadline() {
     let why = reason(first(&format!(
         "http://127.0.0.1:{port}/ period=10ms timeout=200ms failure=1"
     )));
-    assert_eq!(why, "connected, but no answer within 200ms");
+    assert_eq!(why, "connected, but no response within 200ms");
     assert!(before.elapsed() >= Duration::from_millis(200));
     drop(held);
 }
@@ -178,8 +178,8 @@ fn a_server_that_drips_is_given_up_at_the_deadline() {
         "http://127.0.0.1:{port}/ period=10ms timeout=300ms failure=1"
     )));
     let expected = [
-        "the answer did not end within 300ms",
-        "the head of the answer is too long",
+        "response not complete within 300ms",
+        "the response header is too long",
     ];
     assert!(expected.contains(&why.as_str()), "{why}");
 }
@@ -207,7 +207,7 @@ fn r30_probes_leave_no_descriptor_whatever_their_outcome() {
         check.start(Instant::now()).unwrap();
         let mut clock = Instant::now();
         let mut turns = 0;
-        // The clock is ours: no probe has to be waited for.
+        // The test controls the clock: no probe has to be waited for.
         while turns < 600 {
             let mut wants = Interest::default();
             check.wants(&mut wants);
@@ -345,7 +345,7 @@ fn a_server_that_accepts_nothing_fails_its_accept_check() {
     assert_eq!((look(), look(), look()), (None, None, None));
     let why = reason(look().unwrap());
     assert!(
-        why.starts_with("accepts nothing: 1 connection waits"),
+        why.starts_with("accepts no connections: 1 connection is waiting"),
         "{why}"
     );
     let _taken = server.accept().unwrap();
@@ -364,6 +364,6 @@ fn an_accept_check_without_a_socket_says_nothing() {
     }
     assert_eq!(
         check.blind(),
-        Some("no listening socket of the service is known")
+        Some("the service has no known listening socket")
     );
 }

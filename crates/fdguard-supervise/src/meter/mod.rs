@@ -1,8 +1,9 @@
 //! Looks at the processes of a service, as cheaply as its budgets allow.
 //!
-//! A look at rest is one system call for each process: the size of its table. Names, limits and the highest number are read when the
-//! count moved or now and then; descriptors are listed only in processes that hold so many that a level could be near, and their
-//! states and leaks only there.
+//! A look at rest is one system call for each process: the size of its table. Names, limits and the
+//! highest number are read when the count changed or now and then. Descriptors are listed only in
+//! processes that hold so many that a level could be near, and their states and leaks are known
+//! only there.
 
 mod close;
 mod connections;
@@ -166,11 +167,11 @@ impl<'p> Meter<'p> {
             Some(known) => known,
             None => self.newcomer(pid, inode)?,
         };
-        // An empty table is that of one who is about to end, too.
+        // A process that is about to end also has an empty table.
         if count == Ok(0) && self.files.state(pid).map_or(true, |state| state.zombie) {
             return None;
         }
-        let what = || format!("the number of descriptors of process {pid}");
+        let what = || format!("descriptor count of process {pid}");
         let count = count.map_or_else(
             |refusal| Observation::Hidden(refusal.gap(what())),
             Observation::Seen,
@@ -208,7 +209,7 @@ impl<'p> Meter<'p> {
         })
     }
 
-    /// The size of the table says enough until it is larger than a level.
+    /// The table size is precise enough until it exceeds a level.
     fn find_highest(&mut self, member: &mut Member) {
         let of = |budget: &&Budget| budget.what == Measure::Highest;
         let levels = self.budgets.iter().find(of);
@@ -218,7 +219,7 @@ impl<'p> Meter<'p> {
         let hidden = |refusal: Refusal| match refusal {
             Refusal::Gone => HighestFd::NotAsked,
             other => HighestFd::Hidden(
-                other.gap(format!("the highest number of process {}", member.pid)),
+                other.gap(format!("highest descriptor of process {}", member.pid)),
             ),
         };
         member.highest = match self.files.slots(member.pid) {
@@ -266,7 +267,7 @@ impl<'p> Meter<'p> {
         }
     }
 
-    /// Whoever holds so many that a level may be near.
+    /// Processes with so many descriptors that a level may be near.
     fn candidates(&self) -> Vec<Candidate> {
         let near = |member: &Member, count: u64| {
             self.budgets.iter().any(|budget| {
@@ -358,7 +359,7 @@ impl<'p> Meter<'p> {
     }
 }
 
-/// Whether it can call `select()`; absent where that could not be told.
+/// Whether it can call `select()`; absent if unknown.
 fn selects(probe: &Probe, pid: Pid) -> Option<bool> {
     match probe.select_use(pid).ok()? {
         SelectUse::Imports { .. } => Some(true),

@@ -43,7 +43,7 @@ impl Memory {
                 Err(Refusal::Gone) => {}
                 Err(refusal) => {
                     return Observation::Hidden(
-                        refusal.gap(format!("the memory of process {pid}")),
+                        refusal.gap(format!("memory of process {pid}")),
                     );
                 }
             }

@@ -1,4 +1,4 @@
-//! Whether the program leaks, by the judgement of the core, and when it runs into which wall.
+//! Whether the program leaks, as judged by core, and when it reaches which limit.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) struct Trend {
     next: Duration,
 }
 
-/// What was said last.
+/// The last verdict.
 #[derive(Clone, Debug)]
 struct JudgedTrend {
     per_minute: f64,
@@ -69,7 +69,7 @@ impl Trend {
         })
     }
 
-    /// The wall comes nearer from one judgement to the next.
+    /// The limit gets closer from one judgement to the next.
     pub(super) fn wall(&self, now: Duration) -> Observation<Option<LimitAhead>> {
         let Some(judged) = &self.judged else {
             return Observation::NotYet;

@@ -129,7 +129,7 @@ pub fn write(state: &MetricsState, is_known: bool) -> HealthPage {
         services: is_known.then(|| state.services.iter().map(Details::of).collect()),
     };
     HealthPage {
-        // Only maps with keys that are no strings cannot be written.
+        // Only maps with non-string keys cannot be serialised.
         body: serde_json::to_string(&page).unwrap_or_default() + "\n",
         is_well: status <= Status::Warning,
     }

@@ -1,4 +1,4 @@
-//! The page's server: a few connections at a time, one request each, a deadline for all of it.
+//! The HTTP server: a few connections at a time, one request each, one deadline for the whole exchange.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use super::request::{self, HEAD, Head};
 use super::state::MetricsState;
 use crate::poll::{Interest, Readiness};
 
-/// Connections at a time. The oldest gives way to a new one: whoever says nothing cannot keep others out.
+/// Connections at a time. The oldest is closed for a new one, so that idle clients cannot block others.
 const CONNECTIONS: usize = 16;
 /// From the first moment of a connection to its last.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long no connection is taken after the system refused us a descriptor: it would refuse at once again.
+/// How long to stop accepting after the system refused a descriptor.
 const PAUSE: Duration = Duration::from_secs(1);
 /// What is read of a caller that goes on talking after its request.
 const REST: usize = 64 << 10;
@@ -80,7 +80,7 @@ impl MetricsServer {
         }
     }
 
-    /// Goes on with all connections, without waiting. The state is asked for at most once, and only when somebody asks for it.
+    /// Continues all connections without blocking. The state is built at most once, and only if a request needs it.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -111,7 +111,7 @@ impl MetricsServer {
 
 type Answer<'a> = dyn FnMut(&request::Request<'_>) -> Vec<u8> + 'a;
 
-/// Takes those that wait, no more in one turn than have room; `false` when the system refuses us a descriptor.
+/// Accepts waiting connections, as many as fit; `false` if the system refuses a descriptor.
 fn accept(
     listener: &OwnedFd,
     connections: &mut Vec<Connection>,
@@ -130,7 +130,7 @@ fn accept(
             deadline: now + PATIENCE,
             stage: Stage::Reading(Vec::new()),
         };
-        // Most have said all already.
+        // Most requests are already complete.
         if !new.poll(answer) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The texts, by the rules of those who read them.
+//! Tests of the metrics text against the rules of its readers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Where the word comes from that lets a caller see names.
+//! The source of the token that lets a caller see names.
 
 use std::env;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ impl FromStr for TokenSource {
             Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => {
                 Ok(Self::Environment(name.to_owned()))
             }
-            _ => Err("a token comes from file:PATH or env:NAME".to_owned()),
+            _ => Err("use file:PATH or env:NAME".to_owned()),
         }
     }
 }

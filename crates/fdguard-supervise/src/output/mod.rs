@@ -1,9 +1,10 @@
 //! What a service writes to its standard output and error: passed on, kept in files, and remembered for the report of its end.
 //!
-//! By default a service simply has our own output ([`Pass::Inherit`]). When somebody needs its lines, it gets pipes, and an [`Output`]
-//! reads them: whole lines go to our output, into a [log](form::Form::log) that is rotated at the borders of lines, to the checks, and into
-//! [`Last`]. No line is lost over a rotation, a restart or a reopening. A reader of ours that is slow makes the service wait, as
-//! it would without us; a disk that is full does not (see [`log`]).
+//! By default a service writes directly to fdguard's output ([`Pass::Inherit`]). If its lines are
+//! needed, it gets pipes, and an [`Output`] reads them: whole lines go to fdguard's output, into a
+//! [log](form::Form::log) that is rotated between lines, to the checks, and into [`Last`]. No line
+//! is lost over a rotation, a restart or a reopening. A slow reader of fdguard's output blocks the
+//! service, as it would without fdguard; a full disk does not (see [`log`]).
 
 mod forgery;
 mod last_lines;
@@ -38,11 +39,11 @@ use crate::poll::{Interest, Readiness};
 /// What is read from one pipe in one turn: a service that writes without pause does not keep the loop to itself.
 const BITE: usize = 64 << 10;
 
-/// What the loop should tell.
+/// What the loop should log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputEvent {
-    /// The log cannot be written. Lines are kept in memory as long as there is room; told once.
+    /// The log cannot be written. Lines are kept in memory while there is room; reported once.
     LogFailing {
         /// Which.
         path: PathBuf,
@@ -56,7 +57,7 @@ pub enum OutputEvent {
         /// What was dropped meanwhile.
         dropped: DroppedLines,
     },
-    /// It cannot be rotated and grows; told once.
+    /// It cannot be rotated and grows; reported once.
     NotRotated {
         /// Which.
         path: PathBuf,
@@ -100,7 +101,7 @@ struct Source {
 }
 
 impl ServiceOutput {
-    /// Opens what the form asks for. The two descriptors are our own output and error.
+    /// Opens the configured outputs. The two descriptors are fdguard's own output and error.
     pub fn open(spec: &OutputSpec, name: &str, ours: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
         let outlets = match spec.way() {
             Forwarding::Off => [None, None],
@@ -212,7 +213,7 @@ impl ServiceOutput {
             .is_none_or(Outlet::has_room)
     }
 
-    /// Goes on, without waiting. `heard` gets each line, without its newline.
+    /// Continues without blocking. `heard` gets each line, without its newline.
     pub fn poll(
         &mut self,
         now: Instant,

@@ -19,7 +19,7 @@ use crate::poll::Interest;
 const EVERY: Duration = Duration::from_millis(200);
 /// After KILL a process is gone at once, unless the kernel keeps it.
 const AFTER_KILL: Duration = Duration::from_secs(5);
-/// So often we end what earlier runs left; whoever comes back more often is restarted by somebody.
+/// How often to end what earlier runs left; if it comes back more often, something restarts it.
 const MOST_ROUNDS: u32 = 3;
 
 /// A policy at work for one address.
@@ -44,7 +44,7 @@ enum State {
     },
 }
 
-/// A process that we asked to end.
+/// A process that was asked to end.
 #[derive(Debug)]
 struct Ending {
     pidfd: OwnedFd,
@@ -53,11 +53,11 @@ struct Ending {
 /// How far it is.
 #[derive(Debug)]
 pub enum ClearingStep {
-    /// Nobody holds it: bind again.
+    /// The address is free: bind again.
     Free,
-    /// Not yet. The conflict when there is something new to tell.
+    /// Not yet. The conflict, if it changed.
     Pending(Option<Conflict>),
-    /// It will not be free: say so and go.
+    /// It stays in use: report it and exit.
     Refused(Conflict),
 }
 
@@ -194,7 +194,7 @@ fn pin(key: ProcKey, probe: &Probe, ours: &OwnProcesses<'_>) -> Option<OwnedFd> 
 }
 
 fn signal(pidfd: &OwnedFd, signal: Signal) {
-    // A failure means that it is over, which the next turn sees, or not ours to end, which the next look tells.
+    // A failure means that it has ended or that it may not be signalled; the next look shows which.
     let _ = pidfd_send_signal(pidfd, signal);
 }
 

@@ -1,7 +1,9 @@
-//! Who holds an address that we want, and what is done about it.
+//! Which process holds an address, and what to do about it.
 //!
-//! [`look`] finds the sockets at the address, their processes, and which [`Class`] each is of; [`Clearing`] follows a [`Policy`] without ever waiting.
-//! Only processes that an earlier run of the same service left behind are ever ended. A stranger is never signalled. See decision 028.
+//! [`look`] finds the sockets at the address, their processes, and the [`Class`] of each;
+//! [`Clearing`] follows a [`Policy`] without blocking. Only processes that an earlier run of the
+//! same service left behind are ever ended. Unrelated processes are never signalled. See decision
+//! 028.
 
 mod class;
 mod clearing;

@@ -104,7 +104,7 @@ fn r24_a_stranger_at_an_ipv4_port_is_named() {
     assert!(conflict.listens && conflict.unseen.is_empty());
     let line = conflict.to_string();
     let pid = format!("pid {}", keeper.pid());
-    for word in ["sleep 1000", &pid, "user ", "since 20", "not ours"] {
+    for word in ["sleep 1000", &pid, "user ", "since 20", "unrelated process"] {
         assert!(line.contains(word), "{word}: {line}");
     }
 }
@@ -173,7 +173,7 @@ fn a_connection_that_has_the_port_is_told_apart_from_a_listener() {
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let conflict = seen(&ListenAddress::Tcp(client.local_addr().unwrap())).unwrap();
     assert!(!conflict.listens);
-    assert!(conflict.to_string().contains("nobody listens"));
+    assert!(conflict.to_string().contains("without a listener"));
 }
 
 #[test]
@@ -304,8 +304,8 @@ fn as_looker() -> bool {
 
 fn assert_unseen(answer: &str) {
     assert!(answer.contains("saw 1 tcp:127.0.0.1:"), "{answer}");
-    assert!(answer.contains("that we cannot see"), "{answer}");
-    assert!(answer.contains("remedy look as root"), "{answer}");
+    assert!(answer.contains("that fdguard cannot see"), "{answer}");
+    assert!(answer.contains("remedy run fdguard as root"), "{answer}");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn what_lives_in_a_pid_namespace_of_its_own_is_a_stranger_even_with_our_name() {
     assert!(
         inside.class
             == HolderClass::Stranger {
-                because: "it lives in another pid namespace".into()
+                because: "it is in another PID namespace".into()
             }
     );
     let step = decide(&mut clearing(&at, PortPolicy::EndIfOurs, Duration::ZERO));

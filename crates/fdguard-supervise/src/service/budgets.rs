@@ -1,4 +1,4 @@
-//! What a service uses, and what is done when it is too much.
+//! Budgets of a service: measure, judge, and run the remedy.
 //!
 //! The meter looks, the judgement compares with the budgets, and the relief says which step is next; here the steps are done.
 
@@ -81,7 +81,7 @@ impl<'p> ServiceBudgets<'p> {
         named.collect()
     }
 
-    /// Whether a parent may be told that all is well.
+    /// Whether the parent may get a watchdog message.
     pub(super) fn holds(&self) -> bool {
         !self.is_broken
     }
@@ -114,7 +114,7 @@ impl<'p> ServiceBudgets<'p> {
     }
 }
 
-/// How long until the wall, if it goes on as since the start.
+/// Time until the limit at the rate since the start.
 fn at_this_rate(passed: &Excess) -> Option<Duration> {
     let (first, since) = passed.first?;
     let per_second = (passed.value - first) / since.as_secs_f64();
@@ -274,7 +274,7 @@ impl Service<'_> {
         let ending = if is_final {
             Ending::Down(1)
         } else if self.settings.policy.restart == RestartWhen::Never {
-            // A parent is asked for what we are not to do.
+            // With restarts disabled, ask the parent for a restart.
             Ending::Down(if cx.is_supervised { 75 } else { 1 })
         } else {
             Ending::Renew(self.reason())

@@ -26,7 +26,7 @@ impl Service<'_> {
     fn end_run_within(&mut self, ending: Ending, grace: Duration) {
         let Some(run) = &mut self.run else { return };
         let first = run.ending.is_none();
-        // Whoever asks for the end for good is not overruled by who wants to begin anew.
+        // A request to stop overrides a request to restart.
         if first || ending == Ending::Stop {
             run.ending = Some(ending);
         }
@@ -47,7 +47,7 @@ impl Service<'_> {
         self.thrift.pause();
     }
 
-    /// Hears the keeper.
+    /// Reads events from the keeper.
     pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let heard = |run: &Run| {
             let is_due = run.tree.deadline().is_some_and(|at| at <= cx.now);
@@ -74,22 +74,22 @@ impl Service<'_> {
         }
     }
 
-    /// Its keeper was killed, or was stopped or traced until we killed it.
+    /// Its keeper was killed, or was stopped or traced until fdguard killed it.
     fn keeper_lost(&mut self, cx: &mut Context<'_>) {
         let left = self.run.as_ref().and_then(|run| run.tree.orphans_left());
         let left = Survivors(left.map(u64::from));
         self.survivors.add(left);
         let text = match left.0 {
-            Some(0) => "its keeper was killed or held; all of its processes were ended",
-            Some(_) => "its keeper was killed or held; some of its processes could not be ended",
-            None => "its keeper was killed; what was known of it was ended",
+            Some(0) => "its keeper process was killed or stopped; all of its processes were ended",
+            Some(_) => "its keeper process was killed or stopped; some of its processes could not be ended",
+            None => "its keeper process was killed; all known processes were ended",
         };
         let event = LogEvent::for_service("keeper_lost", self.name()).with("survivors", left.0);
         cx.sink.emit(&event.with("text", text));
         self.over(None, 0, 0, cx);
     }
 
-    /// The program ended and left somebody.
+    /// The program ended and left processes behind.
     fn main_ended(&mut self, exit: Exit, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         if run.ending.is_some() {
@@ -122,9 +122,9 @@ impl Service<'_> {
             return;
         }
         run.settle = None;
-        let explanation = "the program exited 0 and left a process that listens: it starts its server in the background, and a \
-                           supervisor that takes this for the end would start another one against a taken port; give the server \
-                           itself as the command, or its foreground option";
+        let explanation = "the program exited with status 0 and left a listening process behind: it starts its server in the background. \
+                           A supervisor that restarted it now would start a second server on a port in use. \
+                           Use the server itself as the command, or its foreground option";
         let action = match self.settings.background {
             Background::Adopt => "adopted",
             Background::End => "ended",
@@ -266,10 +266,10 @@ impl Service<'_> {
         };
         let event = told(event, Some(exit));
         let text = match halt {
-            Halt::CrashLoop { .. } => "it ended too soon too often and stays down",
-            Halt::Never => "it failed and is not to be restarted",
-            Halt::StopOn => "it ended with a status of --stop-on",
-            Halt::NotRunnable => "a program that cannot be run is not tried again",
+            Halt::CrashLoop { .. } => "it crashed too often and stays down",
+            Halt::Never => "it failed and restarts are disabled",
+            Halt::StopOn => "it exited with a status listed in --stop-on",
+            Halt::NotRunnable => "the program cannot be run and is not retried",
         };
         let event = event.with("last_output", self.last_words());
         cx.sink.emit(&event.with("text", text));

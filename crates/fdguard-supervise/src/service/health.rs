@@ -1,4 +1,4 @@
-//! What the program says, and whether it works.
+//! Notifications from the program, and its health checks.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::poll::Readiness;
 const LISTENERS: Duration = Duration::from_secs(5);
 
 impl Service<'_> {
-    /// Hears its notifications.
+    /// Reads the program's notifications.
     pub(super) fn hear_program(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         for change in self.store.poll() {
             self.tell_store(&change, cx);
@@ -60,7 +60,7 @@ impl Service<'_> {
             }
         }
         if message.watchdog == Some(Watchdog::Trigger) {
-            self.bark("it sent WATCHDOG=trigger", cx);
+            self.bark("received WATCHDOG=trigger", cx);
         }
     }
 
@@ -77,7 +77,7 @@ impl Service<'_> {
             .emit(&event.with("change", what).with("name", name.as_str()));
     }
 
-    /// Asks the checks, and the clock.
+    /// Runs the checks and checks the deadlines.
     pub(super) fn check(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let is_going = |run: &Run| run.ending.is_some() || run.settle.is_some();
         if self.run.as_ref().is_none_or(is_going) {
@@ -92,7 +92,7 @@ impl Service<'_> {
         }
         let Some(run) = &self.run else { return };
         if run.watchdog.is_some_and(|(_, until)| until <= cx.now) {
-            return self.bark("it sent no WATCHDOG=1 in time", cx);
+            return self.bark("no WATCHDOG=1 received in time", cx);
         }
         let is_late = run.ready_until.is_some_and(|until| until <= cx.now);
         if is_late && self.state == State::Starting {
@@ -100,7 +100,7 @@ impl Service<'_> {
             let event =
                 LogEvent::for_service("not_ready", self.name()).with("after_ms", millis(up));
             cx.sink
-                .emit(&event.with("text", "it was not ready in time"));
+                .emit(&event.with("text", "not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
         }
     }
@@ -131,7 +131,7 @@ impl Service<'_> {
         failing
     }
 
-    /// It does what it is for from now on.
+    /// The service is ready from now on.
     pub(super) fn is_ready(&mut self, cx: &mut Context<'_>) {
         let Some(run) = &mut self.run else { return };
         run.ready = true;
@@ -165,7 +165,7 @@ impl Service<'_> {
         self.end_run(Ending::Sick("watchdog"));
     }
 
-    /// Where it listens, for those checks that want to know.
+    /// Finds its listening sockets, for checks that need them.
     fn find_listeners(&mut self, now: Instant) {
         let wanted = self
             .settings

@@ -1,4 +1,4 @@
-//! What was put into a service from outside: when it begins, what it knows, when it is over.
+//! The lifetime of an injected tracer or protection in a service.
 
 use std::ffi::OsString;
 

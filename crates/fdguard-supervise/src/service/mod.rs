@@ -37,7 +37,7 @@ pub(crate) use start::Context;
 
 use run::{Ending, Run};
 
-/// Where a service stands.
+/// The state of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Others must be ready first.
@@ -119,18 +119,18 @@ pub(crate) struct Service<'p> {
     pub(crate) restarts: u64,
     /// Of these by reason.
     reasons: BTreeMap<String, u64>,
-    /// Our exit status, once it stays down.
+    /// The exit status of fdguard, once the service stays down.
     pub(crate) outcome: Option<u8>,
-    /// Killed by us because they did not end when asked, in all runs.
+    /// Processes killed because they did not end when asked, in all runs.
     pub(crate) killed: u64,
     /// What could not be ended, in all runs.
     pub(crate) survivors: Survivors,
-    /// It is no longer in the file.
+    /// It was removed from the file.
     pub(crate) is_removed: bool,
 }
 
 impl<'p> Service<'p> {
-    /// A service that waits for its start. An error says why its checks cannot work.
+    /// Creates a service that waits for its start. The error is the reason why its checks cannot work.
     pub(crate) fn new(
         settings: config::ServiceConfig,
         sockets: Vec<InheritedFd>,
@@ -144,7 +144,7 @@ impl<'p> Service<'p> {
             && *number < free
         {
             return Err(format!(
-                "ready: number {number} is a socket's; fd:{free} is free"
+                "ready: descriptor {number} is used by a socket: use fd:{free}"
             ));
         }
         let check = |spec| HealthCheck::new(spec, scene);
@@ -200,7 +200,7 @@ impl<'p> Service<'p> {
             .map(|run| now.saturating_duration_since(run.started))
     }
 
-    /// What it said last about itself.
+    /// The last status that it reported.
     pub(crate) fn status(&self) -> Option<&str> {
         self.run.as_ref()?.status.as_deref()
     }
@@ -222,7 +222,7 @@ impl<'p> Service<'p> {
         }
     }
 
-    /// Ends it at once: nobody waits any longer.
+    /// Kills it at once.
     pub(crate) fn kill(&mut self) {
         if let Some(run) = &mut self.run {
             run.ending = Some(Ending::Stop);
@@ -263,7 +263,7 @@ impl<'p> Service<'p> {
         }
     }
 
-    /// It cannot begin: somebody it waits for is down.
+    /// It cannot start: a dependency is down.
     pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
             let event = LogEvent::for_service("down", self.name());
@@ -324,12 +324,12 @@ impl<'p> Service<'p> {
 }
 
 impl Service<'_> {
-    /// Whether a parent may be told that all is well.
+    /// Whether the parent may get a watchdog message.
     pub(crate) fn holds(&self) -> bool {
         self.state != State::Failed && self.thrift.holds()
     }
 
-    /// Where it stands, as an event.
+    /// Its state as an event.
     pub(crate) fn told_state(&self, now: Instant) -> LogEvent {
         let reading = self.thrift.reading.as_ref();
         let main = reading.and_then(crate::budget::ServiceReading::of_main);
@@ -353,7 +353,7 @@ impl Service<'_> {
     }
 }
 
-/// The ports that we bound for it.
+/// The ports that fdguard bound for it.
 fn ports(settings: &config::ServiceConfig) -> Vec<u16> {
     let port = |socket: &config::SocketConfig| match socket {
         config::SocketConfig::Bind(listen) => match listen.at {

@@ -1,4 +1,4 @@
-//! What the program writes: passed on, kept, and remembered for the report of a crash loop.
+//! Output of the program: passed on, logged, and kept for the crash report.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Service<'_> {
             Ok([out, err]) => [None, Some(Arc::new(out)), Some(Arc::new(err))],
             Err(error) => {
                 let event = LogEvent::for_service("log_failed", self.name());
-                let text = format!("its output goes where ours goes: {error}");
+                let text = format!("cannot capture output, passing it through: {error}");
                 cx.sink.emit(&event.with("text", text));
                 [None, None, None]
             }
@@ -48,7 +48,7 @@ impl Service<'_> {
             .ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
-    /// Reads what it wrote.
+    /// Reads its output.
     pub(super) fn hear_output(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let Some(output) = &mut self.output else {
             return;
@@ -70,7 +70,7 @@ impl Service<'_> {
             OutputEvent::LogFailing { path, why } => {
                 failed.with("file", path.display().to_string()).with(
                     "text",
-                    format!("{why}; lines wait in memory as long as there is room"),
+                    format!("{why}; buffering lines in memory while there is room"),
                 )
             }
             OutputEvent::LogBack { path, dropped } => {
@@ -80,10 +80,10 @@ impl Service<'_> {
             }
             OutputEvent::NotRotated { path, why } => failed
                 .with("file", path.display().to_string())
-                .with("text", format!("cannot be rotated and grows: {why}")),
+                .with("text", format!("cannot rotate the log, it keeps growing: {why}")),
             OutputEvent::NobodyReads { stream, why } => failed
                 .with("stream", *stream)
-                .with("text", format!("nobody reads it any more: {why}")),
+                .with("text", format!("nothing reads this stream any more: {why}")),
         };
         cx.sink.emit(&event);
     }
@@ -97,7 +97,7 @@ impl Service<'_> {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// Whether everything that it wrote is where it belongs.
+    /// Whether all of its output has been written.
     pub(crate) fn is_written(&self) -> bool {
         self.output.as_ref().is_none_or(ServiceOutput::is_idle)
     }

@@ -24,25 +24,25 @@ use crate::policy::EndCause;
 /// What a service needs from the loop.
 #[derive(Debug)]
 pub(crate) struct Context<'c> {
-    /// Where it tells.
+    /// Where it logs.
     pub(crate) sink: &'c mut EventSink,
     /// This turn's moment.
     pub(crate) now: Instant,
-    /// What of our own environment a program gets.
+    /// The part of fdguard's environment that a program gets.
     pub(crate) environment: &'c [(OsString, OsString)],
     /// Whether the run ends with the program.
     pub(crate) once: bool,
-    /// Whether somebody restarts us.
+    /// Whether a supervisor restarts fdguard.
     pub(crate) is_supervised: bool,
     /// Where evidence goes.
     pub(crate) evidence: Option<&'c std::path::Path>,
-    /// Descriptors for a start when our table is full.
+    /// Reserved descriptors for a start when the table is full.
     pub(crate) reserve: &'c mut Reserve,
     /// Nothing to read from and nowhere to write to.
     pub(crate) null: &'c OwnedFd,
     /// What is put into programs.
     pub(crate) injector: Option<&'c mut (dyn Injector + 'static)>,
-    /// The limits that we were started with.
+    /// The limits at the start of fdguard.
     pub(crate) limits: Limits,
 }
 
@@ -64,7 +64,7 @@ impl Service<'_> {
 
     fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<HeartbeatPipe>, StartError> {
         let refused = |source| StartError::Refused {
-            step: "readiness pipe",
+            step: "cannot create the readiness pipe",
             source,
         };
         match &mut self.ready {
@@ -130,7 +130,7 @@ impl Service<'_> {
                 Ok(server) => self.notify = Some(server),
                 Err(error) => {
                     let event = LogEvent::for_service("notify_failed", self.name());
-                    let text = format!("no socket for its notifications: {error}");
+                    let text = format!("cannot create the notification socket: {error}");
                     cx.sink.emit(&event.with("text", text));
                 }
             }
@@ -177,17 +177,17 @@ impl Service<'_> {
     }
 }
 
-/// Puts the pipe at the number that the program expects it at: what has a name stands first, so numbers before it are filled.
+/// Puts the pipe at the number that the program expects: named descriptors come first, so numbers before it are filled.
 fn hand_pipe(handed: &mut Vec<InheritedFd>, pipe: HeartbeatPipe) -> Result<(), StartError> {
     let refused = |source: std::io::Error| StartError::Refused {
-        step: "readiness pipe",
+        step: "cannot create the readiness pipe",
         source,
     };
     let next = u32::try_from(handed.len()).unwrap_or(u32::MAX);
     let next = FIRST_HANDED.saturating_add(next);
     if pipe.number < next {
         let why = format!(
-            "number {} is taken by a socket: {next} is free",
+            "descriptor {} is used by a socket: use fd:{next}",
             pipe.number
         );
         return Err(refused(std::io::Error::other(why)));

@@ -1,4 +1,4 @@
-//! Breaches in events.
+//! Event fields of a breach.
 
 use fdguard_core::Text;
 

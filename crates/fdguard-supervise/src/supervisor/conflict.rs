@@ -1,4 +1,4 @@
-//! A socket that we are to bind and that somebody has.
+//! Address conflicts: a socket to bind that another process holds.
 
 use std::time::Instant;
 
@@ -17,17 +17,17 @@ use crate::port::{
     find_conflict,
 };
 
-/// What is needed to find out who holds a socket, and to wait for it.
+/// What is needed to find the holder of a socket and to wait for it.
 #[derive(Debug)]
 pub(super) struct Desk<'d> {
     pub(super) probe: &'d Probe,
     pub(super) sink: &'d mut EventSink,
-    /// A signal ends the waiting; absent where nobody may wait.
+    /// A signal ends the wait; absent where waiting is not allowed.
     pub(super) signals: Option<&'d Signals>,
 }
 
 impl Desk<'_> {
-    /// Binds it, or does what the service's policy says.
+    /// Binds the socket, or applies the service's policy.
     pub(super) fn bind(
         &mut self,
         service: &config::ServiceConfig,
@@ -60,7 +60,7 @@ impl Desk<'_> {
             let step = clearing.poll(Instant::now(), self.probe, &ours);
             match step.map_err(|error| refused(&format!("{}: {error}", listen.at), 2))? {
                 ClearingStep::Free => match listen.bind() {
-                    // Somebody was faster.
+                    // Another process was faster.
                     Err(BindError::Held { .. }) => {
                         let now = Instant::now();
                         clearing = Clearing::new(listen.at.clone(), policy, grace, now);
@@ -74,7 +74,7 @@ impl Desk<'_> {
                 }
                 ClearingStep::Refused(conflict) => {
                     self.tell(&service.name, &conflict);
-                    let hint = "--on-conflict wait, or end-if-ours for what an earlier run left; a stranger is never ended";
+                    let hint = "use --on-conflict wait, or end-if-ours for processes of an earlier run; unrelated processes are never ended";
                     return Err(StartRefusal {
                         hint: hint.to_owned(),
                         ..refused(&conflict.to_string(), 2)
@@ -137,7 +137,7 @@ impl Desk<'_> {
         let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
         match heard {
             Some(heard) if ends.contains(&heard.signal) => {
-                Err(refused("stopped while it waited for a socket", 0))
+                Err(refused("stopped while waiting for a socket", 0))
             }
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! What the metrics and the health page show.
+//! The state shown by the metrics and health pages.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::metrics::{HostMetrics, MetricsServer, MetricsState, SupervisorMetrics
 use crate::poll::Readiness;
 use crate::{config, limit, trim};
 
-/// Begins to listen where the settings say.
+/// Starts to listen at the configured address.
 pub(super) fn open(settings: &config::RunSettings) -> Result<Option<MetricsServer>, String> {
     let Some(address) = settings.metrics else {
         return Ok(None);
@@ -19,7 +19,7 @@ pub(super) fn open(settings: &config::RunSettings) -> Result<Option<MetricsServe
     let server = MetricsServer::bind(address, token);
     server
         .map(Some)
-        .map_err(|error| format!("--metrics {address}: {error}"))
+        .map_err(|error| format!("cannot serve --metrics on {address}: {error}"))
 }
 
 impl Supervisor<'_> {

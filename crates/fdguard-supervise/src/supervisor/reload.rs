@@ -1,4 +1,4 @@
-//! SIGHUP: the file is read again. What changed is restarted gently, what is new is started, what is gone is ended.
+//! SIGHUP: read the file again. Changed services are restarted, new ones started, removed ones ended.
 
 use std::mem;
 use std::path::Path;
@@ -44,7 +44,7 @@ impl<'p> Supervisor<'p> {
     fn keep_the_old(&mut self, text: &str) {
         let event = LogEvent::new("reload").with("ok", false).with("text", text);
         self.sink
-            .emit(&event.with("kept", "the values from before"));
+            .emit(&event.with("kept", "previous values"));
     }
 
     fn renew_all(&mut self) {
@@ -117,7 +117,7 @@ impl<'p> Supervisor<'p> {
         self.settings = fresh;
     }
 
-    /// Serves the pages where the new settings say; where that fails, as before.
+    /// Serves the pages at the new address; on failure at the old one.
     fn move_pages(&mut self, fresh: &RunSettings) -> Result<(), String> {
         let place = |settings: &RunSettings| (settings.metrics, settings.metrics_token.clone());
         if place(fresh) == place(&self.settings) {

@@ -1,4 +1,4 @@
-//! The sockets that services get: bound by us once, or handed to us by our own parent. They stay over restarts and reloads.
+//! Sockets for services: bound by fdguard once, or inherited from its parent. They survive restarts and reloads.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Sockets {
         }
     }
 
-    /// Those of a service. One that is alone gets all that our parent gave us.
+    /// The sockets of a service. A single service gets all sockets of the parent.
     pub(super) fn bind_all(
         &mut self,
         service: &config::ServiceConfig,
@@ -110,8 +110,8 @@ impl Sockets {
 
 fn missing(name: &str) -> StartRefusal {
     StartRefusal {
-        message: format!("listen: our parent handed over no socket called {name:?}"),
-        hint: "fd:NAME is a name of LISTEN_FDNAMES; tcp:PORT and unix:PATH are bound here"
+        message: format!("listen: the parent passed no socket named {name:?}"),
+        hint: "use fd:NAME with a name from LISTEN_FDNAMES, or bind tcp:PORT or unix:PATH"
             .to_owned(),
         code: 2,
     }

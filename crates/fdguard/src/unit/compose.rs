@@ -36,10 +36,10 @@ services:
   {name}:
     {image}
     command: [{command}]
-{folder}    # Reaps what nobody waits for.
+{folder}    # Reaps orphaned processes.
     init: true
     restart: {restart}
-    # Longer than fdguard's own grace, else it is killed in the middle.
+    # Must exceed fdguard's grace period, or fdguard is killed while it stops the program.
     stop_grace_period: {patience}s
     ulimits:
       nofile:

@@ -1,4 +1,4 @@
-//! Units that we write, read by the parsers of those who read them.
+//! Tests: generated units, parsed by the parsers of their supervisors.
 
 use std::io::Write as _;
 use std::process::Stdio;

@@ -1,6 +1,6 @@
-//! `run --trace` and `run --protect`: every start of a service has the library in it, and what it learns is told by the loop.
+//! `run --trace` and `run --protect`: injects the library at every start; the loop reports its results.
 //!
-//! Each start has an injection of its own, with its folder and its two threads, and all of it goes with the run: nothing grows over restarts.
+//! Each start has its own injection with a directory and two threads, which end with the run: nothing grows over restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -181,8 +181,8 @@ impl Injector for InjectedTrace {
             // It is told once, and again when it had worked in between.
             Err(why) if self.blind.insert(service.to_owned()) => {
                 let (name, what) = match self.protection {
-                    Some(_) => ("unprotected", "it runs without protection"),
-                    None => ("untraced", "the lines of what it opens are not known"),
+                    Some(_) => ("unprotected", "running without protection"),
+                    None => ("untraced", "cannot trace the lines that open descriptors"),
                 };
                 events.push(
                     LogEvent::for_service(name, service).with("text", format!("{what}: {why}")),

@@ -96,8 +96,8 @@ fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
         return Ok(());
     };
     let name = service.command[0].display();
-    let message = format!("{name} cannot be protected: {why}");
-    let hint = "it was not started; without --protect it runs as it is";
+    let message = format!("cannot protect {name}: {why}");
+    let hint = "run it without --protect; it was not started";
     Err(HintedError::look(message, hint).into())
 }
 
@@ -129,7 +129,7 @@ fn read(path: &Path) -> anyhow::Result<(String, String)> {
     let name = path.display().to_string();
     let text = input_file::read_text(path, input_file::WRITTEN).map_err(|error| HintedError {
         message: format!("{name}: {error}"),
-        hint: "--config takes a file with [service.NAME] in it".to_owned(),
+        hint: "pass --config a TOML file with [service.NAME] tables".to_owned(),
         code: CONFIGURATION,
     });
     Ok((name, text?))
@@ -141,7 +141,7 @@ fn mistaken(mistake: &ConfigMistake) -> anyhow::Error {
     } else {
         exit::USAGE
     };
-    let hint = "fdguard run --explain shows what holds; fdguard run --help what there is";
+    let hint = "run fdguard run --explain to see the effective values, or fdguard run --help for all options";
     anyhow::Error::new(HintedError {
         message: mistake.to_string(),
         hint: hint.to_owned(),
@@ -155,10 +155,10 @@ fn refuse_to_nest(parent: &Parent) -> anyhow::Result<()> {
         return Ok(());
     };
     let message = format!(
-        "this is already kept alive by fdguard run (pid {}, service {})",
+        "already supervised by fdguard run (pid {}, service {})",
         outer.pid, outer.service
     );
-    let hint = "leave out the inner one, use --once or --exec for it, or say --nest";
+    let hint = "remove the inner fdguard run, give it --once or --exec, or allow it with --nest";
     Err(HintedError::usage(message, hint)).context("run")
 }
 

@@ -1,4 +1,4 @@
-//! Tells what protection prevented, and what came too late for it: each place in the code once, or each time.
+//! Reports what protection prevented or detected too late: each place in the code once, or each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -155,7 +155,7 @@ impl PreventionLog {
             for gap in gaps.iter().filter(|gap| gap.what.contains("hazards")) {
                 drop(writeln!(
                     out,
-                    "fdguard: not told: {}: {}",
+                    "fdguard: not reported: {}: {}",
                     gap.what, gap.why
                 ));
             }

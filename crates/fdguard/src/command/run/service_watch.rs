@@ -1,4 +1,4 @@
-//! One run of a service with the library in it: when to look, what was told, and the events of it.
+//! One run of a service with the injected library: when to look, what was reported, and its events.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -152,7 +152,7 @@ pub(super) fn prevented_event(service: &str, news: &News<'_>) -> LogEvent {
 
 /// A child without the library.
 pub(super) fn unprotected_event(service: &str, pid: u32, became: &UntracedProgram) -> LogEvent {
-    let text = format!("it runs without protection: {}", became.blind.why());
+    let text = format!("running without protection: {}", became.blind.why());
     LogEvent::for_service("unprotected", service)
         .with("pid", pid)
         .with("program", became.comm.as_str())

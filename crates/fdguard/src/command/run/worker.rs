@@ -1,6 +1,6 @@
-//! The thread that looks into one run of a service: reading tables and naming lines takes its time, and the loop waits for nobody.
+//! The thread that inspects one run of a service: reading tables and naming lines is slow, and the loop must not block.
 //!
-//! It is started by the loop, so that it has the loop's mask of signals: none of them is for it.
+//! The loop starts it, so that it inherits the loop's signal mask and receives no signals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

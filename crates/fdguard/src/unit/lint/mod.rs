@@ -77,7 +77,7 @@ fn daemonises(unit: &Unit<'_>) -> Vec<Hit> {
     let (line, words) = &unit.words;
     let why = super::words::daemonises(words);
     let then =
-        "the supervisor sees the end of it, starts it again, and the first one holds the port";
+        "the supervisor sees it exit and starts it again while the first instance still holds the port";
     let hit = why.map(|why| (*line, format!("{why}: {then}")));
     hit.into_iter().collect()
 }
