@@ -16,13 +16,13 @@ pub struct Roots(Vec<Dir>);
 #[non_exhaustive]
 pub enum OutsideRoots {
     /// There are none.
-    #[error("no folder may be touched: the host was started without --root")]
+    #[error("file access is disabled: the host was started without --root")]
     NoRoots,
     /// It is relative, has `..` in it, or a link that leads nowhere.
-    #[error("{} is no whole path without `..`", .0.display())]
+    #[error("{} must be an absolute path without `..`", .0.display())]
     NotWhole(PathBuf),
     /// It is elsewhere.
-    #[error("{} is below none of the host's roots", .0.display())]
+    #[error("{} is not below any root of the host", .0.display())]
     Elsewhere(PathBuf),
 }
 

@@ -19,27 +19,27 @@ pub struct AbortHandle {
     pub(super) state: Arc<State>,
 }
 
-/// What an abort did.
+/// Result of an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Aborted {
-    /// Sockets that were shut down: 1, or 0 where there was none (yet, or any more).
+    /// Sockets that were shut down: 1, or 0 if the call has no socket yet or no longer has one.
     pub sockets: u32,
-    /// What the call was doing. `over` means that there was nothing to abort.
+    /// The call's phase at the time of the abort. `over`: there was nothing to abort.
     pub phase: Phase,
-    /// An earlier abort did it already.
+    /// The call had already been aborted.
     pub repeated: bool,
 }
 
-/// On whose wish a call is aborted.
+/// Why a call was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// Somebody asked.
+    /// A client requested it.
     Asked,
-    /// No byte for too long.
+    /// No byte was transferred for too long.
     Stale,
-    /// The host shuts down.
+    /// The host is shutting down.
     Shutdown,
 }
 
@@ -141,13 +141,13 @@ fn mark_and_shut(slot: &mut Slot, reason: Reason) -> (Aborted, Option<&'static s
         Some(Err(_)) => (
             0,
             Some(
-                "the socket could not be shut down: the in-flight request may keep running until its owner looks",
+                "cannot shut down the socket: the request may keep running until its owner polls it",
             ),
         ),
         None if phase == Phase::Resolve => (
             0,
             Some(
-                "no socket yet: nothing was sent; the lookup of the name ends by itself and is not used",
+                "no socket yet: nothing was sent, and the result of the name lookup will be discarded",
             ),
         ),
         None => (0, Some("no socket yet: nothing was sent")),

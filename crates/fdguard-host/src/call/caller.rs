@@ -273,11 +273,11 @@ impl Inner {
 }
 
 fn extra_roots(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let bad = |why: String| Failure::Bad(format!("the extra certificates are not PEM: {why}"));
+    let bad = |why: String| Failure::Bad(format!("invalid extra certificates: not PEM: {why}"));
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| bad(error.to_string()))?;
     if found.is_empty() && !pem.is_empty() {
-        return Err(bad("no certificate is in them".to_owned()));
+        return Err(bad("no certificate found".to_owned()));
     }
     Ok(found)
 }
@@ -293,7 +293,7 @@ fn tls(extra: Vec<CertificateDer<'static>>, with_system: bool) -> Result<TlsConn
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     if roots.is_empty() {
-        return Err("no certificate to trust: the system has none, and none was given".to_owned());
+        return Err("no trusted certificates: the system has none, and none were configured".to_owned());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider);

@@ -74,10 +74,10 @@ impl Connector {
             .map_err(|error| fail(error.to_string()))?;
         let answer = told
             .await
-            .map_err(|_gone| fail("the lookup failed".to_owned()))?;
+            .map_err(|_gone| fail("lookup failed".to_owned()))?;
         let addresses = answer.map_err(|error| fail(error.to_string()))?;
         if addresses.is_empty() {
-            return Err(fail("it has no address".to_owned()));
+            return Err(fail("the name has no address".to_owned()));
         }
         Ok(addresses)
     }
@@ -133,7 +133,7 @@ async fn connect_any(
 }
 
 fn late(share: Duration) -> String {
-    format!("no answer within {} ms", share.as_millis())
+    format!("no response within {} ms", share.as_millis())
 }
 
 /// The outer error ends the call, the inner one leads to the next address.
@@ -142,7 +142,7 @@ async fn connect(
     state: &Arc<State>,
     meter: &Arc<Meter>,
 ) -> Result<Result<(TcpStream, Seat), Failure>, Failure> {
-    let io = |error: std::io::Error| Failure::Io(format!("socket: {error}"));
+    let io = |error: std::io::Error| Failure::Io(format!("cannot create socket: {error}"));
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {

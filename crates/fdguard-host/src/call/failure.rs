@@ -14,7 +14,7 @@ pub enum Failure {
     #[error("{0}")]
     Bad(String),
     /// The name has no address.
-    #[error("{host} cannot be resolved: {why}")]
+    #[error("cannot resolve {host}: {why}")]
     Resolve {
         /// The name.
         host: String,
@@ -30,7 +30,7 @@ pub enum Failure {
         why: String,
     },
     /// The peer is not who it says, or does not speak TLS.
-    #[error("no TLS with {host}: {why}")]
+    #[error("TLS handshake with {host} failed: {why}")]
     Tls {
         /// The name.
         host: String,
@@ -38,7 +38,7 @@ pub enum Failure {
         why: String,
     },
     /// A limit of time was reached.
-    #[error("{limit}: nothing for {} ms", after.as_millis())]
+    #[error("{limit} of {} ms exceeded", after.as_millis())]
     Timeout {
         /// Which one.
         limit: Limit,
@@ -46,7 +46,7 @@ pub enum Failure {
         after: Duration,
     },
     /// Somebody aborted it.
-    #[error("aborted ({reason}) in phase {phase}")]
+    #[error("call aborted ({reason}) in phase {phase}")]
     Aborted {
         /// On whose wish.
         reason: Reason,
@@ -54,7 +54,7 @@ pub enum Failure {
         phase: Phase,
     },
     /// The peer ended the connection before the answer was whole.
-    #[error("the peer ended the connection in phase {phase}: {why}")]
+    #[error("peer closed the connection in phase {phase}: {why}")]
     ClosedEarly {
         /// What it was doing then.
         phase: Phase,
@@ -62,10 +62,10 @@ pub enum Failure {
         why: String,
     },
     /// What came is not HTTP, or its head is too large.
-    #[error("the answer is not usable HTTP: {0}")]
+    #[error("invalid HTTP response: {0}")]
     Garbled(String),
     /// More came than was asked for at most.
-    #[error("the body is larger than {max} bytes")]
+    #[error("response body exceeds {max} bytes")]
     TooLarge {
         /// The limit.
         max: usize,
@@ -74,10 +74,10 @@ pub enum Failure {
     #[error("{0}")]
     Io(String),
     /// The caller was closed.
-    #[error("the caller is closed")]
+    #[error("the HTTP client is closed")]
     Closing,
     /// As many calls as there may be are running.
-    #[error("{0} calls are running, which is the cap")]
+    #[error("too many calls: {0} are running, which is the limit")]
     Full(usize),
 }
 

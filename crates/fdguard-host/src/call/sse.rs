@@ -17,7 +17,7 @@ pub struct Message {
 
 /// An event, or a line of it, is longer than the reader takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event of the stream is longer than {0} bytes")]
+#[error("stream event exceeds {0} bytes")]
 pub struct TooLong(pub usize);
 
 /// The longest event by default.

@@ -14,26 +14,26 @@ use super::event::Sink;
 use super::failure::Failure;
 use super::wire::Meter;
 
-/// What a call is doing.
+/// Phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Phase {
-    /// Nothing yet: its owner has not waited for it.
+    /// Not started: its owner has not polled it yet.
     New,
-    /// It waits for the address of a name.
+    /// Resolving the host name.
     Resolve,
-    /// It waits for the connection.
+    /// Connecting.
     Connect,
-    /// It waits for the peer's part of the handshake.
+    /// In the TLS handshake.
     Tls,
-    /// It sends the request.
+    /// Sending the request.
     Send,
-    /// The request is out; it waits for the answer's head.
+    /// The request was sent; waiting for the response headers.
     Wait,
-    /// It reads the answer's body.
+    /// Reading the response body.
     Body,
-    /// It has ended.
+    /// Finished.
     Over,
 }
 
@@ -52,26 +52,26 @@ impl fmt::Display for Phase {
     }
 }
 
-/// A running call as others see it.
+/// A running call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CallInfo {
-    /// By which it can be aborted.
+    /// Id for aborting it.
     pub id: String,
-    /// Without user and password, and without the values of its query.
+    /// URL without user name, password and query values.
     pub url: String,
-    /// `GET`, …
+    /// HTTP method, for example `GET`.
     pub method: String,
-    /// What it is doing.
+    /// Current phase.
     pub phase: Phase,
-    /// Since it began.
+    /// Milliseconds since the call started.
     pub age_ms: u64,
-    /// Since the last byte in either direction, or since it began.
+    /// Milliseconds since the last byte in either direction, or since the start.
     pub idle_ms: u64,
-    /// Of HTTP, without what TLS adds.
+    /// HTTP bytes received, excluding TLS overhead.
     pub bytes_in: u64,
-    /// Of HTTP, without what TLS adds.
+    /// HTTP bytes sent, excluding TLS overhead.
     pub bytes_out: u64,
-    /// Idle for longer than a call should be.
+    /// Idle for longer than the limit for stale calls.
     pub stale: bool,
 }
 

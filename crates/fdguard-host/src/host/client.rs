@@ -32,18 +32,18 @@ impl Client {
     }
 }
 
-/// What a list shows of a client.
+/// A client.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClientInfo {
-    /// Its id.
+    /// Client id.
     pub id: String,
-    /// As it called itself.
+    /// Name the client gave itself.
     pub name: Option<String>,
-    /// How long its lease is; `null` when it lasts until it is ended.
+    /// Length of the lease; `null` if it does not expire.
     pub lease_ms: Option<u64>,
-    /// What is left of it; `null` when it does not run out by itself, or not while a call of its runs.
+    /// Time left on the lease; `null` if it does not expire, or while one of its calls is running.
     pub left_ms: Option<u64>,
-    /// Its sessions.
+    /// Number of open sessions.
     pub sessions: usize,
 }
 

@@ -52,7 +52,7 @@ impl Inner {
     pub(super) async fn end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> Receipt {
         self.begin_end(entry, reason);
         let told = entry.told_end().await;
-        told.unwrap_or_else(|| Receipt::unknown(&entry.id, reason, "its end was not told"))
+        told.unwrap_or_else(|| Receipt::unknown(&entry.id, reason, "the session's close was not reported"))
     }
 
     /// Begins its end, if nobody has yet.
@@ -94,7 +94,7 @@ impl Inner {
             Ok(closed) => closed,
             Err(_elapsed) => {
                 let within = self.options.close_within.as_millis();
-                let late = format!("it did not end within {within} ms; its end goes on");
+                let late = format!("the session did not close within {within} ms; closing continues");
                 let receipt = Receipt::unknown(&entry.id, reason, late);
                 self.tell_closed("session_close_late", &entry, &receipt);
                 entry.tell_end(receipt);
@@ -102,7 +102,7 @@ impl Inner {
             }
         };
         let mut receipt = closed.unwrap_or_else(|error| {
-            Receipt::unknown(&entry.id, reason, format!("its end failed: {error}"))
+            Receipt::unknown(&entry.id, reason, format!("closing the session failed: {error}"))
         });
         receipt.overuse = limits::overuse(&entry);
         if receipt.overuse.is_some() && receipt.reason == Reason::ProgramEnded {

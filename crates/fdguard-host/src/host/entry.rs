@@ -157,12 +157,12 @@ fn why(reason: Reason) -> &'static str {
         Reason::Asked => "it was closed",
         Reason::Reset => "it was reset",
         Reason::ProgramEnded => "its program ended",
-        Reason::Idle => "nobody used it",
-        Reason::ClientGone => "its client is gone",
-        Reason::Evicted => "it gave way to another",
-        Reason::Limit => "it used more than it may",
-        Reason::Shutdown => "the host shuts down",
-        Reason::StartFailed => "it could not be started",
+        Reason::Idle => "it was idle",
+        Reason::ClientGone => "its client disconnected or its lease expired",
+        Reason::Evicted => "it was evicted to make room for another session",
+        Reason::Limit => "it exceeded a resource limit",
+        Reason::Shutdown => "the host is shutting down",
+        Reason::StartFailed => "it failed to start",
     }
 }
 

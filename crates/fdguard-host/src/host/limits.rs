@@ -15,28 +15,28 @@ use crate::Error;
 use crate::receipt::{Limit, Overuse, Reason};
 use crate::session::{Done, Limits, Outcome};
 
-/// Who keeps a session to a limit.
+/// What enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keeper {
-    /// The kernel, for all processes together.
+    /// The kernel, for all processes of the session together.
     Cgroup,
-    /// The kernel, for each process alone.
+    /// The kernel, for each process separately.
     Rlimit,
-    /// The host: it looks once a second.
+    /// The host, which checks once a second.
     Host,
-    /// The kernel for each process, the host for all together.
+    /// The kernel for each process, and the host for all of them together.
     RlimitAndHost,
 }
 
-/// Who keeps a session to its limits; `null` where there is none.
+/// What enforces each limit of a session; `null` where no limit is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KeptBy {
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory: Option<Keeper>,
-    /// Time on a core.
+    /// CPU time.
     pub cpu: Option<Keeper>,
-    /// Processes at a time.
+    /// Number of processes.
     pub processes: Option<Keeper>,
     /// Descriptors.
     pub descriptors: Option<Keeper>,

@@ -78,24 +78,24 @@ struct Inner {
     runtime: Handle,
 }
 
-/// What a list shows of a session.
+/// A session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Info {
-    /// Its id.
+    /// Session id.
     pub id: String,
-    /// Whose it is.
+    /// Id of the client that owns it.
     pub client: Option<String>,
     /// `bash`, `python`, or the program's name.
     pub program: String,
-    /// Its process.
+    /// Process id of the program.
     pub pid: Option<u32>,
-    /// Milliseconds that its command has been running for.
+    /// Milliseconds since the running command started; `null` when none is running.
     pub busy_ms: Option<u64>,
     /// Milliseconds since its last command.
     pub idle_ms: u64,
-    /// RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
-    /// Who keeps it to its limits; `null` when it has none, or its program has ended.
+    /// What enforces each limit; `null` if the session has no limits or its program has ended.
     pub limits_kept_by: Option<KeptBy>,
 }
 
@@ -130,7 +130,7 @@ impl Host {
         let event = Event::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
         if !inner.hub.is_private() {
-            let why = "no directory for it can be written to: other users may send to it";
+            let why = "no writable directory for the side channel: other users can send to it";
             inner.tell(Event::new("side_channel_open").with("why", why));
         }
         if let Some(reconciled) = reconciled {

@@ -40,7 +40,7 @@ impl Wanted {
         };
         let opened = opening.await;
         self.opening = None;
-        opened.unwrap_or_else(|error| Err(Error::io("open a session")(error.into())))
+        opened.unwrap_or_else(|error| Err(Error::io("cannot open a session")(error.into())))
     }
 }
 

@@ -20,28 +20,28 @@ use crate::Error;
 /// The longest that the end of one tree is waited for. KILL takes milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What a comparison of the registry with the processes found and did.
+/// Result of comparing the registry with the running processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Reconciled {
     /// `fdguard.reconcile/1`.
     pub schema: &'static str,
-    /// RFC 3339.
+    /// Time of the comparison, RFC 3339.
     pub at: String,
-    /// Nothing was changed.
+    /// Nothing was changed (dry run).
     pub dry_run: bool,
-    /// Entries that ended by it, or would.
+    /// Entries that were marked as ended, or would be.
     pub changed: Vec<Finding>,
-    /// Entries whose programs live on although nobody keeps them; these were killed, or would be.
+    /// Entries whose programs were still running without a keeper. They were killed, or would be.
     pub killed: Vec<Finding>,
-    /// Entries that somebody else has to see to.
+    /// Entries that another process must handle.
     pub left: Vec<Finding>,
-    /// Entries whose processes could not be looked at.
+    /// Entries whose processes could not be examined.
     pub unknown: Vec<Finding>,
-    /// Entries that are as they should be.
+    /// Number of entries that were already correct.
     pub unchanged: usize,
-    /// Processes of hosts that are gone; these were killed, or would be.
+    /// Processes of dead hosts that were killed, or would be.
     pub processes_killed: usize,
-    /// Of these, such as could not be ended.
+    /// Of these, the processes that could not be killed.
     pub processes_left: usize,
 }
 
@@ -54,14 +54,14 @@ impl Reconciled {
     }
 }
 
-/// An entry and what is wrong with it.
+/// A registry entry and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Which.
+    /// Entry id.
     pub id: String,
     /// `session`, `host`, `scope` or `call`.
     pub kind: &'static str,
-    /// A code: `process_gone`, `host_gone`, `closing_owner_gone`, `orphaned`, `abandoned`, …
+    /// Reason code: `process_gone`, `host_gone`, `closing_owner_gone`, `orphaned`, `abandoned`, …
     pub reason: &'static str,
 }
 
@@ -201,7 +201,7 @@ impl Host {
     pub async fn reconcile(&self, dry_run: bool) -> Result<Reconciled, Error> {
         let Some(record) = self.inner.record() else {
             return Err(Error::Bad(
-                "the host has no registry: it was started without a folder for its state"
+                "the host has no registry: it was started without --state"
                     .to_owned(),
             ));
         };

@@ -23,14 +23,14 @@ const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// The file in the folder of the host's state.
 pub(super) const FILE: &str = "registry.db";
 
-/// What the registry did.
+/// State of the registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegistryHealth {
-    /// Changes that could not be written.
+    /// Number of changes that could not be written.
     pub errors: u64,
-    /// The last of them.
+    /// The most recent write error.
     pub last_error: Option<String>,
-    /// RFC 3339; when its entries were last compared with the processes.
+    /// When the entries were last compared with the running processes, RFC 3339.
     pub reconciled_at: Option<String>,
 }
 
@@ -57,8 +57,8 @@ impl Record {
     ) -> Result<(Arc<Self>, Reconciled), Error> {
         let (folder, events) = (folder.to_owned(), events.clone());
         let opened = tokio::task::spawn_blocking(move || {
-            std::fs::create_dir_all(&folder).map_err(Error::io("make the folder for the state"))?;
-            let own = Identity::own().map_err(Error::io("look at our own process"))?;
+            std::fs::create_dir_all(&folder).map_err(Error::io("cannot create the state directory"))?;
+            let own = Identity::own().map_err(Error::io("cannot read the host's own process"))?;
             let name = format!("host-{}", random::id()?);
             let registry = Registry::open(&folder.join(FILE))?;
             let mut new = New::now(name.as_str(), Kind::Host);
@@ -199,7 +199,7 @@ fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<Identity> {
 }
 
 fn failed(error: tokio::task::JoinError) -> Error {
-    Error::io("use the registry")(error.into())
+    Error::io("cannot use the registry")(error.into())
 }
 
 /// Whether a host still keeps it.

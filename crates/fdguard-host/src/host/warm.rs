@@ -12,12 +12,12 @@ use crate::Error;
 use crate::session::PYTHON_DRIVER;
 use crate::warm::{Pool, find};
 
-/// How the warm interpreter is.
+/// State of the warm interpreter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WarmHealth {
-    /// Python sessions come from it.
+    /// New Python sessions are forked from it.
     pub ready: bool,
-    /// Why they are started cold, if they are and it is known.
+    /// Why Python sessions start cold; `null` when they do not or the reason is unknown.
     pub trouble: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Inner {
     pub(super) fn warm_health(&self) -> Option<WarmHealth> {
         self.warm_keeper()?;
         let trouble = match self.warm.get() {
-            None => Some("it is being started".to_owned()),
+            None => Some("starting".to_owned()),
             Some(Ok(pool)) => pool.trouble(),
             Some(Err(error)) => Some(error.clone()),
         };
@@ -58,7 +58,7 @@ impl Inner {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let started = match find("python3", &path) {
             Some(python) => Pool::start(&python, keeper, PYTHON_DRIVER).await,
-            None => Err(Error::Bad("there is no python3 in PATH".to_owned())),
+            None => Err(Error::Bad("python3 not found in PATH".to_owned())),
         };
         let event = match &started {
             Ok(_) => Event::new("warm_ready"),

@@ -154,7 +154,7 @@ impl Api {
         let place = Arc::clone(&self.requests).try_acquire_owned();
         place.map_err(|_full| {
             let most = self.settings.max_requests;
-            let detail = format!("{most} requests are being answered, which is the cap");
+            let detail = format!("too many requests: {most} are in progress, which is the limit");
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail)
         })
     }

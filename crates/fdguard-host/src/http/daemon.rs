@@ -49,9 +49,9 @@ where
 {
     // Before any thread starts: a signal must find none that does not block it.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
-    let signals = Signals::take(ends).map_err(Error::io("signals"))?;
+    let signals = Signals::take(ends).map_err(Error::io("cannot set up signal handling"))?;
     // Sessions may kill their keepers. All of our children are keepers, so whoever else becomes our child is an orphan of such a session.
-    adopt_orphans_of_trees().map_err(Error::io("orphans"))?;
+    adopt_orphans_of_trees().map_err(Error::io("cannot become a child subreaper"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)
@@ -59,9 +59,9 @@ where
         .thread_name("fdguard-host")
         .enable_all()
         .build()
-        .map_err(Error::io("the runtime"))?;
+        .map_err(Error::io("cannot start the runtime"))?;
     let ended = runtime.block_on(async {
-        let signals = Awaited::new(signals).map_err(Error::io("signals"))?;
+        let signals = Awaited::new(signals).map_err(Error::io("cannot set up signal handling"))?;
         live(signals).await
     });
     // Whoever still blocks in it is not waited for.
@@ -76,7 +76,7 @@ async fn live(
 ) -> Result<(), Error> {
     let listening: Result<Vec<Listening>, _> =
         launch.sockets.into_iter().map(Listening::from_fd).collect();
-    let listening = listening.map_err(Error::io("a socket"))?;
+    let listening = listening.map_err(Error::io("cannot use the listening socket"))?;
     let addresses: Vec<SocketAddr> = listening.iter().filter_map(Listening::address).collect();
     let events = launch.host.events.clone();
     let host = Host::start(launch.host).await?;

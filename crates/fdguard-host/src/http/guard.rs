@@ -45,7 +45,7 @@ fn check_host(
 ) -> Result<(), Problem> {
     let mut given = request.headers.get_all(header::HOST).iter();
     let (Some(first), None) = (given.next(), given.next()) else {
-        let detail = "a request has one Host header";
+        let detail = "a request must have exactly one Host header";
         return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-host", detail));
     };
     let in_target = request.uri.authority().map(|it| it.as_str().as_bytes());
@@ -57,7 +57,7 @@ fn check_host(
         None => Ok(()),
         Some(name) => {
             let name = String::from_utf8_lossy(name);
-            let detail = format!("Host {name:?} is not this server; --allow-host adds a name");
+            let detail = format!("unknown Host {name:?}: start the host with --allow-host to accept it");
             let status = StatusCode::MISDIRECTED_REQUEST;
             Err(Problem::new(status, "wrong-host", detail))
         }
@@ -118,7 +118,7 @@ fn check_origin(
         None => Ok(()),
         Some(origin) => {
             let origin = String::from_utf8_lossy(origin.as_bytes());
-            let detail = format!("pages of {origin:?} may not ask; --allow-origin lets them");
+            let detail = format!("origin {origin:?} not allowed: start the host with --allow-origin to accept it");
             Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", detail))
         }
     }
@@ -141,9 +141,9 @@ pub(super) fn check_token(settings: &Settings, headers: &HeaderMap) -> Result<()
         return Ok(());
     }
     let detail = match (given, more) {
-        (None, _) => "the header `Authorization: Bearer TOKEN` is missing",
-        (_, Some(_)) => "a request has one Authorization header",
-        (Some(_), None) => "the token is wrong",
+        (None, _) => "missing header `Authorization: Bearer TOKEN`",
+        (_, Some(_)) => "a request must have exactly one Authorization header",
+        (Some(_), None) => "invalid token",
     };
     let challenge = HeaderValue::from_static("Bearer realm=\"fdguard\"");
     let problem = Problem::new(StatusCode::UNAUTHORIZED, "no-token", detail);

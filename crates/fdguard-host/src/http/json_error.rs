@@ -35,7 +35,7 @@ fn bare(what: &str, is_data: bool) -> String {
             return format!("{start}{expected}");
         }
     }
-    "the value is not valid".to_owned()
+    "invalid value".to_owned()
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Listening {
     /// Takes a socket that listens already, on the runtime that calls.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         if !sockopt::socket_acceptconn(&fd)? {
-            let why = "the socket does not listen";
+            let why = "the socket is not listening";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         rustix::io::ioctl_fionbio(&fd, true)?;
@@ -40,7 +40,7 @@ impl Listening {
                 TcpListener::from_std(fd.into()).map(Self::Tcp)
             }
             family => {
-                let why = format!("a socket of family {}", family.as_raw());
+                let why = format!("unsupported socket family {}", family.as_raw());
                 Err(io::Error::new(io::ErrorKind::Unsupported, why))
             }
         }

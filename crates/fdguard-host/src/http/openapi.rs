@@ -34,12 +34,12 @@ pub fn document() -> Value {
         "info": {
             "title": "fdguard host",
             "version": "1",
-            "summary": "Agent sessions, clean-up, archives and interruptible calls that cannot leak",
+            "summary": "Agent sessions, cleanup, log archiving and abortable HTTP calls, without leaked descriptors or processes",
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{
             "url": "http://{address}",
-            "description": "Where `fdguard host` listens: `--listen`.",
+            "description": "Address of `fdguard host` (`--listen`).",
             "variables": {"address": {"default": ADDRESS}},
         }],
         "security": [{"token": []}],
@@ -47,7 +47,7 @@ pub fn document() -> Value {
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "responses": {"Refusal": {
-                "description": "Why not: RFC 9457, with a stable `code`.",
+                "description": "The request failed (RFC 9457). `code` is stable.",
                 "content": {problem::MEDIA_TYPE: {"schema": refusal}},
             }},
             "schemas": makers.definitions(),
@@ -163,7 +163,7 @@ fn responses(route: &Route, makers: &mut Makers) -> Value {
             Accepted::json_schema(&mut makers.answers),
             "fdguard.accepted/1",
         );
-        let given = json!({"description": "It will be done in a moment", "content": {JSON: {"schema": schema}}});
+        let given = json!({"description": "Accepted. The scope will be closed shortly; poll the ticket for the result.", "content": {JSON: {"schema": schema}}});
         responses.insert("202".to_owned(), given);
     }
     for status in refusals(route) {

@@ -1,4 +1,4 @@
-//! What a caller is told when it does not get what it asked for: RFC 9457, with a code that stays the same.
+//! Error responses: RFC 9457 problem documents with a stable code.
 
 use axum::response::{IntoResponse, Response};
 use fdguard_process::tree::StartError;
@@ -10,35 +10,36 @@ use serde::Serialize;
 use crate::Error;
 use crate::call::Failure;
 
-/// Characters that are told of a place in a body.
+/// Maximum length of `path` in characters.
 const LONGEST_PATH: usize = 200;
 
-/// The media type of a refusal.
+/// The media type of an error response.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A refusal, in one line.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Problem(Box<Words>);
 
-/// What a refusal says.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Refusal")]
 struct Words {
     /// `fdguard.problem/1`.
     schema: &'static str,
-    /// The code as a name for the whole world: `urn:fdguard:problem:busy`.
+    /// The code as a URN: `urn:fdguard:problem:busy`.
     #[serde(rename = "type")]
     kind: String,
-    /// What the status means.
+    /// Meaning of the HTTP status.
     title: &'static str,
-    /// The status once more.
+    /// HTTP status.
     status: u16,
-    /// A stable word for programs.
+    /// Stable error code for programs.
     code: &'static str,
-    /// One line for people.
+    /// One-line description for people.
     detail: String,
-    /// Where in the body, as `limits.processes`; `null` when it is not about one place.
+    /// Field of the request body, for example `limits.processes`; `null` if the problem is not
+    /// about one field.
     path: Option<String>,
     #[serde(skip)]
     headers: Vec<(HeaderName, HeaderValue)>,

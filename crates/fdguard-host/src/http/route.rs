@@ -116,7 +116,7 @@ pub(super) fn document<T: Serialize>(
 /// JSON as it is.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
     let body = serde_json::to_vec(value).map_err(|error| {
-        let detail = format!("the answer cannot be written: {error}");
+        let detail = format!("cannot serialize the response: {error}");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "io", detail)
     })?;
     let media_type = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
@@ -316,7 +316,7 @@ fn finish<T: Serialize>(
 /// For a method that a path does not have; `allowed` goes into the header.
 pub(super) fn not_allowed(allowed: impl std::fmt::Display) -> Problem {
     let allowed = allowed.to_string();
-    let detail = format!("here one can {allowed}");
+    let detail = format!("method not allowed: this endpoint accepts {allowed}");
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", detail);
     match HeaderValue::from_str(&allowed) {
         Ok(value) => problem.with(header::ALLOW, value),

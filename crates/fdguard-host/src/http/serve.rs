@@ -135,9 +135,9 @@ impl Doorkeeper {
             self.api.counts.refused.add();
             let most = self.api.settings.max_connections;
             let why = if has_room {
-                format!("{most} connections are open, which is the cap")
+                format!("too many connections: {most} are open, which is the limit")
             } else {
-                "the host has nearly as many descriptors open as it may have".to_owned()
+                "the host is close to its descriptor limit".to_owned()
             };
             refuse::now(link, &why);
             return;
@@ -194,7 +194,7 @@ impl Doorkeeper {
             self.api.counts.too_slow.add();
             let mut stream = connection.into_parts().io.into_inner().stream;
             let within = self.api.settings.head_within.as_secs_f64();
-            let detail = format!("the head did not arrive within {within} s");
+            let detail = format!("request headers not received within {within} s");
             let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", detail);
             let text = refuse::text(&problem);
             // Who sends slowly may not read either: nobody waits for it.

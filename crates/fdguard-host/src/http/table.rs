@@ -95,7 +95,7 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
     };
     let (parts, body) = request.into_parts();
     if api.mcp.is_full_for(&parts.method, &parts.headers).await {
-        let detail = "there are as many MCP sessions as there may be";
+        let detail = "too many MCP sessions: the limit is reached";
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", detail);
         return problem.into_response();
     }
@@ -107,7 +107,7 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
 fn unknown(api: &Api, request: &Request) -> Response {
     let known = guard::check_token(&api.settings, request.headers());
     let problem = known.err().unwrap_or_else(|| {
-        let detail = format!("there is no {}", request.uri().path());
+        let detail = format!("no such endpoint: {}", request.uri().path());
         Problem::new(StatusCode::NOT_FOUND, "unknown", detail)
     });
     problem.into_response()

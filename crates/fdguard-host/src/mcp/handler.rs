@@ -218,9 +218,9 @@ impl Handler {
             None => false,
         };
         let text = match (was_running, &id) {
-            (true, _) => "interrupted: the call that waits for it returns",
-            (false, Some(_)) => "nothing runs there",
-            (false, None) => "there is no such session yet",
+            (true, _) => "interrupted: the waiting call returns with its output so far",
+            (false, Some(_)) => "no command is running",
+            (false, None) => "no session yet: nothing to interrupt",
         };
         let document = Document::new("fdguard.interrupted/1", Interrupted { id, was_running });
         Ok(say::result(text.to_owned(), &document, false))
@@ -228,7 +228,7 @@ impl Handler {
 
     async fn reset(&self, which: Which) -> Result<CallToolResult, Error> {
         let none = || {
-            let text = "there is no such session now: the next call starts one";
+            let text = "no session to reset: the next call starts one";
             let document = json!({"schema": "fdguard.reset/1", "was_open": false});
             Ok(say::result(text.to_owned(), &document, false))
         };
@@ -244,7 +244,7 @@ impl Handler {
         };
         let count = |number: Option<u32>| number.map_or("unknown".to_owned(), |it| it.to_string());
         let text = format!(
-            "a new interpreter runs, variables are gone; of the old one {} processes are left, {} had to be killed",
+            "interpreter restarted, variables are lost; processes still running: {}, killed: {}",
             count(receipt.survivors),
             count(receipt.killed)
         );
@@ -346,7 +346,7 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.as_ref();
         if self.get_tool(name).is_none() {
-            let why = format!("there is no tool {name:?}");
+            let why = format!("unknown tool {name:?}");
             return Err(ErrorData::invalid_params(why, None));
         }
         if let Some(known) = &self.known {
@@ -401,7 +401,7 @@ impl ServerHandler for Handler {
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
         if !METHODS.contains(&method) {
-            let why = format!("there is no method {method:?}");
+            let why = format!("unknown method {method:?}");
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None));
         }
         let why = wrong_parameters(method, request.params.unwrap_or_else(|| json!({})));
@@ -420,6 +420,6 @@ fn wrong_parameters(method: &str, given: Value) -> String {
             .map(|error| error.to_string()),
         _ => None,
     };
-    let why = why.unwrap_or_else(|| "they do not fit the method".to_owned());
-    format!("parameters of {method}: {why}")
+    let why = why.unwrap_or_else(|| "they do not match the method".to_owned());
+    format!("invalid parameters for {method}: {why}")
 }

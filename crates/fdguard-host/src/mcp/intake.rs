@@ -54,14 +54,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Intake, Refusal> {
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     match serde_json::from_slice(bytes) {
         Ok(Value::Array(list)) if list.is_empty() => {
-            Err(Refusal::invalid(Value::Null, "an empty batch"))
+            Err(Refusal::invalid(Value::Null, "empty batch"))
         }
         Ok(Value::Array(list)) => Ok(Intake::Batch(list)),
         Ok(value) => Ok(Intake::One(value)),
         Err(error) => Err(Refusal {
             id: Value::Null,
             code: ErrorCode::PARSE_ERROR,
-            message: format!("not JSON: line {}, column {}", error.line(), error.column()),
+            message: format!("invalid JSON at line {}, column {}", error.line(), error.column()),
         }),
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Intake, Refusal> {
 /// Whether a value has the form of a request, a notification or an answer.
 pub(super) fn check(message: &Value) -> Result<(), Refusal> {
     let Some(fields) = message.as_object() else {
-        return Err(Refusal::invalid(Value::Null, "a message is an object"));
+        return Err(Refusal::invalid(Value::Null, "message must be an object"));
     };
     let id = request_id(message);
     let refuse = |why: &str| {

@@ -82,7 +82,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
             Ok(Intake::One(message)) => self.take_one(message),
             Ok(Intake::Batch(messages)) if self.has_batches => self.take_batch(messages),
             Ok(Intake::Batch(_)) => {
-                let why = "batches belong to protocol version 2025-03-26 alone";
+                let why = "batches are supported only in protocol version 2025-03-26";
                 self.write(Refusal::invalid(Value::Null, why).to_json());
             }
         }
@@ -139,7 +139,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
                 Ok(())
             }
             Err(error) => {
-                Err(id.map(|id| Refusal::invalid(id, format!("not a message: {error}")).to_json()))
+                Err(id.map(|id| Refusal::invalid(id, format!("invalid message: {error}")).to_json()))
             }
         }
     }

@@ -22,9 +22,9 @@ const COMPLAINT: u64 = 4096;
 
 /// Runs the command with these words and gives its document. Dropped, it is killed.
 pub(super) async fn look(program: &Path, words: &[String]) -> Result<Value, Error> {
-    let io = Error::io("looking at a process");
+    let io = Error::io("cannot start fdguard");
     let (plan, ours) = plan(program, words).map_err(io)?;
-    let [out, err] = ours.map(|fd| Receiver::from_owned_fd(fd).map_err(Error::io("a pipe")));
+    let [out, err] = ours.map(|fd| Receiver::from_owned_fd(fd).map_err(Error::io("cannot use the pipe to fdguard")));
     let (out, err) = (out?, err?);
     let running = Program::start(plan).await?;
     let (document, complaint) = tokio::join!(read(out, LARGEST), read(err, COMPLAINT));
@@ -36,7 +36,7 @@ pub(super) async fn look(program: &Path, words: &[String]) -> Result<Value, Erro
         let complaint = String::from_utf8_lossy(&complaint);
         let line = complaint.trim();
         Error::Bad(match line {
-            "" => "the look gave no document".to_owned(),
+            "" => "fdguard returned no document".to_owned(),
             line => line.strip_prefix("fdguard: ").unwrap_or(line).to_owned(),
         })
     })
@@ -63,10 +63,10 @@ pub(super) async fn read(pipe: Receiver, most: u64) -> Result<Vec<u8>, Error> {
     let mut kept = Vec::new();
     let mut pipe = pipe.take(most);
     let read = pipe.read_to_end(&mut kept).await;
-    read.map_err(Error::io("reading what was seen"))?;
+    read.map_err(Error::io("cannot read the output of fdguard"))?;
     let mut rest = pipe.into_inner();
     let dropped = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
-    dropped.map_err(Error::io("reading what was seen"))?;
+    dropped.map_err(Error::io("cannot read the output of fdguard"))?;
     Ok(kept)
 }
 
@@ -88,7 +88,7 @@ mod tests {
         let error = look(sh, &words("echo fdguard: no process 7 >&2; exit 3")).await;
         assert_eq!(error.unwrap_err().to_string(), "no process 7");
         let error = look(sh, &words("exit 3")).await;
-        assert_eq!(error.unwrap_err().to_string(), "the look gave no document");
+        assert_eq!(error.unwrap_err().to_string(), "fdguard returned no document");
         let missing = look(Path::new("/nonexistent"), &[]).await;
         assert_eq!(missing.unwrap_err().code(), "start-failed");
     }

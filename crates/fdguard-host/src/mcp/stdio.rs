@@ -93,7 +93,7 @@ async fn serve(
         match handler.serve(transport).await {
             Ok(running) => quit(running).await,
             Err(ServerInitializeError::ConnectionClosed(_)) => "end of input".to_owned(),
-            Err(error) => format!("no handshake: {error}"),
+            Err(error) => format!("handshake failed: {error}"),
         }
     };
     let leaving = async {
@@ -106,7 +106,7 @@ async fn serve(
         client.gone.cancel();
         // What its commands gave is on its way. A full pipe that nobody reads would hold us for ever.
         tokio::time::sleep(UNREAD).await;
-        "end of input, and its client does not read".to_owned()
+        "end of input, and the client does not read".to_owned()
     };
     tokio::select! {
         why = serving => why,
@@ -149,7 +149,7 @@ impl<R> Heard<R> {
         for line in self.strangers.seen(bytes) {
             let begin = line.get(..line.len().min(BEGIN)).unwrap_or_default();
             let begin = String::from_utf8_lossy(begin).into_owned();
-            let event = Event::new("mcp_line_ignored").with("why", "no JSON message");
+            let event = Event::new("mcp_line_ignored").with("why", "not a JSON message");
             self.events.tell(&event.with("begins", begin));
         }
     }

@@ -61,8 +61,8 @@ impl Trial {
     pub(super) async fn run(self, program: &Path) -> Result<Ended, Error> {
         self.check()?;
         let began = Instant::now();
-        let (plan, report, [out, err]) = self.plan(program).map_err(Error::io("a trial"))?;
-        let receiver = |fd| Receiver::from_owned_fd(fd).map_err(Error::io("a pipe"));
+        let (plan, report, [out, err]) = self.plan(program).map_err(Error::io("cannot start the program"))?;
+        let receiver = |fd| Receiver::from_owned_fd(fd).map_err(Error::io("cannot use the pipe to the program"));
         let (report_read, out, err) = (receiver(report.ours)?, receiver(out)?, receiver(err)?);
         let running = Program::start(plan).await?;
         let ended = async {
@@ -85,7 +85,7 @@ impl Trial {
         else {
             let limit = (self.limit + SPARE).as_secs();
             return Err(Error::Bad(format!(
-                "not done after {limit} s: everything was ended"
+                "not finished after {limit} s: the program and its children were killed"
             )));
         };
         Ok(Ended {
@@ -99,10 +99,10 @@ impl Trial {
 
     /// What no process can be started with is refused in one line.
     fn check(&self) -> Result<(), Error> {
-        let bad = |why: &str| Err(Error::Bad(format!("arguments: {why}")));
+        let bad = |why: &str| Err(Error::Bad(format!("invalid arguments: {why}")));
         let has_nul = |text: &str| text.contains('\0');
         if self.command.first().is_none_or(String::is_empty) {
-            return bad("command: the program is missing");
+            return bad("command: no program given");
         }
         if self
             .words
@@ -110,7 +110,7 @@ impl Trial {
             .chain(&self.command)
             .any(|word| has_nul(word))
         {
-            return bad("command: a word contains a NUL byte");
+            return bad("command: an argument contains a NUL byte");
         }
         let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
         if !self
@@ -189,7 +189,7 @@ async fn collect(mut pipe: Receiver, cap: usize) -> Result<Output, Error> {
     let mut piece = vec![0; 16 << 10];
     loop {
         let count = pipe.read(&mut piece).await;
-        match count.map_err(Error::io("reading the output of a program"))? {
+        match count.map_err(Error::io("cannot read the output of the program"))? {
             0 => return Ok(kept.finish()),
             count => kept.push(piece.get(..count).unwrap_or_default()),
         }
@@ -253,12 +253,12 @@ mod tests {
                 .to_string()
         };
         let said = refused(|it| it.command.clear()).await;
-        assert_eq!(said, "arguments: command: the program is missing");
+        assert_eq!(said, "invalid arguments: command: no program given");
         let said = refused(|it| it.folder = Some("tmp".into())).await;
-        assert_eq!(said, "arguments: cwd: not an absolute path");
+        assert_eq!(said, "invalid arguments: cwd: not an absolute path");
         let said = refused(|it| it.folder = Some("/nonexistent".into())).await;
-        assert_eq!(said, "arguments: cwd: no such directory");
+        assert_eq!(said, "invalid arguments: cwd: no such directory");
         let named = |it: &mut Trial| drop(it.environment.insert("A=B".to_owned(), String::new()));
-        assert!(refused(named).await.starts_with("arguments: env: "));
+        assert!(refused(named).await.starts_with("invalid arguments: env: "));
     }
 }

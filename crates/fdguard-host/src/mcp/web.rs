@@ -104,7 +104,7 @@ impl Web {
     async fn answer_delete(&self, request: Request) -> Response {
         if let Some(id) = session_of(request.headers()) {
             if !self.sessions.sessions.read().await.contains_key(id) {
-                let detail = "there is no such MCP session";
+                let detail = "no such MCP session";
                 return Problem::new(StatusCode::NOT_FOUND, "unknown", detail).into_response();
             }
             // What runs for it is interrupted now; the SDK would wait for it.
@@ -146,7 +146,7 @@ impl Web {
         let version = head.headers.get(VERSION);
         let version = version.map(|version| version.to_str().unwrap_or_default());
         if version.is_some_and(|version| !intake::has_batches(version)) {
-            let why = "batches belong to protocol version 2025-03-26 alone";
+            let why = "batches are supported only in protocol version 2025-03-26";
             return refused(&Refusal::invalid(Value::Null, why));
         }
         let answers = messages

@@ -44,11 +44,11 @@ pub(super) async fn close(
     let mut note = |result: Result<Result<_, String>, Elapsed>| match result {
         Ok(Ok(done)) => Some(done),
         Ok(Err(error)) => {
-            errors.push(format!("the registry: {error}"));
+            errors.push(format!("cannot update the registry: {error}"));
             None
         }
         Err(_elapsed) => {
-            errors.push(format!("the registry: {}", too_long(limit)));
+            errors.push(format!("cannot update the registry: {}", too_long(limit)));
             None
         }
     };
@@ -65,11 +65,11 @@ pub(super) async fn close(
     if let Some(claimed) = claimed {
         let finished = timeout(limit, claimed.finish(&clean_up)).await;
         let finished = finished.unwrap_or_else(|_elapsed| Err(too_long(limit)));
-        let failed = finished.err().map(|error| format!("the registry: {error}"));
+        let failed = finished.err().map(|error| format!("cannot update the registry: {error}"));
         clean_up.errors.extend(failed);
     }
     if let Some(Err(error)) = means.wills.as_ref().map(|wills| wills.forget(&scope)) {
-        clean_up.errors.push(format!("its will: {error}"));
+        clean_up.errors.push(format!("cannot remove the scope's journal: {error}"));
     }
     clean_up
 }
@@ -139,7 +139,7 @@ impl Broken {
     }
 
     fn told(mut self, error: &JoinError) -> CleanUp {
-        let text = format!("the clean-up broke, what it held was dropped: {error}");
+        let text = format!("cleanup failed, and the remaining resources were dropped: {error}");
         self.0.errors.push(text);
         self.0
     }
@@ -217,14 +217,14 @@ async fn leftovers(
     errors: &mut Vec<String>,
 ) -> (Option<Look>, Vec<Outcome>) {
     let Some(mark) = subject.mark.clone() else {
-        errors.push("its processes could not be marked: /proc is not readable".to_owned());
+        errors.push("cannot mark the scope's processes: /proc is not readable".to_owned());
         return (None, Vec::new());
     };
     let mark = Arc::new(mark);
     let found = match look(&mark).await {
         Ok(found) => found,
         Err(error) => {
-            errors.push(format!("looking for its processes: {error}"));
+            errors.push(format!("cannot search for the scope's processes: {error}"));
             return (None, Vec::new());
         }
     };
@@ -246,7 +246,7 @@ async fn leftovers(
     match look(&mark).await {
         Ok(again) => (Some(again.look), outcomes),
         Err(error) => {
-            errors.push(format!("looking for its processes again: {error}"));
+            errors.push(format!("cannot repeat the search for the scope's processes: {error}"));
             (Some(found.look), outcomes)
         }
     }

@@ -34,7 +34,7 @@ impl Scope {
     /// Opens a session for the scope, whose processes carry its mark. Gives the session's id.
     pub async fn open_session(&self, mut spec: Spec, role: Role) -> Result<String, Error> {
         let host = self.means.host.as_ref();
-        let host = host.ok_or_else(|| Error::Bad("there is no host of sessions".into()))?;
+        let host = host.ok_or_else(|| Error::Bad("sessions are not available".into()))?;
         self.is_open()?;
         spec.environment.extend(self.environment());
         let id = host.open(self.client(), spec).await?;
@@ -77,7 +77,7 @@ impl Scope {
     ) -> Result<u64, Error> {
         let pid = identity.pid();
         if pid == std::process::id() || pid == 1 {
-            let text = format!("process {pid} is not one that a scope may end");
+            let text = format!("cannot add process {pid}: a scope must not end it");
             return Err(Error::Bad(text));
         }
         self.hold(Resource::Process { identity }, whose, role)
@@ -154,7 +154,7 @@ impl Scope {
     fn ended(&self) -> Error {
         Error::Ended {
             id: self.id.clone(),
-            why: "the scope is closed or being closed".to_owned(),
+            why: "the scope is closed or closing".to_owned(),
         }
     }
 
@@ -171,7 +171,7 @@ impl Scope {
             entries.retain(|entry| entry.role == Role::Main || !entry.resource.is_over());
         }
         if entries.len() >= MOST {
-            let (what, count) = ("resources of the scope", entries.len());
+            let (what, count) = ("resources in the scope", entries.len());
             return Err(Error::Full { what, count });
         }
         let entry = Entry {
@@ -202,7 +202,7 @@ impl Scope {
         let at = at.ok_or_else(unknown)?;
         let is_program = |entry: &Entry| matches!(entry.resource, Resource::Program { .. });
         if entries.get(at).is_some_and(is_program) {
-            let text = "a program that the scope started cannot be let go of".to_owned();
+            let text = "cannot release a program that the scope started".to_owned();
             return Err(Error::Bad(text));
         }
         let released = entries.remove(at);

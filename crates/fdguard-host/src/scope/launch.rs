@@ -37,7 +37,7 @@ impl Scope {
             || variables.any(|(name, value)| !is_fit(name, value))
         {
             let text =
-                "a program needs a name, and neither words nor variables may hold a zero byte";
+                "invalid program: it needs a name, and arguments and environment must not contain NUL bytes";
             return Err(Error::Bad(text.to_owned()));
         }
         let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());

@@ -109,42 +109,42 @@ struct State {
     record: Option<Record>,
 }
 
-/// What a list shows of a scope.
+/// A scope.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ScopeView {
-    /// Its id.
+    /// Scope id.
     pub id: String,
-    /// For people.
+    /// Name for people.
     pub name: String,
-    /// Its folder.
+    /// Directory of the scope.
     pub root: String,
-    /// Whose it is.
+    /// Id of the client that owns it.
     pub client: Option<String>,
-    /// How its agent is.
+    /// Status of its agent.
     pub status: Status,
-    /// Why it is so, where the daemon found it.
+    /// Reasons for the status, if the daemon set it.
     pub reasons: Vec<daemon::ReasonCode>,
     /// `open`, `closing` or `closed`.
     pub phase: Phase,
-    /// RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
-    /// Milliseconds since something was done with it.
+    /// Milliseconds since it was last used.
     pub idle_ms: u64,
-    /// What it holds; nothing once it is being closed.
+    /// Its resources; empty once it is closing.
     pub resources: Vec<ResourceView>,
-    /// A close that is to come.
+    /// A scheduled close.
     pub closes: Option<Accepted>,
 }
 
-/// How far the life of a scope is.
+/// Phase of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// It takes things.
+    /// It accepts resources.
     Open,
-    /// It is being cleaned up.
+    /// Its cleanup is running.
     Closing,
-    /// Its clean-up is done.
+    /// Its cleanup is done.
     Closed,
 }
 

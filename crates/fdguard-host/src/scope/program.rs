@@ -49,7 +49,7 @@ impl Program {
         let started = tokio::task::spawn_blocking(move || start(&plan)).await;
         let tree = started.map_err(|error| Error::Bad(error.to_string()))??;
         let (pid, keeper) = (tree.main(), tree.keeper());
-        let tree = WatchedTree::new(tree).map_err(Error::io("waiting for a program"))?;
+        let tree = WatchedTree::new(tree).map_err(Error::io("cannot wait for the program"))?;
         let (asks, asked) = mpsc::unbounded_channel();
         let (tell, told) = watch::channel(State::default());
         // Not awaited: it ends with the tree, and the tree ends when `asks` is dropped.

@@ -23,7 +23,7 @@ const RENAMED: usize = 16;
 #[non_exhaustive]
 pub enum Refused {
     /// It is not below the folder.
-    #[error("{}: it leads out of {}", path.display(), root.display())]
+    #[error("{} is outside {}", path.display(), root.display())]
     Outside {
         /// As it was given.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum Refused {
         root: PathBuf,
     },
     /// Another folder has its name now.
-    #[error("{}: another folder has its name now", .0.display())]
+    #[error("{}: another directory has replaced it", .0.display())]
     Replaced(PathBuf),
     /// The system refused.
     #[error("{}: {source}", path.display())]

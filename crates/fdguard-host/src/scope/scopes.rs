@@ -56,13 +56,13 @@ impl Table {
     }
 }
 
-/// What a close was answered with.
+/// Response to a close request.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", untagged)]
 pub enum Closing {
-    /// It is closed.
+    /// The scope is closed.
     Done(Arc<CleanUp>),
-    /// The caller is one of its processes: it will be closed in a moment.
+    /// The caller is a process of the scope: it will be closed shortly.
     Soon(Accepted),
 }
 
@@ -114,7 +114,7 @@ impl Scopes {
             let (id, root) = (will.head.scope.clone(), will.head.spec().root);
             if !allowed(&root) {
                 let root = root.display();
-                tell(id, format!("{root} is below none of the host's roots now"));
+                tell(id, format!("{root} is no longer below any root of the host"));
                 continue;
             }
             match Scope::inherited(will, Arc::clone(means)) {

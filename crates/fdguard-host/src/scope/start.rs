@@ -34,7 +34,7 @@ pub enum Want {
 
 /// A start that failed. Everything that came before is released.
 #[derive(Debug, thiserror::Error)]
-#[error("resource {at} of the scope: {error}")]
+#[error("cannot start resource {at} of the scope: {error}")]
 pub struct StartFailed {
     /// Which one, from 1.
     pub at: usize,

@@ -10,26 +10,26 @@ use serde::Serialize;
 use super::{CleanUp, How, Scope, Why};
 use crate::{Error, random};
 
-/// The answer to who asks for its own end.
+/// Answer to a process that closes its own scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Accepted {
-    /// Which scope will be closed.
+    /// Scope id.
     pub scope: String,
-    /// When that begins, RFC 3339.
+    /// When the close starts, RFC 3339.
     pub ends_at: String,
-    /// What the result is read by later.
+    /// Ticket for reading the result later.
     pub ticket: String,
 }
 
-/// What a ticket says.
+/// State of a ticket.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Ticket {
-    /// Not done yet.
+    /// The close has not finished.
     Pending(Accepted),
-    /// Done.
+    /// The close has finished.
     Done {
-        /// What it came to.
+        /// Result of the close.
         result: Arc<CleanUp>,
     },
 }

@@ -71,16 +71,16 @@ pub(super) struct Will {
     pub(super) entries: Vec<Entry>,
 }
 
-/// A will of a host that is gone, for people.
+/// Journal of a scope whose host is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Unfinished {
-    /// Which scope.
+    /// Scope id.
     pub scope: String,
-    /// Its name.
+    /// Scope name.
     pub name: String,
-    /// The folder of its files.
+    /// Directory of its files.
     pub root: String,
-    /// Files, folders and processes that are still to be ended.
+    /// Number of files, directories and processes that must still be cleaned up.
     pub resources: usize,
 }
 
@@ -237,7 +237,7 @@ fn parse(bytes: &[u8]) -> Result<Will, String> {
     let words = |error: serde_json::Error| error.to_string();
     let head: Head = serde_json::from_slice(lines.next().unwrap_or_default()).map_err(words)?;
     if head.schema != SCHEMA {
-        return Err(format!("{} is not {SCHEMA}", head.schema));
+        return Err(format!("schema is {}, not {SCHEMA}", head.schema));
     }
     let mut entries: Vec<Entry> = Vec::new();
     for line in lines {
@@ -263,7 +263,7 @@ fn entry(line: Line) -> Result<Result<Entry, u64>, String> {
         }
         Line::Process { number, identity } => {
             let identity = identity.parse();
-            let identity = identity.map_err(|_none| "no identity of a process".to_owned())?;
+            let identity = identity.map_err(|_none| "invalid process identity".to_owned())?;
             (number, Resource::Process { identity })
         }
     };

@@ -151,7 +151,7 @@ impl Actor {
                 Ok(receipt)
             }
             Err(error) => {
-                let why = format!("it could not be started again: {error}");
+                let why = format!("restart failed: {error}");
                 self.shared.note_end(&why);
                 Err(error)
             }

@@ -112,7 +112,7 @@ fn marker(dropped: &Dropped) -> String {
         lines,
         sha256,
     } = dropped;
-    format!("[fdguard: {bytes} bytes with {lines} line ends dropped here, sha256 {sha256}]\n")
+    format!("[fdguard: {bytes} bytes ({lines} newlines) dropped here, sha256 {sha256}]\n")
 }
 
 /// Text without a copy where all of it is text.
@@ -160,7 +160,7 @@ mod tests {
         let output = collected(4, &[b"ab\nc\nde".to_vec()]);
         let dropped = output.dropped.unwrap();
         assert_eq!((dropped.bytes, dropped.lines), (3, 2));
-        let begin = "ab\n[fdguard: 3 bytes with 2 line ends dropped here, sha256 ";
+        let begin = "ab\n[fdguard: 3 bytes (2 newlines) dropped here, sha256 ";
         assert!(output.text.starts_with(begin), "{}", output.text);
         assert!(output.text.ends_with("]\nde"), "{}", output.text);
     }

@@ -67,7 +67,7 @@ impl Actor {
     async fn run(&mut self, job: &mut Job) -> Result<Done, Error> {
         let begin = Instant::now();
         if job.command.code.contains('\0') {
-            return Err(Error::Bad("a zero byte in the command".to_owned()));
+            return Err(Error::Bad("the command contains a NUL byte".to_owned()));
         }
         if self.shared.has_ended() {
             return Err(self.ended());
@@ -216,7 +216,7 @@ impl Actor {
         match tokio::time::timeout(job.command.timeout, sent).await {
             Ok(sent) => sent.map(|()| expected),
             Err(_late) => Err(Error::Io {
-                what: "giving the command",
+                what: "cannot send the command",
                 source: std::io::ErrorKind::TimedOut.into(),
             }),
         }

@@ -64,7 +64,7 @@ pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
         ended.survivors = running.keeper.orphans_left();
     }
     if ended.over.is_none() {
-        let why = format!("after {} s processes are left", LONGEST.as_secs());
+        let why = format!("processes are still running after {} s", LONGEST.as_secs());
         ended.errors.push(why);
         ended.survivors = running.keeper.members();
     }
@@ -120,10 +120,10 @@ impl Ended {
             Some(_) => {
                 errors.push(match self.survivors {
                     Some(0) => {
-                        "the keeper was killed or held: the host ended its processes".to_owned()
+                        "the keeper was killed or stopped: the host killed its processes".to_owned()
                     }
-                    Some(left) => format!("{left} of its processes could not be ended"),
-                    None => "the keeper was killed: nobody can say what is left".to_owned(),
+                    Some(left) => format!("{left} of its processes could not be killed"),
+                    None => "the keeper was killed: the number of remaining processes is unknown".to_owned(),
                 });
                 (self.survivors, None, None, None)
             }
@@ -165,7 +165,7 @@ pub(super) fn unknown(session: &str, reason: Reason) -> Receipt {
     receipt.clean = false;
     receipt
         .errors
-        .push("the session's task was lost".to_owned());
+        .push("the session's task panicked or was cancelled".to_owned());
     receipt
 }
 

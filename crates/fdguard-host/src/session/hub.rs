@@ -66,7 +66,7 @@ impl Hub {
         let (fd, address) = HubAddress::bind()?;
         let socket = watched::owned(fd, Interest::READABLE);
         let inner = Arc::new(Inner {
-            socket: socket.map_err(Error::io("watching the sessions' socket"))?,
+            socket: socket.map_err(Error::io("cannot watch the side-channel socket"))?,
             address,
             waiting: Mutex::default(),
             strangers: AtomicU64::new(0),
@@ -92,7 +92,7 @@ impl Hub {
         let (fd, address) = bound(SocketFlags::empty())?;
         let hub = self.inner.address.get();
         hub.and_then(|hub| connect(&fd, &hub))
-            .map_err(|errno| Error::io("connecting a session's socket")(errno.into()))?;
+            .map_err(|errno| Error::io("cannot connect the session's side channel")(errno.into()))?;
         Ok(Side { fd, address })
     }
 
@@ -184,5 +184,5 @@ pub(super) fn bound(flags: SocketFlags) -> Result<(OwnedFd, SocketAddrUnix), Err
         let address = SocketAddrUnix::try_from(getsockname(&fd)?)?;
         Ok((fd, address))
     };
-    attempt().map_err(|errno: Errno| Error::io("a socket for sessions")(errno.into()))
+    attempt().map_err(|errno: Errno| Error::io("cannot create a side-channel socket")(errno.into()))
 }

@@ -48,7 +48,7 @@ impl Keeper {
     /// Watches a tree, which is put where everybody can ask for it.
     pub(super) fn watch(tree: Tree, place: &Place, held: &Held) -> Result<Self, Error> {
         let token = held.token();
-        let control = Control::of(&tree).map_err(Error::io("watching a session's keeper"))?;
+        let control = Control::of(&tree).map_err(Error::io("cannot watch the session's keeper"))?;
         *place.lock() = Some((tree, token));
         place.is_starved.store(false, Ordering::Relaxed);
         Ok(Self {

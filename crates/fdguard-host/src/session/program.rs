@@ -40,7 +40,7 @@ pub(super) struct Ends {
 pub(super) fn ends(spec: &Spec, held: &Held) -> Result<Ends, Error> {
     match spec.channel {
         Channel::Pty { columns, rows } => {
-            let pty = Pty::open(Size { columns, rows }).map_err(Error::io("opening a terminal"))?;
+            let pty = Pty::open(Size { columns, rows }).map_err(Error::io("cannot open a terminal"))?;
             let slave = Arc::new(pty.slave);
             Ok(Ends {
                 ours: Streams::terminal(pty.master, held)?,
@@ -49,7 +49,7 @@ pub(super) fn ends(spec: &Spec, held: &Held) -> Result<Ends, Error> {
             })
         }
         Channel::Pipes => pipes(matches!(spec.program, Program::Repl(_)), held)
-            .map_err(Error::io("opening pipes"))?,
+            .map_err(Error::io("cannot open pipes"))?,
     }
 }
 
@@ -174,11 +174,11 @@ pub(super) fn filled(repl: &Repl, file: &Path, nonce: &str) -> String {
 pub(super) fn check(spec: &Spec) -> Result<(), Error> {
     if let Program::Repl(repl) = &spec.program {
         if repl.command.is_empty() {
-            return Err(Error::Bad("the interpreter's command is empty".to_owned()));
+            return Err(Error::Bad("program.repl.command must not be empty".to_owned()));
         }
         for part in ["{file}", "{fd}", "{nonce}"] {
             if !repl.template.contains(part) {
-                return Err(Error::Bad(format!("the template has no {part}")));
+                return Err(Error::Bad(format!("program.repl.template must contain {part}")));
             }
         }
     }
@@ -189,13 +189,13 @@ pub(super) fn check(spec: &Spec) -> Result<(), Error> {
         .filter(|most| is_ours && *most < FEWEST);
     if let Some(few) = few {
         let text = format!(
-            "limits.descriptors: {few} are too few for an interpreter, which needs {FEWEST}"
+            "limits.descriptors is {few}, but the interpreter needs at least {FEWEST}"
         );
         return Err(Error::Bad(text));
     }
     let variables = &mut spec.environment.iter();
     if let Some((name, _)) = variables.find(|(name, value)| !is_fit(name, value)) {
-        return Err(Error::Bad(format!("{name:?} cannot be a variable")));
+        return Err(Error::Bad(format!("invalid environment variable {name:?}")));
     }
     Ok(())
 }

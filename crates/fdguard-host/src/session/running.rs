@@ -125,7 +125,7 @@ impl Recipe {
             let written = timeout_at(deadline, written).await;
             written
                 .unwrap_or(Ok(()))
-                .map_err(Error::io("writing to the program"))?;
+                .map_err(Error::io("cannot write to the program"))?;
         }
         let mut said = Collector::new(SAID);
         let mut room = vec![0; ROOM];
@@ -158,7 +158,7 @@ impl Recipe {
         match running.keeper.exit {
             Some(exit) => Err(Error::Ended {
                 id: self.id.clone(),
-                why: format!("{} before it was ready; it said: {said:?}", words(exit)),
+                why: format!("{} before it was ready; its output: {said:?}", words(exit)),
             }),
             None => Err(Error::NotReady {
                 after: self.spec.ready_within,
@@ -175,7 +175,7 @@ impl Recipe {
         code: &str,
         file: Option<&TextFile>,
     ) -> Result<(), Error> {
-        let refused = |errno: rustix::io::Errno| Error::io("giving the command")(errno.into());
+        let refused = |errno: rustix::io::Errno| Error::io("cannot send the command")(errno.into());
         let Some(file) = file else {
             let kind = if code.is_ascii() {
                 Kind::Plain
@@ -190,7 +190,7 @@ impl Recipe {
         if let Program::Repl(repl) = &self.spec.program {
             let text = program::filled(repl, file.path(), nonce);
             let written = running.streams.write(text.as_bytes()).await;
-            written.map_err(Error::io("giving the command"))?;
+            written.map_err(Error::io("cannot send the command"))?;
         } else {
             let path = file.path().as_os_str().as_encoded_bytes();
             let head = message::head(nonce, Kind::File, path.len());

@@ -114,7 +114,7 @@ impl Shared {
 
     pub(super) fn why_ended(&self) -> String {
         let why = self.lock().why_ended.clone();
-        why.unwrap_or_else(|| "its task was lost".to_owned())
+        why.unwrap_or_else(|| "its task panicked or was cancelled".to_owned())
     }
 
     pub(super) async fn wait_for_end(&self) {

@@ -43,7 +43,7 @@ impl Source {
         let token = held.token();
         let fd = watched::owned(fd, interest);
         Ok(Self {
-            fd: fd.map_err(Error::io("watching a session's output"))?,
+            fd: fd.map_err(Error::io("cannot watch the session's output"))?,
             stream,
             has_ended: false,
             _token: token,

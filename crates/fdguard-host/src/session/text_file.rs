@@ -36,7 +36,7 @@ fn write_in(dirs: &[PathBuf], name: &str, text: &str) -> Result<TextFile, Error>
     }
     let all = failures.join("; ");
     let source = io::Error::new(io::ErrorKind::StorageFull, all);
-    Err(Error::io("a file for the command's text")(source))
+    Err(Error::io("cannot write the command to a file")(source))
 }
 
 fn write_one(dir: &Path, name: &str, text: &str) -> io::Result<TextFile> {

@@ -78,9 +78,9 @@ impl Pool {
             if let Err(error) = zygote.send(&request, plan, &offer).await {
                 // Too long a request says nothing about the interpreter.
                 if error.kind() == std::io::ErrorKind::BrokenPipe {
-                    self.retire(&mut state, "it ended".to_owned());
+                    self.retire(&mut state, "it exited".to_owned());
                 }
-                return Err(Error::io("asking the warm interpreter")(error));
+                return Err(Error::io("cannot reach the warm interpreter")(error));
             }
         }
         offer.sent();
@@ -116,12 +116,12 @@ impl Pool {
             .find(|name| ours(name) != theirs(name));
         if let Some(name) = other {
             return Err(Error::Bad(format!(
-                "{name} is another than the warm interpreter's"
+                "{name} differs from the warm interpreter's"
             )));
         }
         let path = theirs("PATH").unwrap_or_default();
         if find("python3", &path).as_deref() != Some(&*self.python) {
-            return Err(Error::Bad("another python3 is asked for".to_owned()));
+            return Err(Error::Bad("PATH selects a different python3".to_owned()));
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Pool {
             .is_some_and(|at| at.elapsed() < pause(state.failures))
         {
             let why = self.trouble().unwrap_or_default();
-            return Err(Error::Bad(format!("no warm interpreter: {why}")));
+            return Err(Error::Bad(format!("warm interpreter not available: {why}")));
         }
         match Zygote::start(&self.python, &self.keeper, &self.driver).await {
             Ok(zygote) => {
@@ -204,7 +204,7 @@ impl Pool {
         if let Some(zygote) = state.zygote.take() {
             state.retired.push(zygote.tree);
         }
-        self.note(Some(format!("the warm interpreter is gone: {why}")));
+        self.note(Some(format!("warm interpreter ended: {why}")));
     }
 
     fn note(&self, trouble: Option<String>) {
@@ -235,7 +235,7 @@ async fn attached(mut offer: Offer) -> Result<Tree, Error> {
     loop {
         readable(offer.fd())
             .await
-            .map_err(Error::io("hearing from a keeper"))?;
+            .map_err(Error::io("cannot read from the keeper"))?;
         match offer.attach() {
             Ok(Attach::Done(tree)) => return Ok(tree),
             Ok(Attach::NotYet(again)) => offer = again,

@@ -24,39 +24,39 @@ const LONGEST_WAIT: u64 = 600_000;
 /// More are more than one request.
 const MOST_FILES: usize = 10_000;
 
-/// Files that are to be archived.
+/// Files to archive.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewArchive {
-    /// Whole paths, below one of the host's roots.
+    /// Absolute paths below one of the host's roots.
     #[schemars(length(min = 1, max = 10_000))]
     pub(crate) files: Vec<PathBuf>,
-    /// The folder that they go to, below the same root; made where it is missing.
+    /// Archive directory, below the same root. Created if missing.
     pub(crate) to: PathBuf,
-    /// How long to wait for writers and locks, for all files together; 10000 when absent.
+    /// Milliseconds to wait for writers and locks, for all files together; default 10000.
     #[schemars(range(max = 600_000))]
     pub(crate) wait_ms: Option<u64>,
 }
 
-/// What an archive did, file by file; `fdguard archive --json` gives the same.
+/// Result for each file, as in `fdguard archive --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Reported {
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     taken_at: String,
-    /// The archive.
+    /// Archive directory.
     to: Value,
-    /// Whether every file is in an archive now.
+    /// Every file is now in an archive.
     success: bool,
-    /// A receipt for each file.
+    /// One receipt per file.
     files: Vec<Value>,
-    /// How long all of it took, in milliseconds.
+    /// Total duration in milliseconds.
     took_ms: f64,
 }
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
         Route::raw((Method::POST, "/v1/archive"), "archive", archive)
-            .summary("Move logs into an archive without losing a line; only below the host's roots")
+            .summary("Move log files below a host root into an archive without losing a line")
             .takes::<NewArchive>()
             .gives::<Reported>(StatusCode::OK, SCHEMA)
             .example(json!({"files": ["/srv/agents/a/log.jsonl"], "to": "/srv/agents/archive", "wait_ms": 2000})),
@@ -101,6 +101,6 @@ fn below(root: &Dir, file: &Path) -> Result<(), Problem> {
     if folder.is_some() {
         return Ok(());
     }
-    let why = format!("{} is not below {}", file.display(), root.path().display());
+    let why = format!("{} is not below the root {}", file.display(), root.path().display());
     Err(Problem::new(StatusCode::FORBIDDEN, "outside-roots", why))
 }

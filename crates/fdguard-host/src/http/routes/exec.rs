@@ -35,22 +35,22 @@ const REFUSED_WITHIN: Duration = Duration::from_millis(100);
 /// A sign of life while a command is silent.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// A command.
+/// A command to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewExec {
-    /// Its text, any number of lines.
+    /// Code to run; may have several lines.
     code: String,
-    /// From its begin to the interrupt; 60000 when absent.
+    /// Milliseconds until the command is interrupted; default 60000.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
 }
 
 pub(in crate::http) fn routes() -> Vec<Route> {
-    let events = "`output` events {stream, text or base64} as they come, then one `done` with the document, or one `problem`";
+    let events = "An `output` event {stream, text or base64} for each piece of output, then `done` with the result, or `problem` on failure";
     vec![
         Route::raw((Method::POST, "/v1/sessions/{id}/exec"), "exec", exec)
-            .summary("Run a command to its end; who disconnects interrupts it")
+            .summary("Run a command and wait for it. Disconnecting interrupts it.")
             .takes::<NewExec>()
             .gives::<Done>(StatusCode::OK, SCHEMA)
             .gives_other(EVENTS, events)

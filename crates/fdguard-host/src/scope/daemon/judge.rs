@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use super::super::Why;
 use super::marker::Last;
 
-/// How an agent is.
+/// Status of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// It works, as far as anybody knows.
+    /// It is running, as far as known.
     Running,
-    /// It has done its work.
+    /// It has completed its work.
     Completed,
-    /// It ended before that.
+    /// It ended before completing its work.
     Failed,
-    /// Somebody ended it.
+    /// It was terminated on request.
     Terminated,
 }
 
@@ -30,22 +30,22 @@ impl Status {
     }
 }
 
-/// Why an agent is judged so. The words stay the same.
+/// Reason for a status. The values are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReasonCode {
-    /// A session that it needs is gone.
+    /// A session it needs is gone.
     SessionDead,
-    /// A process that it needs is gone.
+    /// A process it needs is gone.
     ProcessDead,
-    /// Nothing that it writes has changed for too long.
+    /// None of its files has changed for too long.
     AgentStuck,
     /// Its log ends with a result.
     ResultFound,
-    /// Its log ends with a result that says that it failed.
+    /// Its log ends with a result that reports an error.
     ResultIsError,
-    /// Its program ended with status 0.
+    /// Its program exited with status 0.
     ExitedWithSuccess,
 }
 

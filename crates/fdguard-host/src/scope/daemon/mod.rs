@@ -92,7 +92,7 @@ impl Options {
         let Limits { look, read, files } = self.limits;
         let times = [self.clean_every, self.health_every, look, read, files];
         if times.iter().any(Duration::is_zero) {
-            let text = "an interval or a limit of the clean-up daemon is no time at all";
+            let text = "intervals and limits of the cleanup daemon must be greater than 0";
             return Err(Error::Bad(text.to_owned()));
         }
         Ok(())
@@ -115,7 +115,7 @@ impl Daemon {
         let lock = tokio::task::spawn_blocking(move || Lock::take(&path, wait)).await;
         let lock = lock.map_err(|error| Error::Bad(error.to_string()))??;
         let path = options.state.join(HEARTBEAT);
-        heartbeat::write(&path, SystemTime::now()).map_err(Error::io("the heartbeat"))?;
+        heartbeat::write(&path, SystemTime::now()).map_err(Error::io("cannot write the heartbeat"))?;
         let end = CancellationToken::new();
         let (tell, last) = watch::channel(None);
         let work = Loop {
@@ -199,7 +199,7 @@ impl Loop {
         let beaten = tokio::task::spawn_blocking(beat).await;
         let failed = beaten.map_err(std::io::Error::other).and_then(|it| it);
         if let Err(error) = failed {
-            scan.errors.push(format!("the heartbeat: {error}"));
+            scan.errors.push(format!("cannot write the heartbeat: {error}"));
         }
         let scan = Arc::new(scan);
         let observer = self.scanner.observer();

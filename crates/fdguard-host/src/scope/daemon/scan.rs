@@ -15,43 +15,43 @@ use super::step::{Blocking, Step, limited};
 use super::{Options, marker};
 use crate::scope::{Observer, Scope, Scopes, Why};
 
-/// What a scan was for.
+/// Purpose of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScanKind {
-    /// How agents are.
+    /// Check the status of agents.
     Health,
-    /// What is left of those that ended.
+    /// Clean up after agents that have ended.
     CleanUp,
 }
 
-/// What a scan saw and did.
+/// Result of a scan.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Scan {
     /// `fdguard.scan/1`.
     pub schema: &'static str,
-    /// What it was for.
+    /// Purpose of the scan.
     pub kind: ScanKind,
-    /// When it ended, RFC 3339.
+    /// End time, RFC 3339.
     pub at: String,
-    /// Open scopes that were looked at.
+    /// Number of open scopes examined.
     pub scopes: usize,
-    /// Its steps in their order.
+    /// Steps in order.
     pub steps: Vec<Step>,
-    /// Agents that were judged anew.
+    /// Agents whose status changed.
     pub verdicts: Vec<Verdict>,
     /// Scopes that were cleaned up.
     pub cleaned: Vec<Cleaned>,
-    /// What went wrong besides.
+    /// Other errors.
     pub errors: Vec<String>,
 }
 
-/// An agent that was judged anew.
+/// An agent whose status changed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Verdict {
-    /// Which scope.
+    /// Scope id.
     pub scope: String,
-    /// What it is now.
+    /// New status.
     pub status: Status,
     /// Why.
     pub reasons: Vec<ReasonCode>,
@@ -60,11 +60,11 @@ pub struct Verdict {
 /// A scope that was cleaned up.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cleaned {
-    /// Which.
+    /// Scope id.
     pub scope: String,
     /// Why.
     pub reason: Why,
-    /// As its clean-up says.
+    /// `success` of its cleanup.
     pub success: bool,
 }
 
@@ -84,7 +84,7 @@ impl Scan {
 
     pub(super) fn broken(kind: ScanKind, error: &JoinError) -> Self {
         let mut scan = Self::new(kind);
-        scan.errors.push(format!("the scan broke: {error}"));
+        scan.errors.push(format!("scan failed: {error}"));
         scan
     }
 }

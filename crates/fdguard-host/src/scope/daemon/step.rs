@@ -10,16 +10,16 @@ use serde::Serialize;
 /// It took longer than it may.
 pub const TOO_LONG: u8 = 124;
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
-    /// Which.
+    /// Name of the step.
     pub step: &'static str,
-    /// 0 done, 1 failed, 124 took too long.
+    /// 0 done, 1 failed, 124 timed out.
     pub code: u8,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub ms: f64,
-    /// Why it failed.
+    /// Error message; `null` if it succeeded.
     pub error: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub async fn limited<T>(
 ) -> (Step, Option<T>) {
     let begin = Instant::now();
     let result = if limit.is_zero() {
-        Ok(Err("a limit of no time".to_owned()))
+        Ok(Err("the time limit is 0".to_owned()))
     } else {
         tokio::time::timeout(limit, work).await
     };
@@ -39,7 +39,7 @@ pub async fn limited<T>(
         Ok(Ok(value)) => (0, None, Some(value)),
         Ok(Err(error)) => (1, Some(error), None),
         Err(_elapsed) => {
-            let error = format!("it took longer than {} ms", limit.as_millis());
+            let error = format!("took longer than {} ms", limit.as_millis());
             (TOO_LONG, Some(error), None)
         }
     };
@@ -71,7 +71,7 @@ impl Blocking {
                 step,
                 code: TOO_LONG,
                 ms: 0.0,
-                error: Some("the last one still runs".to_owned()),
+                error: Some("the previous run has not finished".to_owned()),
             };
             return (step, None);
         }

@@ -72,7 +72,7 @@ fn delete(path: &Path, around: &Around) -> Result<End, Failure> {
     };
     if place.kind == FileType::Directory {
         return Err(Failure::never(format!(
-            "{}: it is a folder",
+            "cannot delete {}: it is a directory",
             path.display()
         )));
     }
@@ -89,7 +89,7 @@ fn archive(path: &Path, around: &Around) -> Result<End, Failure> {
         return Ok(End::fine(Did::Absent));
     }
     if place.is_some_and(|place| place.kind != FileType::RegularFile) {
-        let text = format!("{}: it is no regular file", path.display());
+        let text = format!("cannot archive {}: it is not a regular file", path.display());
         return Err(Failure::never(text));
     }
     let mut archive = Archive::new(around.archive.path(&around.root));
@@ -98,7 +98,7 @@ fn archive(path: &Path, around: &Around) -> Result<End, Failure> {
     let to = around.archive.make(&within);
     let report = archive.run_below(&within, to, &[around.root.path().join(path)]);
     let Some(receipt) = report.files.into_iter().next() else {
-        return Err(Failure::never("the archive gave no receipt"));
+        return Err(Failure::never("the archive returned no receipt"));
     };
     judge(path, &receipt)
 }
@@ -121,7 +121,7 @@ fn judge(path: &Path, receipt: &Receipt) -> Result<End, Failure> {
         // It went between our look and the archive's.
         _ if problem.is_some_and(|it| it.kind == Trouble::NotFound) => Ok(End::fine(Did::Absent)),
         _ => {
-            let why = problem.map_or("it is not in the archive", |it| it.message.as_str());
+            let why = problem.map_or("not archived", |it| it.message.as_str());
             let mut end = End::failed(format!("{}: {why}", path.display()));
             end.details = details;
             let is_final = problem.is_some_and(|it| !may_pass(it.kind));
@@ -148,7 +148,7 @@ fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<End, Failure> 
         return Ok(End::fine(Did::Absent));
     };
     if place.id != id {
-        let text = format!("{}: another folder has its name now", path.display());
+        let text = format!("cannot delete {}: another directory has replaced it", path.display());
         return Err(Failure::never(text));
     }
     match std::fs::remove_dir_all(through(&place.parent).join(&place.name)) {
@@ -183,7 +183,7 @@ async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'stati
         Ok(done) => settle(done)
             .unwrap_or_else(|failure| *failure.end)
             .after(first),
-        Err(_elapsed) => End::failed("it still runs").after(first),
+        Err(_elapsed) => End::failed("the operation is still running").after(first),
     }
 }
 

@@ -114,5 +114,5 @@ impl End {
 }
 
 pub(super) fn too_long(limit: Duration) -> String {
-    format!("it took longer than {} ms", limit.as_millis())
+    format!("took longer than {} ms", limit.as_millis())
 }

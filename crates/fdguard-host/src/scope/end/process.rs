@@ -19,14 +19,14 @@ pub(in crate::scope) async fn end_process(identity: &Identity, around: &Around) 
     };
     let pidfd = match watched::owned(pidfd, Interest::READABLE) {
         Ok(pidfd) => pidfd,
-        Err(error) => return End::failed(format!("waiting for it: {error}")),
+        Err(error) => return End::failed(format!("cannot wait for the process: {error}")),
     };
     let limit = around.how.limit;
     let grace = around.how.grace.min(limit);
     match send(&pidfd, Signal::TERM) {
         Ok(true) => {}
         Ok(false) => return End::fine(Did::Absent).with(gone(0)),
-        Err(errno) => return End::failed(format!("it may not be ended: {errno}")),
+        Err(errno) => return End::failed(format!("cannot signal the process: {errno}")),
     }
     // One that is stopped acts on TERM only when it goes on.
     let _gone = send(&pidfd, Signal::CONT);
@@ -46,7 +46,7 @@ pub(in crate::scope) async fn end_process(identity: &Identity, around: &Around) 
         }
         first.push(too_long(limit));
     }
-    End::failed("it cannot be ended")
+    End::failed("the process survives SIGKILL")
         .after(first)
         .with(Details {
             survivors: Some(vec![identity.pid()]),

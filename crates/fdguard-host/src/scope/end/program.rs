@@ -54,9 +54,9 @@ fn ended(exit: Option<String>, over: Over, was_over: bool) -> End {
         }),
         Over::Lost { left } => {
             let mut end = match left {
-                Some(left) => End::failed(format!("{left} of its processes could not be ended")),
+                Some(left) => End::failed(format!("{left} of its processes could not be killed")),
                 None => End::failed(
-                    "its keeper was killed: what was known of it was killed, but nobody can say whether that is all",
+                    "its keeper was killed: all known processes were killed, but others may be left",
                 ),
             };
             end.did = Did::Ended;
@@ -75,7 +75,7 @@ async fn survived(keeper: u32) -> End {
         Some(below.into_iter().filter(|pid| *pid != keeper).collect())
     };
     let survivors = tokio::task::spawn_blocking(look).await.ok().flatten();
-    End::failed("some of its processes cannot be ended").with(Details {
+    End::failed("some of its processes could not be killed").with(Details {
         survivors,
         ..Details::default()
     })

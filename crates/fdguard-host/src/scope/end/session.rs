@@ -26,7 +26,7 @@ impl End {
 
 async fn once(id: &str, around: &Around) -> Result<End, String> {
     let host = around.means.host.as_ref();
-    let host = host.ok_or("there is no host of sessions")?;
+    let host = host.ok_or("sessions are not available")?;
     let limit = around.how.limit;
     match timeout(limit, host.close(id, reason(around.why))).await {
         Err(_elapsed) => Err(too_long(limit)),
@@ -45,8 +45,8 @@ fn ended(receipt: Receipt) -> End {
     end.ok = is_gone;
     if !is_gone {
         let why = receipt.survivors.map_or_else(
-            || "nobody can say whether processes of it live on".to_owned(),
-            |count| format!("{count} of its processes live on"),
+            || "unknown whether any of its processes are still running".to_owned(),
+            |count| format!("{count} of its processes are still running"),
         );
         end.errors.push(why);
         end.errors.extend(receipt.errors.iter().cloned());
