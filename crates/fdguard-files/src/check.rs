@@ -86,9 +86,9 @@ pub fn check(database: &Path, depth: Depth, is_alone: bool) -> Result<Outcome, E
     let copy = folder.path().join("database");
     match settled_copy(database, &copy) {
         Ok(true) => Ok(ask(&Target::Copy(&copy), depth, true)),
-        Ok(false) => Ok(Err(no_copy("it is written to without a pause"))),
+        Ok(false) => Ok(Err(no_copy("the database is being written continuously"))),
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull => {
-            Ok(Err(no_copy("there is no room for it")))
+            Ok(Err(no_copy("no space left")))
         }
         Err(error) => Err(error),
     }
@@ -96,9 +96,9 @@ pub fn check(database: &Path, depth: Depth, is_alone: bool) -> Result<Outcome, E
 
 fn no_copy(why: &str) -> Gap {
     Gap::new(
-        "SQLite's own check",
-        format!("no copy could be taken: {why}"),
-        "try again at a quieter moment, or set TMPDIR to a place with room",
+        "SQLite's integrity check",
+        format!("cannot copy the database: {why}"),
+        "try again when it is less busy, or set TMPDIR to a directory with enough space",
     )
 }
 
@@ -161,17 +161,17 @@ fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
             let limit = time_limit(size).as_secs();
             Err(Gap::new(
-                "SQLite's own check",
+                "SQLite's integrity check",
                 format!(
-                    "it was not done after {limit} s, which is far too long for a database of this size"
+                    "not finished after {limit} s, far too long for a database of this size"
                 ),
                 "if you trust the file, run `PRAGMA integrity_check` in the sqlite3 shell",
             ))
         }
         Err(error) => Err(Gap::new(
-            "SQLite's own check",
-            format!("SQLite could not do it: {error}"),
-            "run `PRAGMA integrity_check` in the program that knows this database",
+            "SQLite's integrity check",
+            format!("SQLite cannot run it: {error}"),
+            "run `PRAGMA integrity_check` in the program that owns this database",
         )),
     }
 }
@@ -255,7 +255,7 @@ fn copy_one(database: &Path, copy: &Path, role: Role) -> Result<(), Error> {
             drop(std::fs::remove_file(&to));
             Ok(())
         }
-        Err(error) => Err(Error::io(&from, "cannot be copied", error)),
+        Err(error) => Err(Error::io(&from, "cannot copy", error)),
     }
 }
 

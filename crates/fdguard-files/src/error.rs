@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The system refused.
-    #[error("{}: {what}", path.display())]
+    #[error("{what} {}", path.display())]
     Io {
         /// Which file.
         path: PathBuf,

@@ -93,14 +93,14 @@ impl fmt::Display for Foreign {
         match self {
             Self::Tls(record) => record.fmt(f),
             Self::HttpRequest => f.write_str("an HTTP request"),
-            Self::HttpResponse => f.write_str("an HTTP answer"),
-            Self::Http2 => f.write_str("the preface of HTTP/2"),
-            Self::Elf => f.write_str("the head of a program (ELF)"),
+            Self::HttpResponse => f.write_str("an HTTP response"),
+            Self::Http2 => f.write_str("an HTTP/2 preface"),
+            Self::Elf => f.write_str("an ELF header"),
             Self::Gzip => f.write_str("compressed data (gzip)"),
             Self::Zstd => f.write_str("compressed data (zstd)"),
             Self::Json => f.write_str("a line of JSON"),
-            Self::Text => f.write_str("plain text, as a log has"),
-            Self::Zeros => f.write_str("nothing but zeros"),
+            Self::Text => f.write_str("plain text, such as log lines"),
+            Self::Zeros => f.write_str("zeros"),
         }
     }
 }

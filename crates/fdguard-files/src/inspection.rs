@@ -141,9 +141,9 @@ pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspectio
     let file = read::open(path)?;
     let real = path
         .canonicalize()
-        .map_err(|error| Error::io(path, "cannot be found", error))?;
+        .map_err(|error| Error::io(path, "cannot find", error))?;
     let first =
-        read::piece(&file, 0, 65_536).map_err(|error| Error::io(path, "cannot be read", error))?;
+        read::piece(&file, 0, 65_536).map_err(|error| Error::io(path, "cannot read", error))?;
     let beside = [holding::Role::Wal, holding::Role::Shm];
     let has_side_files = beside.iter().any(|role| role.path(&real).exists());
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
@@ -182,22 +182,22 @@ impl Writers {
             .any(|process| !process.main.rings.is_empty());
         let note = match (lease, seen) {
             (Answer::Writer, 0) if rings => {
-                Some("a writer exists that no table shows: the file is registered in an io_uring")
+                Some("a writer exists that is in no descriptor table: the file is registered in an io_uring")
             }
             (Answer::Writer, 0) if holders.is_complete => Some(
-                "a writer exists that no table shows: a descriptor on its way through a socket, registered in an io_uring, or in a thread with a table of its own",
+                "a writer exists that is in no descriptor table: a descriptor in transit through a socket, registered in an io_uring, or in a thread with a private table",
             ),
             (Answer::Writer, 0) => {
-                Some("a writer exists, in a process that may not be read or in no table at all")
+                Some("a writer exists in a process that cannot be examined, or in no descriptor table")
             }
             (Answer::NoWriter, 1..) => Some(
-                "a writer was there a moment ago, or it goes through another file system (the upper folder of an overlay)",
+                "the writer has just closed the file, or writes through another file system (the upper directory of an overlay)",
             ),
             (Answer::Denied, _) => Some(
-                "the kernel tells only the file's owner and root whether somebody can write it",
+                "only the file's owner and root can ask the kernel whether it has writers",
             ),
             (Answer::Unsupported, _) => {
-                Some("this file system gives no leases: only the tables were looked at")
+                Some("this file system does not support leases: only the descriptor tables were searched")
             }
             _ => None,
         };
@@ -240,7 +240,7 @@ impl Inspection {
                 .problems
                 .first()
                 .map_or("no reason given", String::as_str);
-            let text = format!("SQLite's own check fails: {first}");
+            let text = format!("SQLite's integrity check failed: {first}");
             found.push(Finding::critical("integrity", None, text));
         }
         if image.size == 0 {
@@ -277,20 +277,20 @@ impl Inspection {
         };
         if image.is_encrypted {
             self.gaps.push(Gap::new(
-                "the content of the database",
-                "it is encrypted",
-                "check it with the program that has the key: `PRAGMA cipher_integrity_check`, `PRAGMA integrity_check`",
+                "database content",
+                "encrypted",
+                "check it in the program that has the key: `PRAGMA cipher_integrity_check`, `PRAGMA integrity_check`",
             ));
             return Ok(None);
         }
         if image.size > CHECKED && !options.however_large {
             self.gaps.push(Gap::new(
-                "SQLite's own check",
+                "SQLite's integrity check",
                 format!(
-                    "the database has {} MiB, and a copy may be needed",
+                    "the database has {} MiB, and the check may need a copy",
                     image.size >> 20
                 ),
-                "ask for it: --check quick, or --check full",
+                "request it with --check quick or --check full",
             ));
             return Ok(None);
         }
@@ -316,7 +316,7 @@ impl Inspection {
     }
 
     fn other(&mut self, file: &std::fs::File, first: &[u8]) -> Result<(), Error> {
-        let failed = |error| Error::io(&self.real, "cannot be read", error);
+        let failed = |error| Error::io(&self.real, "cannot read", error);
         if first.is_empty() {
             self.kind = Kind::Empty;
         } else if plain::is_text(first) {
@@ -343,7 +343,7 @@ impl Inspection {
     /// Whether its content could not be judged, though somebody asked.
     #[must_use]
     pub fn is_unread(&self) -> bool {
-        let of_content = |gap: &Gap| gap.what == "the content of the database";
+        let of_content = |gap: &Gap| gap.what == "database content";
         self.verdict == Verdict::Encrypted && self.gaps.iter().any(of_content)
     }
 
@@ -358,15 +358,15 @@ impl Inspection {
 fn side_file(path: &Path) -> Option<Finding> {
     let name = path.to_str()?;
     let roles = [
-        (holding::Role::Wal, "log"),
-        (holding::Role::Shm, "index"),
+        (holding::Role::Wal, "WAL"),
+        (holding::Role::Shm, "WAL index"),
         (holding::Role::Journal, "journal"),
     ];
     let (database, what) = roles
         .iter()
         .find_map(|(role, what)| Some((name.strip_suffix(role.suffix())?, *what)))?;
     Path::new(database).is_file().then(|| {
-        let text = format!("this is the {what} of {database}: inspect that, and this with it");
+        let text = format!("this is the {what} of {database}: inspect the database, which includes it");
         Finding::info("side-file", None, text)
     })
 }

@@ -100,7 +100,7 @@ impl Lock {
         let failed = |what, error| Error::io(&place.path(), what, error);
         let file = place
             .open()
-            .map_err(|error| failed("the lock file", error))?;
+            .map_err(|error| failed("cannot open the lock file", error))?;
         match sys::lock(&file) {
             Ok(()) => {}
             Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
@@ -159,7 +159,7 @@ pub(crate) fn patiently<T>(
 
 /// Who holds the lock of a file, in words. A lock of an open file names no process: it is found by its descriptor.
 pub(crate) fn holder(path: &Path) -> String {
-    let unknown = "a process that may not be seen".to_owned();
+    let unknown = "a process that cannot be examined".to_owned();
     let (Ok(probe), Ok(meta), Ok(whole)) = (Probe::new(), path.metadata(), path.canonicalize())
     else {
         return unknown;
@@ -189,7 +189,7 @@ pub(crate) fn holder(path: &Path) -> String {
                 .any(|lock| lock.ino == meta.ino() && lock.kind == "OFDLCK")
         });
         if is_ours {
-            "another thread of this process, or one that may not be read".to_owned()
+            "another thread of this process, or a process that cannot be examined".to_owned()
         } else {
             unknown
         }

@@ -42,7 +42,7 @@ pub fn at_start(first: &[u8]) -> Vec<Finding> {
     let told = records.into_iter().filter(|_| is_chain).take(MOST);
     told.map(|(at, record)| {
         let text = format!(
-            "{record} lies over bytes {at}..{}: {}",
+            "{record} at bytes {at}..{}: {}",
             at + record.total() - 1,
             record.operation(Some(at))
         );
@@ -97,12 +97,12 @@ impl Scanner {
         self.scan(&rest, rest.len());
         self.end_zeros();
         if self.more > 0 {
-            let text = format!("{} more of the same are not told", self.more);
+            let text = format!("{} more findings of this kind omitted", self.more);
             self.found.push(Finding::info("more", None, text));
         }
         if self.last.is_some_and(|byte| byte != b'\n') {
             let text = format!(
-                "the last line ({}) has no end: it is being written, or was cut off",
+                "the last line ({}) has no newline: it is being written or was truncated",
                 self.line
             );
             self.found
@@ -139,7 +139,7 @@ impl Scanner {
             "in the middle of"
         };
         let text = format!(
-            "{record} lies {place} line {}: {}; who reads line by line fails there, the lines around it are whole",
+            "{record} {place} line {}: {}. Readers fail at this line; the lines around it are intact",
             self.line,
             record.operation(None)
         );
@@ -151,7 +151,7 @@ impl Scanner {
         // Those of a record's own bytes are told with it.
         if zeros >= ZEROS && self.at >= self.until {
             let text = format!(
-                "{zeros} zeros lie in line {}: a write that never reached the disk, or a file that was cut off under its writer",
+                "{zeros} zero bytes in line {}: a write that never reached the disk, or a file that was truncated while it was being written",
                 self.line
             );
             self.tell(Finding::warning("zeros", Some(self.at - zeros), text).long(Some(zeros)));

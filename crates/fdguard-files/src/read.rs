@@ -60,12 +60,12 @@ impl From<&std::fs::Metadata> for Stamp {
 pub fn open(path: &Path) -> Result<File, Error> {
     let meta = path
         .metadata()
-        .map_err(|error| Error::io(path, "cannot be read", error))?;
+        .map_err(|error| Error::io(path, "cannot read", error))?;
     if !meta.is_file() {
         let what = if meta.is_dir() {
             "a directory"
         } else {
-            "no regular file"
+            "not a regular file"
         };
         return Err(Error::NotAFile {
             path: path.to_owned(),
@@ -74,7 +74,7 @@ pub fn open(path: &Path) -> Result<File, Error> {
     }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|error| Error::io(path, "cannot be opened", error))?;
+        .map_err(|error| Error::io(path, "cannot open", error))?;
     Ok(file.into())
 }
 
@@ -90,7 +90,7 @@ fn open_beside(database: &Path, role: Role) -> Result<Option<(File, PathBuf)>, E
 
 /// All of a database that can be judged.
 pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
-    let failed = |error| Error::io(database, "cannot be read", error);
+    let failed = |error| Error::io(database, "cannot read", error);
     let size = file.metadata().map_err(failed)?.len();
     let first = piece(file, 0, size.min(FIRST)).map_err(failed)?;
     let mut image = Image {
@@ -100,14 +100,14 @@ pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
     };
     // The index goes first: the log grows while we read, and must have at least what the index counts.
     if let Some((file, path)) = open_beside(database, Role::Shm)? {
-        let failed = |error| Error::io(&path, "cannot be read", error);
+        let failed = |error| Error::io(&path, "cannot read", error);
         let size = file.metadata().map_err(failed)?.len();
         let bytes = piece(&file, 0, size.min(136)).map_err(failed)?;
         image.shm = Shm::read(&bytes, size);
     }
     read_log(database, &mut image)?;
     if let Some((file, path)) = open_beside(database, Role::Journal)? {
-        let failed = |error| Error::io(&path, "cannot be read", error);
+        let failed = |error| Error::io(&path, "cannot read", error);
         let size = file.metadata().map_err(failed)?.len();
         let bytes = piece(&file, 0, size.min(28)).map_err(failed)?;
         image.journal = Some(Journal::read(&bytes, size));
@@ -137,7 +137,7 @@ fn read_log(database: &Path, image: &mut Image) -> Result<(), Error> {
     let Some((file, path)) = open_beside(database, Role::Wal)? else {
         return Ok(());
     };
-    let failed = |error| Error::io(&path, "cannot be read", error);
+    let failed = |error| Error::io(&path, "cannot read", error);
     let size = file.metadata().map_err(failed)?.len();
     image.wal_first = piece(&file, 0, size.min(64)).map_err(failed)?;
     let Some(head) = WalHeader::read(&image.wal_first) else {

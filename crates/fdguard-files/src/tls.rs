@@ -94,17 +94,17 @@ impl Record {
     pub fn operation(&self, from_start: Option<u64>) -> &'static str {
         match (self.is_alert(), from_start) {
             (true, Some(0)) => {
-                "the TLS library said goodbye (close_notify) on a number that had become this file"
+                "the TLS library sent close_notify on a descriptor number that had been reused for this file"
             }
             (true, Some(at)) if at % 29 == 5 => {
-                "the TLS library read five bytes of this file as if they had come from its connection, found no record in them and answered with an alert"
+                "the TLS library read five bytes of this file as if they came from its connection, found no TLS record and sent an alert"
             }
-            (true, _) => "the TLS library sent an alert through a number that had become this file",
+            (true, _) => "the TLS library sent an alert on a descriptor number that had been reused for this file",
             (false, _) if self.kind == Kind::Data => {
-                "the program sent data over a connection whose number had become this file"
+                "the program sent data on a connection whose descriptor number had been reused for this file"
             }
             (false, _) => {
-                "the TLS library was in a handshake on a number that had become this file"
+                "the TLS library was in a handshake on a descriptor number that had been reused for this file"
             }
         }
     }
@@ -116,11 +116,11 @@ impl fmt::Display for Record {
         let total = self.total();
         match self.kind {
             _ if self.is_alert() => write!(f, "a {version} alert ({total} bytes)"),
-            Kind::Data => write!(f, "a {version} record with data ({total} bytes)"),
+            Kind::Data => write!(f, "a {version} data record ({total} bytes)"),
             Kind::Handshake => write!(f, "a {version} handshake record ({total} bytes)"),
             Kind::ChangeCipher => write!(
                 f,
-                "a {version} record of kind change-cipher ({total} bytes)"
+                "a {version} change-cipher record ({total} bytes)"
             ),
             Kind::Alert => write!(f, "a {version} alert ({total} bytes)"),
         }
@@ -161,7 +161,7 @@ mod tests {
         assert!(!data.is_alert());
         assert_eq!(
             data.to_string(),
-            "a TLS 1.2 or 1.3 record with data (1046 bytes)"
+            "a TLS 1.2 or 1.3 data record (1046 bytes)"
         );
         assert_eq!(
             Record::parse(&[0x16, 3, 1, 2, 0]).unwrap().kind,

@@ -28,14 +28,14 @@ type Work<S> = Box<dyn FnOnce(&mut S) + Send>;
 pub enum Error {
     /// The system gives no thread, or the thread no table of its own.
     #[error(
-        "no thread with a table of its own can be made (Linux 5.9 and close_range are needed): {0}"
+        "cannot create a thread with a private descriptor table (requires Linux 5.9 and close_range): {0}"
     )]
     Start(String),
     /// The work panicked. The vault took nothing more, and let go of all it had.
-    #[error("the work in the vault panicked: {0}")]
+    #[error("a task in the descriptor vault panicked: {0}")]
     Panicked(String),
     /// An earlier work panicked.
-    #[error("the vault is gone")]
+    #[error("the descriptor vault has ended")]
     Gone,
 }
 
@@ -161,5 +161,5 @@ fn keep(fd: std::os::fd::OwnedFd) {
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without words".to_owned())
+        .unwrap_or_else(|| "no message".to_owned())
 }

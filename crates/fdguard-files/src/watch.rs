@@ -81,7 +81,7 @@ impl Watch {
     /// Begins to watch these files, and all databases of these folders. What is bad already is told by the first look.
     pub fn begin(paths: &[PathBuf]) -> Result<Self, Error> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
-            .map_err(|error| Error::io(Path::new("inotify"), "no watch can be made", error))?;
+            .map_err(|error| Error::io(Path::new("inotify"), "cannot create", error))?;
         let mut watch = Self {
             inotify,
             folders: BTreeMap::new(),
@@ -91,7 +91,7 @@ impl Watch {
         for path in paths {
             let real = path
                 .canonicalize()
-                .map_err(|error| Error::io(path, "cannot be watched", error))?;
+                .map_err(|error| Error::io(path, "cannot watch", error))?;
             if real.is_dir() {
                 watch.add_folder(&real, true)?;
                 watch.add_databases(&real)?;
@@ -132,7 +132,7 @@ impl Watch {
             | WatchFlags::DELETE
             | WatchFlags::ONLYDIR;
         let number = inotify::add_watch(&self.inotify, path, flags)
-            .map_err(|error| Error::io(path, "cannot be watched", error))?;
+            .map_err(|error| Error::io(path, "cannot watch", error))?;
         let folder = self.folders.entry(number).or_insert(Folder {
             path: path.to_owned(),
             whole,
@@ -142,7 +142,7 @@ impl Watch {
     }
 
     fn add_databases(&mut self, folder: &Path) -> Result<(), Error> {
-        let failed = |error| Error::io(folder, "cannot be listed", error);
+        let failed = |error| Error::io(folder, "cannot list", error);
         for entry in folder.read_dir().map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             if is_database(&path) {
@@ -202,7 +202,7 @@ impl Watch {
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(Error::io(Path::new("inotify"), "cannot be read", error)),
+                Err(error) => return Err(Error::io(Path::new("inotify"), "cannot read", error)),
             }
         }
         if is_overrun {
@@ -286,7 +286,7 @@ fn is_database(path: &Path) -> bool {
 /// Refuses what is no database, and was none: everything about it would look bad.
 fn check_database(path: &Path) -> Result<(), Error> {
     let first = read::piece(&read::open(path)?, 0, 4096)
-        .map_err(|error| Error::io(path, "cannot be read", error))?;
+        .map_err(|error| Error::io(path, "cannot read", error))?;
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let has_log = Role::Wal.path(path).exists();
     if first.is_empty() || is_database_by(&first, name, has_log) {
@@ -294,7 +294,7 @@ fn check_database(path: &Path) -> Result<(), Error> {
     }
     Err(Error::NotAFile {
         path: path.to_owned(),
-        what: "no SQLite database: only those can be watched",
+        what: "not a SQLite database: only databases can be watched",
     })
 }
 
@@ -364,7 +364,7 @@ fn glance(path: &Path) -> Vec<Finding> {
         found.push(Finding::critical(
             "wal-header",
             None,
-            "the log has no sound header",
+            "the WAL has no valid header",
         ));
     }
     found

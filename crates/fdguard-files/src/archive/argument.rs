@@ -91,8 +91,8 @@ impl<'a> Finder<'a> {
         if folder.id() == self.archive.id() {
             return Err(Problem::new(
                 Trouble::InArchive,
-                "it is in the archive",
-                "name a file that is not there yet",
+                "already in the archive",
+                "name a file outside the archive",
             ));
         }
         Ok(Named {
@@ -121,8 +121,8 @@ fn open_within(within: &Dir, path: &Path) -> Result<Dir, Problem> {
     let outside = || {
         Problem::new(
             Trouble::Outside,
-            format!("it is outside of {}", within.path().display()),
-            "name a file in that folder",
+            format!("outside {}", within.path().display()),
+            "name a file in that directory",
         )
     };
     let real = path.canonicalize().map_err(|error| unreadable(&error))?;
@@ -144,10 +144,10 @@ pub(super) fn unreadable(error: &std::io::Error) -> Problem {
         _ => Trouble::Unreadable,
     };
     let remedy = match kind {
-        Trouble::NotFound => "name a file that is there",
-        _ => "run as the owner of the file, or with sudo",
+        Trouble::NotFound => "name an existing file",
+        _ => "run as the owner of the file or with sudo",
     };
-    Problem::new(kind, format!("it cannot be looked at: {error}"), remedy)
+    Problem::new(kind, format!("cannot open: {error}"), remedy)
 }
 
 /// What is no regular file is not archived.
@@ -155,17 +155,17 @@ pub(super) fn refused(kind: FileType) -> Problem {
     match kind {
         FileType::Directory => Problem::new(
             Trouble::IsDirectory,
-            "it is a directory",
+            "is a directory",
             "name the files in it",
         ),
         FileType::Symlink => Problem::new(
             Trouble::IsLink,
-            "it is a symbolic link",
-            "name the file that it leads to, or use --follow",
+            "is a symbolic link",
+            "name the target of the link, or use --follow",
         ),
         _ => Problem::new(
             Trouble::NotAFile,
-            "it is no regular file",
+            "not a regular file",
             "name a regular file",
         ),
     }

@@ -51,7 +51,7 @@ pub(super) fn fill(
     has_json_lines: bool,
     notes: &mut Vec<String>,
 ) -> Result<Contents, Problem> {
-    let failed = |error: io::Error| Problem::io("it cannot be copied", error);
+    let failed = |error: io::Error| Problem::io("cannot copy the file", error);
     let mut scanner = Scanner::default();
     let mut writer = copy;
     digest::pieces(original, |piece| {
@@ -69,8 +69,8 @@ pub(super) fn fill(
     if compared != contents {
         return Err(Problem::new(
             Trouble::Differs,
-            "the copy is not the same as the original",
-            "see what the kernel says (dmesg): the disk of the archive may fail",
+            "the copy differs from the original",
+            "check the kernel log (dmesg): the archive's disk may be failing",
         ));
     }
     Ok(contents)
@@ -84,12 +84,12 @@ fn dress(original: &File, copy: &File, notes: &mut Vec<String>) -> io::Result<()
         let owner = Some(Uid::from_raw(meta.uid()));
         let group = Some(Gid::from_raw(meta.gid()));
         if let Err(error) = rustix::fs::fchown(copy, owner, group) {
-            notes.push(format!("its owner could not be kept: {error}"));
+            notes.push(format!("the owner could not be preserved: {error}"));
         }
     }
     copy.set_permissions(std::fs::Permissions::from_mode(meta.mode() & 0o7777))?;
     if let Err(error) = attributes(original, copy) {
-        notes.push(format!("not all of its attributes could be kept: {error}"));
+        notes.push(format!("some extended attributes could not be preserved: {error}"));
     }
     let time = |seconds, nanoseconds| Timespec {
         tv_sec: seconds,

@@ -55,7 +55,7 @@ pub(super) fn find_all(files: &[Sight<'_>]) -> Vec<Found> {
         }
         Err(error) => {
             let gap = Gap::new(
-                "who has the file",
+                "processes that hold the file",
                 error.to_string(),
                 "mount /proc (mount -t proc proc /proc)",
             );

@@ -129,7 +129,7 @@ impl Archive {
         let within = self.within.as_ref().map(|path| Dir::open(path));
         let within = within.transpose().map_err(|error| Problem {
             kind: Trouble::Outside,
-            ..Problem::io("the folder that files must be in", error)
+            ..Problem::io("cannot open the --within directory", error)
         })?;
         let to = Dir::make(&self.to).map_err(|error| unusable(&error))?;
         Ok((to, within))
@@ -212,13 +212,13 @@ fn unusable(error: &std::io::Error) -> Problem {
         _ => Trouble::Io,
     };
     let why = match kind {
-        Trouble::Outside => "a part of its path is a link".to_owned(),
+        Trouble::Outside => "part of its path is a symbolic link".to_owned(),
         _ => error.to_string(),
     };
     Problem {
         kind,
-        message: format!("the archive cannot be used: {why}"),
-        remedy: "name a folder that may be written, or one that can be made".to_owned(),
+        message: format!("cannot use the archive directory: {why}"),
+        remedy: "name a directory that is writable or can be created".to_owned(),
     }
 }
 
@@ -264,8 +264,8 @@ impl Work {
             Some(named) => {
                 let problem = Problem {
                     kind: Trouble::EarlierPart,
-                    message: "an earlier part of it waits to be archived first".to_owned(),
-                    remedy: "see what keeps that part".to_owned(),
+                    message: "an earlier part of it must be archived first".to_owned(),
+                    remedy: "resolve the problem with the earlier part".to_owned(),
                 };
                 self.refuse(index, &named.path(), problem);
             }

@@ -116,16 +116,16 @@ impl Asking {
 }
 
 fn no_lease(answer: Answer) -> Gap {
-    let what = "writers that no table shows: a descriptor on its way through a socket, a file in an io_uring, a process outside of this container, another machine";
+    let what = "writers that are in no descriptor table: a descriptor in transit through a socket, an io_uring, a process outside this container, another machine";
     match answer {
         Answer::Denied => Gap::new(
             what,
-            "the file is another user's, and the kernel gives leases to its owner and root alone",
-            "run as the owner of the file, or with CAP_LEASE",
+            "the file belongs to another user, and the kernel grants leases only to the owner and root",
+            "run as the owner of the file or with CAP_LEASE",
         ),
         _ => Gap::new(
             what,
-            "this file system gives no leases",
+            "this file system does not support leases",
             "keep logs on a local file system (ext4, xfs, btrfs, tmpfs)",
         ),
     }

@@ -204,20 +204,20 @@ impl Problem {
         let (kind, remedy) = match error.kind() {
             std::io::ErrorKind::NotFound => (
                 Trouble::Io,
-                "a folder or a file went away meanwhile: try again",
+                "try again: a file or directory disappeared meanwhile",
             ),
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => (
                 Trouble::Permission,
-                "run as the owner of the file and of both folders, or with sudo",
+                "run as the owner of the file and both directories, or with sudo",
             ),
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => (
                 Trouble::NoRoom,
-                "make room in the archive, or name another one",
+                "free space in the archive, or name another one",
             ),
             std::io::ErrorKind::InvalidFilename => {
-                (Trouble::Io, "its name is too long: give it a shorter one")
+                (Trouble::Io, "shorten the file name")
             }
-            _ => (Trouble::Io, "see what the kernel says (dmesg)"),
+            _ => (Trouble::Io, "check the kernel log (dmesg)"),
         };
         Self::new(kind, format!("{what}: {error}"), remedy)
     }

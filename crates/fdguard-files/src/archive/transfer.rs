@@ -86,7 +86,7 @@ impl Transfer<'_> {
 
     fn read(&self) -> Result<Contents, Problem> {
         digest::of(self.file, names::has_json_lines(self.name))
-            .map_err(|error| Problem::io("it cannot be read", error))
+            .map_err(|error| Problem::io("cannot read the file", error))
     }
 
     /// By a new name; nothing when the archive is on another file system.
@@ -94,7 +94,7 @@ impl Transfer<'_> {
         let contents = self.read()?;
         (self.passed)(Step::Read);
         rustix::fs::fdatasync(self.file)
-            .map_err(|error| Problem::io("it cannot be brought to the disk", error))?;
+            .map_err(|error| Problem::io("cannot sync the file", error))?;
         (self.passed)(Step::Synced);
         if !self.free.holds(self.file) {
             return Ok(Some(Moved::Disturbed));
@@ -107,7 +107,7 @@ impl Transfer<'_> {
         if !(is_ours && self.free.holds(self.file)) {
             let undone = self.to.rename(&name, self.from, self.closing);
             undone
-                .map_err(|error| Problem::io("somebody came to write it in the archive", error))?;
+                .map_err(|error| Problem::io("a writer opened it in the archive, and moving it back failed", error))?;
             return Ok(Some(Moved::Disturbed));
         }
         sync(self.to)?;
@@ -131,7 +131,7 @@ impl Transfer<'_> {
                 Err(Errno::EXIST) if self.may_number => {}
                 Err(Errno::EXIST) => break,
                 Err(Errno::XDEV) => return Ok(None),
-                Err(error) => return Err(Problem::io("it cannot be put into the archive", error)),
+                Err(error) => return Err(Problem::io("cannot move it into the archive", error)),
             }
         }
         Err(collision())
@@ -150,7 +150,7 @@ impl Transfer<'_> {
             return Ok(Moved::Busy);
         };
         let (part, copy) = copy::begin(self.to, self.name, self.file)
-            .map_err(|error| Problem::io("no copy can be made in the archive", error))?;
+            .map_err(|error| Problem::io("cannot create a copy in the archive", error))?;
         (self.passed)(Step::Begun);
         let moved = self.fill_and_place(&part, &copy);
         if !matches!(moved, Ok(Moved::Done(_))) {
@@ -173,7 +173,7 @@ impl Transfer<'_> {
             return Ok(Moved::Disturbed);
         }
         let Some(name) = self.place(self.to, part)? else {
-            return Err(Problem::io("the archive has two file systems", Errno::XDEV));
+            return Err(Problem::io("the archive spans two file systems", Errno::XDEV));
         };
         (self.passed)(Step::Moved);
         let removed = sync(self.to).and_then(|()| {
@@ -183,7 +183,7 @@ impl Transfer<'_> {
         match removed {
             Ok(true) => {
                 if !self.free.holds(self.file) {
-                    notes.push("somebody opened it for writing in the instant of its removal: what that one writes is in a file without a name".to_owned());
+                    notes.push("a process opened it for writing at the moment it was removed: what that process writes goes to a deleted file".to_owned());
                 }
                 sync(self.from)?;
                 (self.passed)(Step::Settled);
@@ -209,14 +209,14 @@ impl Transfer<'_> {
         }
         self.from
             .remove(self.closing)
-            .map_err(|error| Problem::io("the original cannot be removed", error))?;
+            .map_err(|error| Problem::io("cannot remove the original", error))?;
         (self.passed)(Step::Removed);
         Ok(true)
     }
 
     /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
     fn finish_earlier(&mut self) -> Result<Option<Moved>, Problem> {
-        let failed = |error: io::Error| Problem::io("the archive cannot be looked at", error);
+        let failed = |error: io::Error| Problem::io("cannot read the archive", error);
         let own = self.from.look(self.closing).map_err(failed)?;
         let Some(own) = own else {
             return Ok(None);
@@ -262,7 +262,7 @@ impl Transfer<'_> {
             contents,
             method: Method::Found,
             notes: vec![
-                "an earlier archive had copied it and was ended before the original was removed"
+                "an earlier archive copied it but was killed before it removed the original"
                     .to_owned(),
             ],
         }))
@@ -272,21 +272,21 @@ impl Transfer<'_> {
 fn collision() -> Problem {
     Problem::new(
         Trouble::Collision,
-        "the archive has a file of this name",
-        "leave out --no-rename, or name another archive",
+        "the archive already has a file with this name",
+        "omit --no-rename, or name another archive",
     )
 }
 
 fn sync(folder: &Dir) -> Result<(), Problem> {
     folder
         .sync()
-        .map_err(|error| Problem::io("a folder cannot be brought to the disk", error))
+        .map_err(|error| Problem::io("cannot sync the directory", error))
 }
 
 fn archive_error(error: &crate::Error) -> Problem {
     match error {
         crate::Error::Io { source, .. } => Problem::io(
-            "the archive cannot be written",
+            "cannot write to the archive",
             io::Error::new(source.kind(), source.to_string()),
         ),
         other => Problem::new(Trouble::Io, other.to_string(), ""),

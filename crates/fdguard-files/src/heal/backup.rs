@@ -35,7 +35,7 @@ struct Content {
 
 /// Backs a database up with its side files, and gives the folder.
 pub fn make(database: &Path, backups: &Path) -> Result<PathBuf, Error> {
-    let failed = |error: io::Error| Error::io(backups, "no backup could be made", error);
+    let failed = |error: io::Error| Error::io(backups, "cannot create a backup in", error);
     let files = contents(database).map_err(failed)?;
     private_folder(backups).map_err(failed)?;
     let folder = backups.join(name_of(&files));
@@ -124,7 +124,7 @@ fn fill(database: &Path, part: &Path, files: &[Content]) -> io::Result<()> {
         io::copy(&mut File::open(PathBuf::from(from))?, &mut target)?;
         target.sync_all()?;
         if digest(&to)? != (file.size, file.sha256.clone()) {
-            let text = "the copy differs from the original: it was written to meanwhile, or the disk fails";
+            let text = "the copy differs from the original: it was modified meanwhile, or the disk is failing";
             return Err(io::Error::other(text));
         }
     }

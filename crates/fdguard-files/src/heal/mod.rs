@@ -81,7 +81,7 @@ impl Healed {
 pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
     let real = path
         .canonicalize()
-        .map_err(|error| Error::io(path, "cannot be found", error))?;
+        .map_err(|error| Error::io(path, "cannot find", error))?;
     let _lock = Lock::take(&beside(&real, ".fdguard-lock"), PATIENCE)?;
     let seen = inspect(probe, &real, Options::default())?;
     if let Some(said) = not_for_us(&seen, &real)? {
@@ -98,7 +98,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
     };
     if plan.dry_run {
         let message = format!(
-            "a copy was healed {}, and SQLite finds nothing wrong with it",
+            "a copy was healed {}, and SQLite's integrity_check reports ok",
             healed.by
         );
         return Ok(Healed {
@@ -125,7 +125,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
     if stamps != self::stamps(&real) {
         return Ok(said(
             Outcome::Refused,
-            "it was written to meanwhile".to_owned(),
+            "the database was modified meanwhile".to_owned(),
         ));
     }
     match swap::swap(&real, &healed.path, folder.path(), &leases)? {
@@ -135,7 +135,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
     drop(leases);
     Ok(said(
         Outcome::Healed,
-        format!("healed {}; SQLite's integrity_check says ok", healed.by),
+        format!("healed {}; SQLite's integrity_check reports ok", healed.by),
     ))
 }
 
@@ -150,16 +150,16 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
     use std::os::unix::fs::MetadataExt as _;
     if seen.kind == Kind::Empty {
         return Ok(Some(Healed::refused(
-            "it is empty: a new database in its place would only hide what was lost",
+            "the file is empty: replacing it with a new database would only hide the loss",
         )));
     }
     if seen.kind != Kind::Sqlite {
-        return Ok(Some(Healed::refused("it is no SQLite database")));
+        return Ok(Some(Healed::refused("not a SQLite database")));
     }
     if seen.verdict == Verdict::Encrypted {
         return Ok(Some(Healed {
             outcome: Outcome::Unsure,
-            message: "it is encrypted: without the key nobody can tell whether it is damaged"
+            message: "the database is encrypted: damage cannot be detected without the key"
                 .to_owned(),
             backup: None,
         }));
@@ -179,18 +179,18 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
     });
     if let Some(finding) = log {
         let why = format!(
-            "{}: healing would throw these transactions away",
+            "{}: healing would discard these transactions",
             finding.message
         );
         return Ok(Some(Healed::refused(why)));
     }
     let names = real
         .metadata()
-        .map_err(|error| Error::io(real, "cannot be read", error))?
+        .map_err(|error| Error::io(real, "cannot read", error))?
         .nlink();
     if names > 1 {
         return Ok(Some(Healed::refused(format!(
-            "it has {names} names, and the others would keep the damage"
+            "the file has {names} hard links, and the others would stay damaged"
         ))));
     }
     Ok(None)
@@ -214,11 +214,11 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>,
         match Kept::take(file) {
             Ok(kept) => leases.push((role, kept)),
             Err(Answer::Writer) => {
-                is_unsure = is_unsure.or(Some("somebody can write it, but no table shows who"))
+                is_unsure = is_unsure.or(Some("a process can write it, but is in no descriptor table"))
             }
             Err(Answer::Denied) => {
                 is_unsure = is_unsure.or(Some(
-                    "only its owner and root may ask the kernel whether somebody can write it",
+                    "only its owner and root can ask the kernel whether it has writers",
                 ))
             }
             Err(_) => {}
@@ -235,12 +235,12 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>,
         .map(super::holding::Process::name)
         .collect();
     if !holders.is_empty() {
-        let why = format!("it is held by {}: stop them first", holders.join(", "));
+        let why = format!("the database is open in {}: stop them first", holders.join(", "));
         return Ok(Err(Healed::refused(why)));
     }
     let has_all = leases.iter().any(|(role, _)| *role == Role::Main);
     let unsure = is_unsure.or((!has_all && !holding.is_complete)
-        .then_some("neither the kernel nor the tables could be asked who holds it"));
+        .then_some("neither the kernel nor the descriptor tables show who holds it"));
     Ok(match unsure {
         Some(why) => Err(Healed {
             outcome: Outcome::Unsure,

@@ -24,16 +24,16 @@ pub(super) fn swap(
     leases: &[(Role, Kept)],
 ) -> Result<Result<(), String>, Error> {
     let failed =
-        |error: io::Error| Error::io(database, "the healed copy could not be put in place", error);
+        |error: io::Error| Error::io(database, "cannot install the healed copy as", error);
     if let Err(error) = dress(database, healed) {
         return Ok(Err(format!(
-            "owner, mode or attributes could not be kept: {error}"
+            "cannot preserve owner, mode or attributes: {error}"
         )));
     }
     exchange(healed, database).map_err(failed)?;
     if leases.iter().any(|(_, kept)| !kept.is_whole()) {
         exchange(healed, database).map_err(failed)?;
-        return Ok(Err("somebody came to write it meanwhile".to_owned()));
+        return Ok(Err("a writer opened the database meanwhile".to_owned()));
     }
     for (role, kept) in leases.iter().filter(|(role, _)| *role != Role::Main) {
         set_aside(&role.path(database), &role.path(&folder.join("old")), kept).map_err(failed)?;
@@ -122,7 +122,7 @@ mod tests {
         }
         let leases = [(Role::Main, kept)];
         let said = swap(&database, &healed, folder.path(), &leases).unwrap();
-        assert_eq!(said, Err("somebody came to write it meanwhile".to_owned()));
+        assert_eq!(said, Err("a writer opened the database meanwhile".to_owned()));
         drop(leases);
         newcomer.join().unwrap();
         assert_eq!(fs::read_to_string(&database).unwrap(), "old and more");

@@ -36,8 +36,8 @@ pub fn judge(holding: &Holding, shm: Option<&Shm>) -> Vec<Finding> {
 fn gone(process: &Process) -> Option<Finding> {
     let roles = [
         (Role::Main, "database"),
-        (Role::Wal, "log"),
-        (Role::Shm, "index"),
+        (Role::Wal, "WAL"),
+        (Role::Shm, "WAL index"),
     ];
     let lost: Vec<&str> = roles
         .iter()
@@ -49,7 +49,7 @@ fn gone(process: &Process) -> Option<Finding> {
     }
     let files = lost.join(" and ");
     let text = format!(
-        "{} goes on with a {files} that was deleted or replaced: what it writes is going nowhere; stop it now",
+        "{} still uses a {files} that was deleted or replaced: everything it writes is lost; stop it now",
         process.name()
     );
     Some(Finding::critical("deleted-file", None, text).about(vec![process.pid]))
@@ -72,7 +72,7 @@ fn parent_of<'a>(process: &Process, holding: &'a Holding) -> Option<&'a Process>
 
 fn inherited(process: &Process, parent: &Process) -> Finding {
     let text = format!(
-        "{} was forked by {} and has its connections without its locks: harmless until it uses one of them",
+        "{} was forked by {} and inherited its connections without the locks: harmless until it uses one of them",
         process.name(),
         parent.name()
     );
@@ -88,13 +88,13 @@ fn lost_locks(process: &Process) -> Option<Finding> {
         return None;
     }
     let which = match (no_shared, no_everybody) {
-        (true, true) => "its locks on the database and its index",
+        (true, true) => "its locks on the database and the WAL index",
         (true, false) => "its lock on the database",
-        _ => "its lock on the index",
+        _ => "its lock on the WAL index",
     };
     let text = format!(
-        "{} has a live connection but has lost {which}: something in it opened and closed the file beside SQLite; the next one who closes the database \
-         removes its log, and what it writes then is lost",
+        "{} has a live connection but lost {which}: code in the process opened and closed the file outside SQLite. When another process closes the database, \
+         SQLite removes the WAL, and later writes are lost",
         process.name()
     );
     Some(Finding::critical("lost-locks", None, text).about(vec![process.pid]))
@@ -116,7 +116,7 @@ fn pins(process: &Process, shm: &Shm) -> Option<Finding> {
         Severity::Info
     };
     let text = format!(
-        "{} reads the database as of frame {oldest} of {} in the log: until its transaction ends the log cannot begin again and grows",
+        "{} reads a snapshot at WAL frame {oldest} of {}: the WAL cannot restart and grows until this transaction ends",
         process.name(),
         shm.frames
     );
@@ -132,7 +132,7 @@ fn parked(process: &Process) -> Option<Finding> {
     (parked > 0).then(|| {
         let what = if parked == 1 { "1 descriptor".to_owned() } else { format!("{parked} descriptors") };
         let text = format!(
-            "{} keeps {what} of the database without a connection: SQLite parks them, they are no leak",
+            "{} keeps {what} of the database without a connection: parked by SQLite, not a leak",
             process.name()
         );
         Finding::info("parked", None, text).about(vec![process.pid])
@@ -148,7 +148,7 @@ fn several_writers(holding: &Holding) -> Option<Finding> {
             .map(|process| process.name())
             .collect();
         let text = format!(
-            "{} processes can write it: {}",
+            "{} processes have it open for writing: {}",
             writers.len(),
             names.join(", ")
         );

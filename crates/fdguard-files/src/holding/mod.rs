@@ -185,9 +185,9 @@ impl Holding {
         let mut gaps = found.gaps.clone();
         if locks.is_err() {
             gaps.push(Gap::new(
-                "who holds which lock",
-                "/proc/locks could not be read",
-                "run where /proc is whole: outside of the container, or as root",
+                "lock holders",
+                "cannot read /proc/locks",
+                "run outside the container or as root, where all of /proc is visible",
             ));
         }
         let mut holding = Self {

@@ -31,7 +31,7 @@ pub struct Repair {
 
 /// Mends the end of a log that we alone write, if it has to be.
 pub(super) fn mend(file: &File, path: &Path) -> Result<Option<Repair>, Error> {
-    let failed = |error| Error::io(path, "cannot be mended", error);
+    let failed = |error| Error::io(path, "cannot repair", error);
     let size = file.metadata().map_err(failed)?.len();
     let start = last_line(file, size).map_err(failed)?;
     let length = size - start;
@@ -90,11 +90,11 @@ fn keep(file: &File, path: &Path, start: u64, size: u64) -> Result<PathBuf, Erro
         match new {
             Ok(new) => break (beside, new),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => before = Some(beside),
-            Err(error) => return Err(Error::io(&beside, "cannot keep a torn line", error)),
+            Err(error) => return Err(Error::io(&beside, "cannot save the torn line in", error)),
         }
         number += 1;
     };
-    let failed = |error| Error::io(&beside, "cannot keep a torn line", error);
+    let failed = |error| Error::io(&beside, "cannot save the torn line in", error);
     if let Some(before) = before.filter(|before| is_same(file, start, size, before)) {
         std::fs::remove_file(&beside).map_err(failed)?;
         return Ok(before);

@@ -63,7 +63,7 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] crate::Error),
     /// The value is nothing that JSON can say.
-    #[error("{}: the value is no JSON: {source}", path.display())]
+    #[error("cannot write to {}: value cannot be encoded as JSON: {source}", path.display())]
     Encode {
         /// The log.
         path: PathBuf,
@@ -71,19 +71,19 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// The value was written by hand, with a newline in it.
-    #[error("{}: a value with a newline in it cannot be a line", path.display())]
+    #[error("cannot write to {}: value contains a newline", path.display())]
     Newline {
         /// The log.
         path: PathBuf,
     },
     /// Nobody would ever see the line.
-    #[error("{} was deleted while it was open: the line would be lost, so it was not written", path.display())]
+    #[error("cannot write to {}: the file was deleted while it was open", path.display())]
     Deleted {
         /// The log.
         path: PathBuf,
     },
     /// Lines are in the file and may not be on the disk. After that the kernel does not tell again, so neither do we.
-    #[error("{}: {unsynced} lines could not be brought to the disk: {why}", path.display())]
+    #[error("cannot sync {}: {unsynced} lines may not be on disk: {why}", path.display())]
     Unsynced {
         /// The log.
         path: PathBuf,
@@ -136,7 +136,7 @@ impl JsonlWriter {
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let file = lock::patiently(path, options.patience, || attempt(path))?;
         let repair = mend::mend(&file, path)?;
-        let failed = |error| crate::Error::io(path, "cannot be read", error);
+        let failed = |error| crate::Error::io(path, "cannot read", error);
         Ok(Self {
             end: file.metadata().map_err(failed)?.len(),
             file,
@@ -173,7 +173,7 @@ impl JsonlWriter {
         line.push(b'\n');
         self.settle()?;
         self.write(&line)
-            .map_err(|error| crate::Error::io(&self.path, "cannot be written", error))?;
+            .map_err(|error| crate::Error::io(&self.path, "cannot write", error))?;
         self.end += line.len() as u64;
         self.written += 1;
         self.unsynced_since.get_or_insert_with(Instant::now);
@@ -268,7 +268,7 @@ impl JsonlWriter {
 
     /// Makes sure that the next line begins a line.
     fn settle(&mut self) -> Result<(), Error> {
-        let failed = |error| crate::Error::io(&self.path, "cannot be read", error);
+        let failed = |error| crate::Error::io(&self.path, "cannot read", error);
         let meta = self.file.metadata().map_err(failed)?;
         if meta.nlink() == 0 {
             return Err(Error::Deleted {
@@ -276,7 +276,7 @@ impl JsonlWriter {
             });
         }
         if self.spoiled == Some(meta.len()) {
-            let failed = |error| crate::Error::io(&self.path, "cannot be cut", error);
+            let failed = |error| crate::Error::io(&self.path, "cannot truncate", error);
             self.file.set_len(self.end).map_err(failed)?;
         } else if meta.len() != self.end {
             self.disturbed += 1;
@@ -330,19 +330,19 @@ fn attempt(path: &Path) -> Result<Option<File>, crate::Error> {
         .mode(0o600)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
-        .map_err(|error| crate::Error::io(path, "cannot be opened", error))?;
+        .map_err(|error| crate::Error::io(path, "cannot open", error))?;
     let meta = file.metadata();
-    let meta = meta.map_err(|error| crate::Error::io(path, "cannot be read", error))?;
+    let meta = meta.map_err(|error| crate::Error::io(path, "cannot read", error))?;
     if !meta.is_file() {
         return Err(crate::Error::NotAFile {
             path: path.to_owned(),
-            what: "no regular file",
+            what: "not a regular file",
         });
     }
     match sys::lock(&file) {
         Ok(()) => {}
         Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
-        Err(error) => return Err(crate::Error::io(path, "locking", error)),
+        Err(error) => return Err(crate::Error::io(path, "cannot lock", error)),
     }
     let here = path.metadata().map(|meta| (meta.dev(), meta.ino()));
     if here.is_ok_and(|here| here == (meta.dev(), meta.ino())) {

@@ -99,7 +99,7 @@ impl fmt::Display for Identity {
 
 /// A text that is no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an identity of a process (BOOT:PID:START)")]
+#[error("not a process identity (BOOT:PID:START)")]
 pub struct NotAnIdentity;
 
 impl FromStr for Identity {

@@ -191,7 +191,7 @@ impl Registry {
 
 /// Who has the lock of a registry, in words. Who writes holds one in the index of the log.
 fn holder(path: &Path) -> String {
-    let unknown = || "nobody who could be seen has its lock now".to_owned();
+    let unknown = || "no visible process holds the lock now".to_owned();
     let Some((_, ino)) = guard::id_at(&Role::Shm.path(path)) else {
         return unknown();
     };
@@ -207,7 +207,7 @@ fn holder(path: &Path) -> String {
     };
     let named = probe.name_of(pid);
     named.map_or_else(
-        || format!("pid {pid} has its lock"),
-        |(comm, _)| format!("{} (pid {pid}) has its lock", comm.to_lossy()),
+        || format!("pid {pid} holds the lock"),
+        |(comm, _)| format!("{} (pid {pid}) holds the lock", comm.to_lossy()),
     )
 }

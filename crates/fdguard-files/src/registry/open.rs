@@ -101,7 +101,7 @@ impl Drop for Opened {
 
 /// The path without links, of a file that may be missing.
 fn whole(path: &Path) -> Result<PathBuf, Error> {
-    let failed = |error| crate::Error::io(path, "cannot be found", error);
+    let failed = |error| crate::Error::io(path, "cannot find", error);
     match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => return Ok(other.map_err(failed)?),
@@ -134,14 +134,14 @@ impl Store {
         // SQLite opens for reading alone what it may not write, and says so at the first change only.
         if connection.is_readonly("main").map_err(sql)? {
             let denied = io::ErrorKind::PermissionDenied;
-            return Err(crate::Error::io(path, "cannot be written", denied).into());
+            return Err(crate::Error::io(path, "cannot write", denied).into());
         }
         is_ours(path, &connection)?;
         let mode: String = connection
             .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
             .map_err(sql)?;
         if mode != "wal" {
-            let what = format!("its journal is {mode} and cannot be a log");
+            let what = format!("its journal mode is {mode} and cannot be changed to WAL");
             let path = path.to_owned();
             return Err(Error::NotARegistry { path, what });
         }
@@ -185,7 +185,7 @@ fn look(path: &Path) -> Result<(), Error> {
     let found = inspect(&probe, path, options)?;
     match (found.size, found.verdict) {
         // Ours has tables before it has a name.
-        (0, _) => Err(damaged(path, "it is empty")),
+        (0, _) => Err(damaged(path, "the file is empty")),
         (_, Verdict::Damaged | Verdict::Encrypted) => Err(damaged(path, &found.summary)),
         _ => Ok(()),
     }
@@ -200,7 +200,7 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
     if number("application_id")? != APPLICATION {
         return Err(Error::NotARegistry {
             path: path.to_owned(),
-            what: "a database of another program".to_owned(),
+            what: "it belongs to another program".to_owned(),
         });
     }
     match number("user_version")? {
@@ -213,7 +213,7 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
         }),
         found => Err(damaged(
             path,
-            &format!("it has version {found}, which never was"),
+            &format!("version {found} does not exist"),
         )),
     }
 }
@@ -237,7 +237,7 @@ fn upgrade(path: &Path, connection: &Connection) -> Result<(), Error> {
 fn make(path: &Path) -> Result<(), Error> {
     let log = Role::Wal.path(path);
     if log.exists() {
-        return Err(damaged(path, "it is missing, and its log is there"));
+        return Err(damaged(path, "the database is missing, but its WAL exists"));
     }
     let io = |what| move |error: io::Error| crate::Error::io(path, what, error);
     let sql = |error| Error::sqlite(path, error);
@@ -245,7 +245,7 @@ fn make(path: &Path) -> Result<(), Error> {
     let new = tempfile::Builder::new()
         .prefix(".fdguard-registry-")
         .tempfile_in(folder)
-        .map_err(io("cannot be made"))?
+        .map_err(io("cannot create"))?
         .into_temp_path();
     let connection = Connection::open(&new).map_err(sql)?;
     let numbers =
@@ -257,13 +257,13 @@ fn make(path: &Path) -> Result<(), Error> {
         .map_err(sql)?;
     connection.close().map_err(|(_, error)| sql(error))?;
     let synced = File::open(&new).and_then(|file| file.sync_all());
-    synced.map_err(io("cannot be synced"))?;
+    synced.map_err(io("cannot sync"))?;
     match new.persist_noclobber(path) {
         Ok(()) => {}
         // Another was faster: theirs is as good.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        Err(error) => return Err(io("cannot be made")(error.error).into()),
+        Err(error) => return Err(io("cannot create")(error.error).into()),
     }
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(synced.map_err(io("cannot be synced"))?)
+    Ok(synced.map_err(io("cannot sync"))?)
 }

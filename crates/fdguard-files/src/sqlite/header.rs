@@ -160,7 +160,7 @@ pub fn fields(first: &[u8], extent: Option<Extent>) -> Vec<Finding> {
         return vec![Finding::critical(
             "short-header",
             Some(0),
-            "the file ends within the header: fewer than 100 bytes",
+            "the file ends inside the header: it has fewer than 100 bytes",
         )];
     };
     let mut found = constants(&header);
@@ -189,7 +189,7 @@ fn constants(header: &Header) -> Vec<Finding> {
         header.page_size.is_none(),
         "page-size",
         16,
-        "bytes 16 and 17 are no page size".to_owned(),
+        "bytes 16 and 17 are not a valid page size".to_owned(),
     );
     let (write, read) = (header.write_version, header.read_version);
     let is_version = matches!(write, 1 | 2) && write == read;
@@ -205,7 +205,7 @@ fn constants(header: &Header) -> Vec<Finding> {
         "reserved",
         20,
         format!(
-            "{} reserved bytes leave too little of a page",
+            "{} reserved bytes per page leave too little usable space",
             header.reserved
         ),
     );
@@ -221,13 +221,13 @@ fn constants(header: &Header) -> Vec<Finding> {
         header.schema_format > 4 || (header.schema_format == 0 && !is_empty),
         "schema-format",
         44,
-        format!("schema format {} is none", header.schema_format),
+        format!("invalid schema format {}", header.schema_format),
     );
     wrong(
         header.encoding > 3 || (header.encoding == 0 && !is_empty),
         "encoding",
         56,
-        format!("text encoding {} is none", header.encoding),
+        format!("invalid text encoding {}", header.encoding),
     );
     found
 }
@@ -250,14 +250,14 @@ fn counters(header: &Header) -> Vec<Finding> {
     }
     if (header.freelist == 0) != (header.free_pages == 0) {
         let text = format!(
-            "the list of free pages begins at page {} and has {} pages",
+            "the freelist starts at page {} but has {} pages",
             header.freelist, header.free_pages
         );
         found.push(Finding::critical("freelist", Some(32), text));
     }
     if header.change_counter != header.version_valid_for {
         let text = format!(
-            "the change counter is {}, but the page count is for {}: written by SQLite before 3.7, or damaged",
+            "the change counter is {}, but the page count is valid for {}: written by SQLite before 3.7, or damaged",
             header.change_counter, header.version_valid_for
         );
         found.push(Finding::warning("change-counter", Some(24), text));
@@ -267,7 +267,7 @@ fn counters(header: &Header) -> Vec<Finding> {
         found.push(Finding::warning(
             "sqlite-version",
             Some(96),
-            format!("{version} is no version of SQLite"),
+            format!("{version} is not a SQLite version number"),
         ));
     }
     found
@@ -278,7 +278,7 @@ fn first_page(first: &[u8], header: &Header) -> Option<Finding> {
     let at = Some(LENGTH as u64);
     let kind = header.first_page?;
     if !matches!(kind, 5 | 13) {
-        let text = format!("page 1 is of type {kind}, not 5 or 13: the root of the schema is gone");
+        let text = format!("page 1 has type {kind}, not 5 or 13: the schema root is lost");
         return Some(Finding::critical("first-page", at, text));
     }
     let usable = header.usable()?;
@@ -293,7 +293,7 @@ fn first_page(first: &[u8], header: &Header) -> Option<Finding> {
     let is_sound = pointers + 2 * cells <= content && content <= usable;
     (!is_sound).then(|| {
         let text = format!(
-            "page 1 has {cells} cells and content from byte {content} of {usable}: that cannot be"
+            "page 1 has {cells} cells and content from byte {content} of {usable}, which is impossible"
         );
         Finding::critical("first-page", at, text)
     })
@@ -306,7 +306,7 @@ fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
     let (whole, rest) = (extent.size / page, extent.size % page);
     let mut found = Vec::new();
     if extent.is_settled && rest != 0 {
-        let text = format!("the file ends {rest} bytes into a page of {page}: its tail is torn");
+        let text = format!("the file ends {rest} bytes into a page of {page} bytes: the last page is torn");
         found.push(Finding::critical("torn-tail", Some(whole * page), text));
     }
     let pages = u64::from(header.pages);
@@ -317,7 +317,7 @@ fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
     let free = u64::from(header.freelist.max(header.free_pages));
     if pages > whole {
         let text = format!(
-            "the header counts {pages} pages, the file has {whole}: {} are missing",
+            "the header counts {pages} pages, but the file has {whole}: {} are missing",
             pages - whole
         );
         found.push(Finding::critical("page-count", Some(28), text));
@@ -325,23 +325,23 @@ fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
         found.push(Finding::warning(
             "page-count",
             Some(28),
-            "the header counts no pages",
+            "the header counts 0 pages",
         ));
     } else if pages < whole {
         let text = format!(
-            "the header counts {pages} pages, the file has {whole}: what lies behind is not used"
+            "the header counts {pages} pages, but the file has {whole}: the rest is unused"
         );
         found.push(Finding::warning("page-count", Some(28), text));
     }
     if free > whole {
         let text = format!(
-            "the list of free pages speaks of page or count {free}, the file has {whole} pages"
+            "the freelist refers to page or count {free}, but the file has {whole} pages"
         );
         found.push(Finding::critical("freelist", Some(32), text));
     }
     if u64::from(header.largest_root) > whole {
         let text = format!(
-            "the largest root page is {}, the file has {whole} pages",
+            "the largest root page is {}, but the file has {whole} pages",
             header.largest_root
         );
         found.push(Finding::critical("vacuum", Some(52), text));

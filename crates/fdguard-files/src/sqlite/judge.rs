@@ -53,7 +53,7 @@ impl Image {
     pub fn judge(&self) -> Vec<Finding> {
         let mut found = self.nothing();
         if self.is_encrypted {
-            let text = "no header of SQLite's, and every page is as random as only ciphertext is, SQLCipher's for one; a file that was overwritten with random bytes from end to end looks the same";
+            let text = "no SQLite header, and every page looks like ciphertext (SQLCipher, for example); a file completely overwritten with random bytes looks the same";
             found.push(Finding::info("encrypted", None, text));
             found.extend(self.log());
         } else if found.is_empty() {
@@ -87,12 +87,12 @@ impl Image {
             (0, true) => vec![Finding::critical(
                 "truncated",
                 Some(0),
-                "the database is empty, but its log holds transactions: it was cut off",
+                "the database is empty, but its WAL holds transactions: it was truncated",
             )],
             (0, false) => vec![Finding::info(
                 "empty",
                 None,
-                "the file is empty: nobody has written to it yet, or it was cut off",
+                "the file is empty: never written, or truncated",
             )],
             _ => Vec::new(),
         }
@@ -120,7 +120,7 @@ impl Image {
                 vec![Finding::critical("foreign-bytes", Some(0), text).long(Some(zeros as u64))]
             }
             Some(foreign) if !is_magic => {
-                let text = format!("{foreign} lies over the header, from byte 0");
+                let text = format!("{foreign} overwrites the header from byte 0");
                 vec![Finding::critical("foreign-bytes", Some(0), text).long(foreign.length())]
             }
             _ => Vec::new(),
@@ -136,9 +136,9 @@ impl Image {
             let is_zero = self.wal_first.iter().all(|byte| *byte == 0);
             if wal.size >= super::wal::HEAD as u64 && !is_zero {
                 let what = Foreign::parse(&self.wal_first)
-                    .map_or_else(String::new, |foreign| format!(": {foreign} lies there"));
+                    .map_or_else(String::new, |foreign| format!(": it holds {foreign}"));
                 let text = format!(
-                    "the log has no sound header{what}; SQLite takes it for empty, and its transactions are lost from view"
+                    "the WAL has no valid header{what}; SQLite treats it as empty and ignores its transactions"
                 );
                 found.push(Finding::critical("wal-header", None, text));
             }
@@ -148,14 +148,14 @@ impl Image {
         let of_database = header.and_then(|header| header.page_size.filter(|_| header.magic));
         if let Some(size) = of_database.filter(|size| *size != head.page_size) {
             let text = format!(
-                "the log has pages of {} bytes, the database of {size}: it belongs to another one",
+                "the WAL has pages of {} bytes, the database of {size}: the WAL belongs to another database",
                 head.page_size
             );
             found.push(Finding::critical("wal-page-size", None, text));
         }
         if let Some(frame) = wal.broken_at {
             let text = format!(
-                "the log is damaged at frame {frame}: {} frames behind it are of this log and lost from view",
+                "the WAL is damaged at frame {frame}: SQLite ignores the {} valid frames after it",
                 wal.behind_break
             );
             // A log that is written while we read is broken somewhere else each time, or is another one by then.
@@ -173,7 +173,7 @@ impl Image {
             .filter(|shm| shm.is_settled && shm.salts == salts)?;
         let (told, read) = (u64::from(shm.frames), wal.committed_frames);
         (told > read).then(|| {
-            let text = format!("the index counts {told} frames of the log, {read} of them can be read: transactions are lost");
+            let text = format!("the WAL index counts {told} frames, but only {read} can be read: transactions are lost");
             // A log that is begun anew while we read seems short, and has other salts at the next look.
             Finding::critical("wal-short", None, text).marked((0, whole(salts)))
         })
@@ -185,7 +185,7 @@ impl Image {
             .filter(|header| header.magic && header.read_version == 1)?;
         let is_odd = self.has_log() && self.wal_page.is_none() && header.write_version == 1;
         is_odd.then(|| {
-            let text = "the header speaks of a rollback journal, but a log with transactions lies beside it";
+            let text = "the header says rollback journal, but there is a WAL with transactions";
             Finding::warning("mode", Some(18), text)
         })
     }
@@ -196,7 +196,7 @@ impl Image {
             .pages
             .map_or_else(String::new, |pages| format!(" of {pages} pages"));
         let text = format!(
-            "a journal{pages} is there: a transaction runs, or broke off and is rolled back by the next one to open the database"
+            "a rollback journal{pages} exists: a transaction is running, or was interrupted and will be rolled back when the database is next opened"
         );
         Some(Finding::info("hot-journal", None, text))
     }
@@ -212,10 +212,10 @@ fn over(at: u64, record: &crate::tls::Record) -> Finding {
     let place = if last < header::LENGTH as u64 {
         "of the header"
     } else {
-        "of the file, the header among them"
+        "of the file, including the header"
     };
     let text = format!(
-        "{record} lies over bytes {at}..{last} {place}: {}",
+        "{record} overwrites bytes {at}..{last} {place}: {}",
         record.operation(Some(at))
     );
     Finding::critical("tls-record", Some(at), text).long(Some(record.total()))
@@ -227,7 +227,7 @@ fn strange_page((at, foreign): &(u64, Foreign)) -> Finding {
     } else {
         "foreign-bytes"
     };
-    let text = format!("{foreign} lies at byte {at}, where a page begins");
+    let text = format!("{foreign} at byte {at}, where a page starts");
     Finding::critical(rule, Some(*at), text).long(foreign.length())
 }
 

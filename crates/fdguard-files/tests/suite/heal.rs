@@ -43,7 +43,7 @@ fn r45_the_alert_is_healed_byte_by_byte() {
 
 #[test]
 fn r45_a_log_with_page_1_heals_by_a_checkpoint_and_keeps_its_transactions() {
-    for (has_first_page, by) in [(true, "checkpoint"), (false, "rebuilt header")] {
+    for (has_first_page, by) in [(true, "checkpoint"), (false, "rebuilding the header")] {
         let made = Made::with_log(has_first_page);
         made.write(5, &alert());
         let log = fs::read(made.beside("-wal")).unwrap();
@@ -99,14 +99,14 @@ fn r45_what_cannot_be_healed_is_refused_and_untouched() {
         (
             0,
             record(&[0x17, 3, 3, 4, 0]),
-            "nothing tells what they were",
+            "cannot be reconstructed",
         ),
         (90, vec![0; 200], "page 1"),
-        (4096, record(&[0x17, 3, 3, 2, 0]), "goes beyond"),
+        (4096, record(&[0x17, 3, 3, 2, 0]), "extends beyond"),
         (
             5,
             [alert(), vec![0; 5], alert(), vec![0; 5], alert()].concat(),
-            "nothing tells what they were",
+            "cannot be reconstructed",
         ),
     ];
     for (at, bytes, why) in cases {
@@ -123,7 +123,7 @@ fn r45_what_cannot_be_healed_is_refused_and_untouched() {
     let said = healed(&made.path);
     assert_eq!(said.outcome, Outcome::Refused);
     assert!(
-        said.message.contains("throw these transactions away"),
+        said.message.contains("discard these transactions"),
         "{}",
         said.message
     );

@@ -85,12 +85,12 @@ fn write(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `archived a.jsonl → archive/a.jsonl: 900 lines, 12600 bytes, by a new name, 1 writer waited for`.
+/// `archived a.jsonl → archive/a.jsonl: 900 lines, 12600 bytes, renamed, waited for 1 writer`.
 fn line(receipt: &Receipt) -> String {
     let source = receipt.source.to_lossy();
     let mut text = match receipt.outcome {
         Outcome::Archived => format!("archived {source}"),
-        _ => format!("already archived by another: {source}"),
+        _ => format!("already archived by another process: {source}"),
     };
     if let Some(to) = &receipt.archived_to {
         let _ = write!(text, " → {}", to.to_lossy());
@@ -103,18 +103,18 @@ fn line(receipt: &Receipt) -> String {
     parts.extend(tail(receipt));
     match receipt.method {
         Some(Method::Copy) => parts.push("copied and compared".to_owned()),
-        Some(Method::Rename) => parts.push("by a new name".to_owned()),
+        Some(Method::Rename) => parts.push("renamed".to_owned()),
         Some(Method::Found) | None => {}
     }
     if !receipt.writers.is_empty() {
         let writers = count(receipt.writers.len() as u64, "writer");
-        parts.push(format!("{writers} waited for"));
+        parts.push(format!("waited for {writers}"));
     }
     if receipt.proof == Some(Proof::Scan) {
-        parts.push("no writer found in the tables (no lease)".to_owned());
+        parts.push("no writer found in the descriptor tables (no lease)".to_owned());
     }
     if receipt.recovered {
-        parts.push("left by an archive that was ended".to_owned());
+        parts.push("resumed after an interrupted archive".to_owned());
     }
     if !parts.is_empty() {
         let _ = write!(text, ": {}", parts.join(", "));
@@ -134,7 +134,7 @@ fn tail(receipt: &Receipt) -> Option<String> {
         let torn = count(tail.torn_bytes, "byte");
         return Some(format!("the last line is torn ({torn})"));
     }
-    (tail.last_line_is_json == Some(false)).then(|| "the last line is no JSON".to_owned())
+    (tail.last_line_is_json == Some(false)).then(|| "the last line is not JSON".to_owned())
 }
 
 /// What went wrong with which file, and what would help.

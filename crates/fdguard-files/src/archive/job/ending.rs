@@ -33,14 +33,14 @@ impl Job<'_> {
         let there = to.read(name).ok();
         if there.is_none() && !self.was_busy {
             let message = if self.named.was_there {
-                "it vanished before it could be archived"
+                "disappeared before it could be archived"
             } else {
-                "there is no such file"
+                "no such file"
             };
             return Err(Problem::new(
                 Trouble::NotFound,
                 message,
-                "name a file that is there",
+                "name an existing file",
             ));
         }
         if self.lock.is_none() {
@@ -56,7 +56,7 @@ impl Job<'_> {
                 contained(receipt, contents);
             }
         } else {
-            receipt.note("another archive took it to a folder that is not this one");
+            receipt.note("another archive moved it to a different directory");
         }
         Ok(Progress::Done)
     }
@@ -66,15 +66,15 @@ impl Job<'_> {
         if let Wait::Busy(path) = wait {
             return Problem::new(
                 Trouble::BeingArchived,
-                format!("it is being archived by {}", lock::holder(path)),
-                "wait for it, or try again",
+                format!("being archived by {}", lock::holder(path)),
+                "wait for it to finish, or try again",
             );
         }
         if matches!(wait, Wait::Replaced) {
             return Problem::new(
                 Trouble::Io,
-                "another file is put in its place again and again",
-                "see who renames it, and try again",
+                "repeatedly replaced by another file",
+                "find the process that renames it, then try again",
             );
         }
         let path = self.named.folder.path().join(&self.closing);
@@ -86,25 +86,25 @@ impl Job<'_> {
         self.receipt.gaps.extend(found.gaps);
         if matches!(wait, Wait::Locked) {
             let who = match &found.lockers[..] {
-                [] => "a process that may not be seen".to_owned(),
+                [] => "a process that cannot be examined".to_owned(),
                 lockers => holders::names(lockers),
             };
             holders::at_deadline(&mut self.receipt.locks, found.lockers);
             return Problem::new(
                 Trouble::Locked,
-                format!("it is locked by {who}"),
-                "end that process, or let it give the lock back",
+                format!("locked by {who}"),
+                "stop that process or have it release the lock",
             );
         }
         let who = match &found.writers[..] {
-            [] => "somebody that no table shows (a descriptor on its way through a socket, an io_uring, a thread with a table of its own)".to_owned(),
+            [] => "a writer that is in no descriptor table (a descriptor in transit through a socket, an io_uring, or a thread with a private table)".to_owned(),
             writers => holders::names(writers),
         };
         holders::at_deadline(&mut self.receipt.writers, found.writers);
         Problem::new(
             Trouble::StillWritten,
-            format!("it can still be written by {who}"),
-            "end the writers (TERM lets them flush), or wait longer with --wait",
+            format!("still open for writing by {who}"),
+            "stop the writers (SIGTERM lets them flush) or wait longer with --wait",
         )
     }
 
@@ -116,8 +116,8 @@ impl Job<'_> {
         if is_closing && let Err(error) = folder.rename(&self.closing, folder, name) {
             name = &self.closing;
             self.receipt.note(match error {
-                Errno::EXIST => "its name was taken meanwhile: it waits under this one, and the next archive takes both".to_owned(),
-                other => format!("it could not be given its name back: {other}"),
+                Errno::EXIST => "a new file took its name meanwhile: the next archive moves both".to_owned(),
+                other => format!("cannot restore its name: {other}"),
             });
         }
         self.receipt.outcome = problem.outcome();

@@ -196,7 +196,7 @@ impl<'a> Job<'a> {
             // Ended between the two halves of a rename.
             folder
                 .remove(&self.closing)
-                .map_err(|error| Problem::io("a second name cannot be removed", error))?;
+                .map_err(|error| Problem::io("cannot remove its second name", error))?;
             left = None;
         }
         let is_closing = left.is_some();
@@ -220,7 +220,7 @@ impl<'a> Job<'a> {
         self.receipt.links = Some(meta.nlink());
         if meta.nlink() > 1 {
             self.receipt.note(format!(
-                "it has {} names (hard links): what is written by the other ones later is not in a copy of it",
+                "it has {} hard links: data written later through another link is not in the copy",
                 meta.nlink()
             ));
         }
@@ -251,7 +251,7 @@ impl<'a> Job<'a> {
                 self.held = None;
                 return Ok(Some(Wait::Replaced));
             }
-            Err(error) => return Err(Problem::io("it cannot be renamed in its folder", error)),
+            Err(error) => return Err(Problem::io("cannot rename it in its directory", error)),
         }
         let entry = folder.look(closing).ok().flatten();
         if entry.is_none_or(|entry| entry.id != held.id) {
@@ -293,7 +293,7 @@ impl<'a> Job<'a> {
         let asked = self
             .asking
             .ask(&question, &mut self.receipt)
-            .map_err(|error| Problem::io("it cannot be asked who writes", error))?;
+            .map_err(|error| Problem::io("cannot determine its writers", error))?;
         let free = match asked {
             Asked::Free(free) => free,
             Asked::NotYet => {
@@ -360,15 +360,15 @@ impl<'a> Job<'a> {
 fn unproven() -> Problem {
     Problem::new(
         Trouble::Unproven,
-        "it could not be shown that nobody writes: the kernel gives no lease, and not every process may be looked at",
-        "run as the owner of the file or as root; --trust-scan archives it all the same",
+        "cannot prove that it has no writers: the kernel grants no lease, and some processes cannot be examined",
+        "run as the owner of the file or as root, or archive it anyway with --trust-scan",
     )
 }
 
 fn lock_problem(error: &crate::Error) -> Problem {
     match error {
         crate::Error::Io { source, .. } => Problem::io(
-            "its folder cannot be written",
+            "cannot write to its directory",
             std::io::Error::new(source.kind(), source.to_string()),
         ),
         other => Problem::new(Trouble::Io, other.to_string(), ""),

@@ -121,7 +121,7 @@ fn reconcile(state: &Path, dry_run: bool) -> anyhow::Result<u8> {
     let found = found.map_err(|error| {
         Hinted::look(
             error.to_string(),
-            "name the folder that a host was given by --state",
+            "name the directory that the host was started with (--state)",
         )
     })?;
     let scopes = Wills::unfinished(state);
@@ -151,7 +151,7 @@ fn options(args: &HostArgs, events: Events) -> Options {
 fn roots(given: &[PathBuf]) -> anyhow::Result<Roots> {
     Roots::open(given).map_err(|(root, error)| {
         let message = format!("--root {}: {error}", root.display());
-        Hinted::usage(message, "name a folder that is there").into()
+        Hinted::usage(message, "name an existing directory").into()
     })
 }
 
@@ -179,7 +179,7 @@ fn announce(sink: &Shared, addresses: &[SocketAddr], paths: &[PathBuf], from: Op
     let tcp = addresses.iter().map(|address| format!("http://{address}"));
     let unix = paths.iter().map(|path| format!("unix:{}", path.display()));
     let all: Vec<String> = tcp.chain(unix).collect();
-    let token = from.unwrap_or_else(|| "none: who can connect may do everything".to_owned());
+    let token = from.unwrap_or_else(|| "none: anyone who can connect has full access".to_owned());
     let event = Event::new("host_ready").with("at", all.join(","));
     lock(sink).tell(&event.with("token", token));
     let line = format!("fdguard host listens at {}\n", all.join(" "));

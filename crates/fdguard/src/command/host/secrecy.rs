@@ -26,17 +26,17 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
     command.args(words).env_remove(TOKEN).env_remove(TOKEN_FD);
     // An empty one is none. A pipe has room for more than the longest token, and a longer one is refused later.
     if !token.is_empty() {
-        let (reader, writer) = rustix::pipe::pipe().context("a pipe for the token")?;
+        let (reader, writer) = rustix::pipe::pipe().context("cannot pass the token through a pipe")?;
         let bytes = token.as_encoded_bytes();
         let bytes = bytes.get(..LONGEST).unwrap_or(bytes);
-        rustix::io::write(&writer, bytes).context("a pipe for the token")?;
+        rustix::io::write(&writer, bytes).context("cannot pass the token through a pipe")?;
         drop(writer);
         // It must be open in the new program.
         command.env(TOKEN_FD, reader.into_raw_fd().to_string());
     }
     let error = command.exec();
     Err(anyhow::Error::new(error)
-        .context("the host cannot be executed anew without its token in the environment"))
+        .context("cannot re-execute the host to remove the token from its environment"))
 }
 
 /// One byte more than a token may have: what is cut is still refused.
@@ -45,7 +45,7 @@ const LONGEST: usize = 1025;
 /// From here on nobody but root reads memory and descriptors of this process and of its keepers.
 pub(super) fn hide_memory() -> anyhow::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .context("the host's memory cannot be hidden")
+        .context("cannot protect the host's memory from other processes")
 }
 
 /// The file that runs, for keepers of warm sessions. By this process's own link, whatever has its name later; an interpreter that may not

@@ -39,7 +39,7 @@ impl Sockets {
         for (fd, name) in &inherited.fds {
             let address = rustix::net::getsockname(fd).ok();
             let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-            refuse_remote(args, &format!("the socket {name} of our parent"), address)?;
+            refuse_remote(args, &format!("inherited socket {name}"), address)?;
         }
         if is_handed {
             return Ok(Self(Vec::new()));
@@ -85,7 +85,7 @@ fn parse(args: &HostArgs, text: &str) -> anyhow::Result<Listen> {
         format!("tcp:{text}")
     };
     let mut listen: Listen = whole.parse().map_err(|error| {
-        let hint = "--listen takes 127.0.0.1:PORT, [::1]:PORT or unix:PATH";
+        let hint = "use 127.0.0.1:PORT, [::1]:PORT or unix:PATH";
         Hinted::usage(format!("--listen {error}"), hint)
     })?;
     let what = format!("--listen {text}");
@@ -106,13 +106,13 @@ fn refuse_remote(args: &HostArgs, what: &str, address: Option<SocketAddr>) -> an
         return Ok(());
     };
     if !args.access.allow_remote {
-        let message = format!("{what}: {address} can be reached by other machines");
-        let hint = "listen at 127.0.0.1 or a unix socket, or say --allow-remote";
+        let message = format!("{what}: {address} can be reached from other machines");
+        let hint = "listen on 127.0.0.1 or a unix socket, or add --allow-remote";
         return Err(Hinted::usage(message, hint).into());
     }
     if args.access.no_token {
-        let message = format!("{what}: --no-token is only for local addresses and unix sockets");
-        return Err(Hinted::usage(message, "leave out --no-token").into());
+        let message = format!("{what}: --no-token is allowed only for local addresses and unix sockets");
+        return Err(Hinted::usage(message, "omit --no-token").into());
     }
     Ok(())
 }

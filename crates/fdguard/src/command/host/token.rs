@@ -36,20 +36,20 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
     let handed = handed();
     if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
         let token = Token::new(&text)
-            .map_err(|why| Hinted::usage(format!("${VARIABLE}: {why}"), "16 characters or more"))?;
+            .map_err(|why| Hinted::usage(format!("${VARIABLE}: {why}"), "use a token of at least 16 characters"))?;
         let from = format!("${VARIABLE}");
         return Ok(Some(Found { token, from }));
     }
     let path = match &args.access.token_file {
         Some(path) => path.clone(),
         None => default_file(|name| std::env::var_os(name)).ok_or_else(|| {
-            let message = "there is no folder of yours for the token: no $HOME";
-            Hinted::usage(message, "say --token-file FILE")
+            let message = "cannot store the token: $HOME is not set";
+            Hinted::usage(message, "name a file with --token-file FILE")
         })?,
     };
     let token = read_or_make(&path).map_err(|error| {
         let message = format!("--token-file {}: {error}", path.display());
-        let hint = "a file of yours that nobody else can read (chmod 600)";
+        let hint = "name a file that you own and only you can read (chmod 600)";
         Hinted::usage(message, hint)
     })?;
     let from = path.display().to_string();
@@ -96,16 +96,16 @@ fn read_or_make(path: &Path) -> io::Result<Token> {
 fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
     let mode = found.mode() & 0o777;
     if !found.is_file() {
-        return Err("it is no regular file".to_owned());
+        return Err("not a regular file".to_owned());
     }
     if found.uid() != own {
         let owner = found.uid();
         return Err(format!(
-            "it belongs to user {owner}, and the host runs as {own}"
+            "owned by user {owner}, but the host runs as {own}"
         ));
     }
     if mode & 0o077 != 0 {
-        return Err(format!("others may open it (mode {mode:04o})"));
+        return Err(format!("other users can open it (mode {mode:04o})"));
     }
     Ok(())
 }
@@ -160,17 +160,17 @@ mod tests {
         assert!(again.allows(Some(format!("Bearer {}", text.trim()).as_bytes())));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let refused = read_or_make(&path).unwrap_err().to_string();
-        assert_eq!(refused, "others may open it (mode 0640)");
+        assert_eq!(refused, "other users can open it (mode 0640)");
         let meta = fs::metadata(&path).unwrap();
         let refused = check(&meta, meta.uid() + 1).unwrap_err();
-        assert!(refused.starts_with("it belongs to user"), "{refused}");
+        assert!(refused.starts_with("owned by user"), "{refused}");
         let refused = read_or_make(folder.path()).unwrap_err().to_string();
-        assert_eq!(refused, "it is no regular file");
+        assert_eq!(refused, "not a regular file");
         if rustix::process::geteuid().is_root() {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
             let refused = read_or_make(&path).unwrap_err().to_string();
-            assert_eq!(refused, "it belongs to user 65534, and the host runs as 0");
+            assert_eq!(refused, "owned by user 65534, but the host runs as 0");
         }
     }
 

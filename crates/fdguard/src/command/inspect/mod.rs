@@ -105,12 +105,12 @@ impl Document {
 fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Io { source, .. } => match source.kind() {
-            std::io::ErrorKind::NotFound => "name a file that is there",
-            std::io::ErrorKind::PermissionDenied => "run as the file's owner, or with sudo",
-            _ => "see what the kernel says (dmesg); a failing disk is no damage by a program",
+            std::io::ErrorKind::NotFound => "name an existing file",
+            std::io::ErrorKind::PermissionDenied => "run as the file's owner or with sudo",
+            _ => "check the kernel log (dmesg): the disk may be failing",
         },
-        Error::NotAFile { .. } => "name a regular file, or a folder of databases",
-        Error::Locked { .. } => "wait until the other one is done",
+        Error::NotAFile { .. } => "name a regular file or a directory of databases",
+        Error::Locked { .. } => "wait until the other process is done",
         _ => "",
     }
 }
@@ -124,14 +124,14 @@ fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
             continue;
         }
         if args.heal {
-            let hint = "name the databases that are to be healed, one by one";
-            return Err(Hinted::usage(format!("{} is a folder", path.display()), hint).into());
+            let hint = "name each database to heal";
+            return Err(Hinted::usage(format!("{} is a directory", path.display()), hint).into());
         }
         let found = databases(path).with_context(|| path.display().to_string())?;
         if found.is_empty() {
-            let message = format!("{}: no database is in this folder", path.display());
+            let message = format!("no database in {}", path.display());
             return Err(
-                Hinted::look(message, "folders below it are not searched: name them").into(),
+                Hinted::look(message, "name subdirectories explicitly: they are not searched").into(),
             );
         }
         files.extend(found);

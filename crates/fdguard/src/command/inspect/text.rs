@@ -95,7 +95,7 @@ fn verdict(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
 
 fn said(healed: &Healed) -> String {
     let backup = healed.backup.as_ref().map_or_else(String::new, |path| {
-        format!("; the damaged one is kept in {}", path.display())
+        format!("; the damaged file is kept in {}", path.display())
     });
     let message = &healed.message;
     match healed.outcome {
@@ -124,7 +124,7 @@ fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     page.heading("findings")?;
     if !follow.is_empty() {
         let rules: Vec<&str> = follow.iter().map(|one| one.rule).collect();
-        page.line(&format!("  overwritten by it: {}", rules.join(", ")))?;
+        page.line(&format!("  fields overwritten by it: {}", rules.join(", ")))?;
     }
     for finding in others {
         let word = match finding.severity {
@@ -153,7 +153,7 @@ fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
         let certain = if seen.holders.is_complete {
             "nobody"
         } else {
-            "nobody that may be seen"
+            "no visible process"
         };
         page.line(&format!("  {certain}"))?;
     }
@@ -166,7 +166,7 @@ fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `python3 (pid 12): 2 connections, 1 parked; database 3, 5; log 4; index 6`.
+/// `python3 (pid 12): 2 connections, 1 parked; database 3, 5; WAL 4; WAL index 6`.
 fn held(process: &Process) -> String {
     let mut parts = Vec::new();
     if process.connections > 0 {
@@ -189,8 +189,8 @@ fn held(process: &Process) -> String {
             },
             &process.main,
         ),
-        ("log", &process.wal),
-        ("index", &process.shm),
+        ("WAL", &process.wal),
+        ("WAL index", &process.shm),
         ("journal", &process.journal),
     ];
     parts.extend(
@@ -199,7 +199,7 @@ fn held(process: &Process) -> String {
             .filter_map(|(name, grip)| grip_text(name, grip)),
     );
     if parts.is_empty() {
-        parts.push("locks; its descriptors may not be read".to_owned());
+        parts.push("locks; its descriptors cannot be read".to_owned());
     }
     format!("{}: {}", process.name(), parts.join("; "))
 }
@@ -207,7 +207,7 @@ fn held(process: &Process) -> String {
 fn grip_text(name: &str, grip: &Grip) -> Option<String> {
     let mut parts = Vec::new();
     if !grip.fds.is_empty() {
-        let how = if grip.writable > 0 { "" } else { ", reading" };
+        let how = if grip.writable > 0 { "" } else { ", read-only" };
         parts.push(format!("fd {}{how}", numbers(&grip.fds)));
     }
     if grip.mapped {
@@ -217,7 +217,7 @@ fn grip_text(name: &str, grip: &Grip) -> Option<String> {
         parts.push(format!("in the io_uring fd {}", numbers(&grip.rings)));
     }
     if !grip.gone.is_empty() {
-        parts.push(format!("a deleted one as fd {}", numbers(&grip.gone)));
+        parts.push(format!("a deleted file as fd {}", numbers(&grip.gone)));
     }
     (!parts.is_empty()).then(|| format!("{name} {}", parts.join(", ")))
 }

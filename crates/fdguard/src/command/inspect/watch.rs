@@ -219,7 +219,7 @@ impl Teller {
         } else {
             writeln!(
                 self.out,
-                "watched {} for {:.0} s, {} looks: {} went bad, {} deleted or replaced",
+                "watched {} for {:.0} s, {} checks: {} went bad, {} deleted or replaced",
                 databases(last.databases),
                 last.seconds,
                 last.looks,
@@ -245,7 +245,7 @@ fn line(at: Timestamp, word: &str, path: &Path, findings: &[Finding], holders: &
         ("bad", Some(first)) => format!("went bad: {}", first.message),
         ("deleted", _) => "was deleted".to_owned(),
         ("replaced", _) => "was replaced by another file".to_owned(),
-        ("sound", _) => "is sound again".to_owned(),
+        ("sound", _) => "is intact again".to_owned(),
         _ => "appeared".to_owned(),
     };
     let names: Vec<String> = holders
@@ -254,10 +254,10 @@ fn line(at: Timestamp, word: &str, path: &Path, findings: &[Finding], holders: &
         .map(fdguard_files::holding::Process::name)
         .collect();
     let held = match (names.is_empty(), word) {
-        (true, "bad") => "; held by nobody that may be seen".to_owned(),
+        (true, "bad") => "; no visible process holds it".to_owned(),
         (true, _) => String::new(),
         (false, "bad") => format!("; held by {}", names.join(", ")),
-        (false, _) => format!("; {} goes on with the old one", names.join(", ")),
+        (false, _) => format!("; {} still uses the old file", names.join(", ")),
     };
     format!("{at:.3} {name} {what}{held}")
 }
