@@ -21,8 +21,7 @@ const LONGEST_WATCH: u64 = 600;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Python {
-    /// Python code; may have several lines. The value of the last expression is not shown: print
-    /// it.
+    /// Python code; may have several lines. The value of a last expression is shown.
     pub(super) code: String,
     /// Milliseconds until the code is interrupted; default 60000.
     #[schemars(range(min = 1, max = 86_400_000))]

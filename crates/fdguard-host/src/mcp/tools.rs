@@ -77,9 +77,9 @@ fn python() -> Tool {
         "Run Python",
         "Run Python code in your own persistent session. Use it for calculations, data processing \
          and scripts. Variables, imports and the current directory persist between calls. Returns \
-         what the code printed; a bare last expression is not shown, so print it. An exception is \
-         returned as its traceback with exit status 1. The last line of the result states how the \
-         code ended. Long output is truncated in the middle and marked.",
+         what the code printed and the value of the last expression, as in an interactive session. \
+         An exception is returned as its traceback with exit status 1. The last line of the result \
+         states how the code ended. Long output is truncated in the middle and marked.",
         anything(),
     )
     .with_raw_output_schema(output_schema::exec())
