@@ -175,7 +175,7 @@ fn a_command_that_closes_descriptors_is_survived_or_ends_the_session_clearly() {
         assert!(
             done.stdout
                 .text
-                .contains("the session's channel was closed"),
+                .contains("the session channel was closed"),
             "{done:?}"
         );
         let error = session.exec(Exec::new("1"), None).await.unwrap_err();
