@@ -1,4 +1,5 @@
-//! SQLite's own check, never on a file that others may be writing: on the file itself, as one that nobody changes, or on a copy.
+//! Runs SQLite's integrity check, never on a file that may be written: either on the file itself as
+//! immutable, or on a copy.
 
 use std::fs::File;
 use std::io;

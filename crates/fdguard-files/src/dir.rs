@@ -1,7 +1,8 @@
-//! A directory that is held open: whatever happens to its path meanwhile, the files are the ones in it.
+//! A directory that is held open: changes to its path do not affect which files are accessed.
 //!
-//! What is below it is opened by the kernel (`openat2` with `RESOLVE_BENEATH`, without links), so that a directory which somebody
-//! replaces by a link between two steps leads nowhere. A check of names before the use would be a race.
+//! The kernel opens everything below it (`openat2` with `RESOLVE_BENEATH`, without links). If a
+//! directory is replaced by a link between two steps, the open fails. Checking names before using
+//! them would be a race.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Why a file could not be looked at, or not be healed.
+//! Errors of inspecting, healing and locking files.
 
 use std::io;
 use std::path::{Path, PathBuf};

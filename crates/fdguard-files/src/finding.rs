@@ -1,4 +1,4 @@
-//! One thing that is wrong, or worth knowing, about a file.
+//! A finding about a file.
 
 use fdguard_core::lint::Severity;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Bytes that belong to something else, recognised by how they begin.
+//! Recognizes foreign data by its first bytes.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One inspection of one file: read, judged, and put into words.
+//! One inspection of one file: read, judge, summarize.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

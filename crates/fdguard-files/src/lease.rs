@@ -1,7 +1,8 @@
-//! Whether anybody can write a file: the kernel grants a read lease only when nobody can.
+//! Asks the kernel whether a file has writers: it grants a read lease only if there are none.
 //!
-//! That counts descriptors of all processes, mappings, descriptors on their way through a socket, files that are registered in an
-//! io_uring, hard links. It does not count a writer who goes through the upper folder of an overlay.
+//! This covers descriptors of all processes, mappings, descriptors in transit through a socket,
+//! files registered in an io_uring, and hard links. It does not cover a writer that uses the upper
+//! directory of an overlay.
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -1,7 +1,8 @@
-//! A lock with a deadline that names who holds it.
+//! A lock with a deadline whose error names the holder.
 //!
-//! The lock belongs to the open file and not to the process: two threads exclude each other, and closing another descriptor of the
-//! file does not lose it. The lock file is removed when the lock is given back; who waited for the removed one begins again.
+//! The lock belongs to the open file description, not to the process: two threads exclude each
+//! other, and closing another descriptor of the file does not drop it. The lock file is removed
+//! when the lock is released; a waiter on the removed file starts over.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,8 @@
-//! Files that are no database: what has landed in the middle of text, and at the start of anything else.
+//! Files that are not databases: finds foreign data inside text, and at the start of other files.
 //!
-//! The scanner is pure and takes the file piece by piece. In text the first bytes of a TLS record are control characters that
-//! nobody writes, so each counts; in other files every pattern comes by chance, so only what stale numbers leave counts.
+//! The scanner is pure and takes the file in pieces. In text the first bytes of a TLS record are
+//! control characters that do not occur otherwise, so every match counts. In other files any
+//! pattern occurs by chance, so only the traces of a stale descriptor at the start count.
 
 use std::fs::File;
 use std::io::{self, Read};

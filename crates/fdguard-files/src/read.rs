@@ -1,4 +1,4 @@
-//! Reading files without a lock and without a trace: opened for reading alone, never more than a piece in memory.
+//! Reads files without locks or side effects: read-only, and one piece in memory at a time.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,5 @@
-//! Leases and locks of open files, and a thread's own table of descriptors: the calls that rustix does not have.
+//! System calls that rustix lacks: leases, locks of open file descriptions, and a private
+//! descriptor table for a thread.
 #![expect(
     unsafe_code,
     reason = "no safe wrapper takes leases or locks of open files, or leaves a table of descriptors"

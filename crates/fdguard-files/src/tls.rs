@@ -1,4 +1,4 @@
-//! TLS records, recognised by their first five bytes.
+//! TLS records, recognized by their first five bytes.
 
 use std::fmt;
 

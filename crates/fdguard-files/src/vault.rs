@@ -1,13 +1,18 @@
-//! A thread with a table of descriptors of its own: no stale number of the process can reach what is opened in it.
+//! A thread with a private descriptor table: no stale descriptor number of the process can reach
+//! what it opens.
 //!
-//! A number that a program closed and uses on names whatever got the number next. A database that is opened in a vault has no number in
-//! the process's table at all: a stale write, a second close or a `close_range` of other code passes it by. Children that other threads
-//! start do not inherit it, and POSIX locks, which belong to the table, are not lost when other code opens and closes the same file.
+//! After a program closes a descriptor and keeps using the number, the number refers to whatever
+//! got it next. A database opened in a vault has no number in the process's table: a stale write, a
+//! double close or a `close_range` by other code cannot hit it. Children started by other threads
+//! do not inherit it. POSIX locks belong to the table, so they are not dropped when other code
+//! opens and closes the same file.
 //!
-//! What the vault opens lives and dies in its thread, as its state. Work is sent to the state, and plain data comes back.
+//! Everything the vault opens stays in its thread, as its state. Work is sent to the state; plain
+//! data comes back.
 //!
-//! **No descriptor may cross the border**: neither in the work nor in its result. A `File` of the process means another file in the
-//! vault, and the compiler cannot see that. The state is made in the vault and cannot leave it.
+//! **No descriptor may cross the boundary**, neither in the work nor in its result. A `File` of the
+//! process refers to another file inside the vault, and the compiler cannot detect that. The state
+//! is created in the vault and cannot leave it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,8 @@
-//! Watches databases and tells the first moment at which one goes bad.
+//! Watches databases and reports the moment at which one is damaged.
 //!
-//! The kernel tells which file of a folder was written (inotify); then the header is read, not oftener than a bound. One descriptor
-//! is held, however many databases there are; each look opens the file for reading, reads the first page and closes it.
+//! inotify reports which file of a directory was written. The header is then read, at a bounded
+//! rate. One descriptor is held, no matter how many databases there are; each check opens the file
+//! read-only, reads the first page and closes it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

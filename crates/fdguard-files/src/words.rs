@@ -1,4 +1,4 @@
-//! The verdict in one word, in one sentence, and what to do next. Pure.
+//! Verdict, one-sentence summary and next steps of an inspection. Pure.
 
 use fdguard_core::lint::Severity;
 

@@ -1,4 +1,4 @@
-//! What programs inherit of the host's environment.
+//! Environment variables that programs inherit from the host.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Why the host could not do what it was asked to.
+//! Errors of the host.
 
 use std::time::Duration;
 

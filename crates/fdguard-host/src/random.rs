@@ -1,4 +1,4 @@
-//! Names and secrets that nobody guesses.
+//! Unguessable names and secrets.
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};

@@ -1,4 +1,4 @@
-//! What a close proves.
+//! The receipt of a closed session.
 
 use schemars::JsonSchema;
 use serde::Serialize;

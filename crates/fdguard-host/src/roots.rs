@@ -1,5 +1,5 @@
-//! The directories below which the host may touch files of agents. They are opened once, when the host starts, and everything below them is
-//! opened from there: a path is checked by using it.
+//! The directories below which the host may access files of agents. They are opened once, at
+//! startup, and everything below them is opened from there: using a path also checks it.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Which file is meant by a path, and whether it may be archived at all.
+//! Resolves a path argument to a file and checks whether it may be archived.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! A copy for another file system: made beside its place, compared with the original from the disk, dressed like it.
+//! Copies a file to another file system: the copy is written next to its final place, read back,
+//! compared with the original, and given its metadata.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

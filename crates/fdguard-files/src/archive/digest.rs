@@ -1,4 +1,4 @@
-//! What is in a file: bytes, lines, hash, and how it ends. Read once, a piece at a time.
+//! Content of a file in one pass: bytes, lines, hash, and how it ends.
 
 use std::fs::File;
 use std::io;

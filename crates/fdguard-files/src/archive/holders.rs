@@ -1,4 +1,5 @@
-//! Who has a file, by name: for people. Whether anybody can write is for the kernel to say.
+//! Names the processes that hold a file, for people. Whether the file has writers is decided by a
+//! lease.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;

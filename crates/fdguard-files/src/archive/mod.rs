@@ -1,10 +1,12 @@
 //! Moves logs into an archive without losing a line.
 //!
-//! The order is what makes it safe. A file gets another name in its folder first (`name.closing`), so that who opens it by its own
-//! name begins a new one. Then the kernel must give a lease, which it does when nobody can write: no descriptor, no mapping, none on
-//! its way through a socket. Only then it goes into the archive: by a new name, or by a copy that is compared before the original is
-//! removed. An end at any moment leaves names that the next archive knows, and it goes on from there. Buffers of a program are
-//! flushed by that program alone: end it with time to do so before the wait is over.
+//! The order of the steps makes it safe. First the file is renamed in its directory
+//! (`name.closing`), so that a program that opens the original name creates a new file. Then the
+//! kernel must grant a lease, which it does only if the file has no writer: no descriptor, no
+//! mapping, no descriptor in transit through a socket. Only then is the file moved into the
+//! archive, by a rename or by a copy that is compared before the original is removed. If the
+//! archive is killed at any point, it leaves names that the next archive recognizes and continues
+//! from. Only a program can flush its own buffers: stop it early enough before the wait ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The names that a file has on its way into the archive. Pure.
+//! Names that a file has on its way into the archive. Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

@@ -1,4 +1,4 @@
-//! Whether anybody can write a file, or has a lock on it.
+//! Checks whether a file has writers or is locked.
 
 use std::fs::File;
 use std::io;

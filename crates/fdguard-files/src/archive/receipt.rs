@@ -1,4 +1,4 @@
-//! What became of each file: the receipt.
+//! The receipt: the result for each file.
 
 use fdguard_core::{Gap, Text};
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! The steps of an archive, and who may look on between them.
+//! The steps of an archive, and the observer that is notified between them.
 
 use std::fmt;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Brings a file that nobody writes into the archive: by a new name, or by a copy that is compared before the original goes.
+//! Moves a file without writers into the archive: by a rename, or by a copy that is compared before
+//! the original is removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

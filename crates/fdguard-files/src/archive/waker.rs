@@ -1,4 +1,4 @@
-//! Waits until a writer closes one of the files. That it was the last one is for the lease to say.
+//! Waits until a writer closes one of the files. The lease decides whether it was the last writer.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;

@@ -1,4 +1,5 @@
-//! Backups by content: what is there already is not written again, ten are kept, and each is read back before it counts.
+//! Content-addressed backups: existing content is not written again, ten backups are kept, and each
+//! one is read back before it counts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};

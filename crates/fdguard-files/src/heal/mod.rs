@@ -1,5 +1,5 @@
-//! Healing a database: backup, work on a copy, SQLite's own check, swap. Whatever is not certain is refused, and then nothing was
-//! changed.
+//! Heals a database: backup, repair of a copy, SQLite's integrity check, swap. Anything uncertain
+//! is refused without changes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Headers that a damaged database may have had: constants, and what the rest of the file tells. Pure; SQLite's own check decides
-//! which one it was.
+//! Candidate headers for a damaged database, from constants and the rest of the file. Pure;
+//! SQLite's integrity check decides which one is right.
 
 use crate::sqlite::header::{self, Header, LENGTH, MAGIC, be};
 use crate::sqlite::judge::Image;

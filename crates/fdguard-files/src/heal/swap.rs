@@ -1,8 +1,9 @@
-//! Puts a healed copy in the place of the damaged database.
+//! Replaces the damaged database with the healed copy.
 //!
-//! Leases are held on the old files meanwhile. Who comes to write one of them waits for us, and the broken lease tells: then
-//! everything is put back before the newcomer goes on. Old and new change places in one step, so that there is a database at the
-//! path at every moment, and a crash leaves either of them.
+//! Leases on the old files are held meanwhile. A process that opens one of them for writing has to
+//! wait, and the broken lease reveals it; everything is then restored before that process
+//! continues. Old and new file are exchanged atomically, so a database exists at the path at every
+//! moment, and a crash leaves one of the two.
 
 use std::fs::{self, File};
 use std::io;

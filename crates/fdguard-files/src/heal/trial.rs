@@ -1,4 +1,4 @@
-//! Tries on copies, until SQLite finds nothing wrong with one.
+//! Tries repairs on copies until one passes SQLite's integrity check.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;

@@ -1,4 +1,4 @@
-//! What is wrong with how a database is held. Pure.
+//! Judges how a database is held by processes. Pure.
 
 use fdguard_core::lint::Severity;
 

@@ -1,4 +1,5 @@
-//! Who holds a file and, of a database, its side files: read from the running system, judged by `judge`.
+//! Finds the processes that hold a file and, for a database, its side files. `judge` evaluates the
+//! result.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

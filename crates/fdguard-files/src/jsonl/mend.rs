@@ -1,4 +1,4 @@
-//! Mending the end of a log: what is torn is written elsewhere and synced before anything is taken out.
+//! Repairs the end of a log: torn data is saved elsewhere and synced before the log is truncated.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,10 +1,12 @@
-//! A log of JSON lines with one writer: a line is in it as a whole or not at all.
+//! A JSON Lines log with one writer: each line is written completely or not at all.
 //!
-//! The lock is on the log itself and belongs to the open file. It costs no second descriptor, leaves no lock file behind, and goes along
-//! when the log is renamed: the successor has its own. Only writers that ask are kept out; what others write is noticed by the size.
+//! The lock is on the log itself and belongs to the open file description. It needs no second
+//! descriptor, leaves no lock file behind, and follows the log when it is renamed; the successor
+//! has its own lock. The lock excludes only writers that ask for it; writes by others are detected
+//! by the file size.
 //!
-//! Opening mends the last line; what is torn is moved to `NAME.torn-N` beside the log, never dropped. Earlier lines are not looked at.
-//! Everything here blocks.
+//! Opening repairs the last line: a torn line is moved to `NAME.torn-N` next to the log, never
+//! dropped. Earlier lines are not checked. All functions block.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,4 +1,5 @@
-//! The last line of a log that a crash, a full disk or another writer may have spoiled: what of it is whole, and what is not. Pure.
+//! Finds out which part of the last line is intact after a crash, a full disk or a write by another
+//! process. Pure.
 
 use serde::Serialize;
 use serde::de::IgnoredAny;

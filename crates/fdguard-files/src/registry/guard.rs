@@ -1,4 +1,5 @@
-//! Whether the files that are open are still those at their paths. Only `stat` is used, which costs no lock.
+//! Checks whether the open files are still those at their paths. It uses only `stat`, which cannot
+//! drop a lock.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! Which process an entry belongs to: the boot, the number and the start, as plain data.
+//! Process identity of an entry: boot id, pid and start time, as plain data.
 //!
-//! Numbers are of the pid namespace that wrote them: a registry is not shared between containers.
+//! Pids belong to the pid namespace of the writer: a registry must not be shared between
+//! containers.
 
 use std::fmt;
 use std::io;

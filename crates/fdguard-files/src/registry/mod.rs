@@ -1,10 +1,11 @@
-//! What a host has: sessions, scopes, calls and hosts, in a file that outlives it.
+//! Registry of a host: its sessions, scopes, calls and hosts, in a file that outlives it.
 //!
-//! SQLite in a [vault](crate::vault): no stale number of the process reaches it. Several processes may have it open. Every change names the
-//! version that it is based on, one of many closers wins, and what has ended never changes. Counts are asked for and never kept.
-//! Everything here blocks: an async host calls it from a thread that may.
+//! SQLite runs in a [vault](crate::vault), where no stale descriptor of the process can reach it.
+//! Several processes may open the registry. Every change names the version it is based on, exactly
+//! one closer wins, and an entry that has ended never changes. Counts are queried, never cached.
+//! All functions block: an async host calls them from a blocking thread.
 //!
-//! Nobody else may open the file with SQLite in the same process: see [`Registry::open`].
+//! No other code in the same process may open the file with SQLite: see [`Registry::open`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Opening: looked at from outside first, made whole and then named, and once in a process.
+//! Opens a registry: inspected from outside first, created completely before it gets its name, and
+//! opened once per process.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Comparing the entries with the processes that are really there. Judging is pure; nothing is signalled.
+//! Compares the entries with the running processes. The judgement is pure; no process is signalled.
 
 use jiff::Timestamp;
 use serde::Serialize;

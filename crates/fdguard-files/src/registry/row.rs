@@ -1,4 +1,4 @@
-//! One entry, and what is asked for and said about entries.
+//! One entry, and the types of queries and changes.
 
 use fdguard_core::Text;
 use jiff::Timestamp;

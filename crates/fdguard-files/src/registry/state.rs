@@ -1,6 +1,7 @@
-//! The life of an entry: which step may follow which. Pure; the store asks here before it writes anything.
+//! State machine of an entry. Pure; the store consults it before every write.
 //!
-//! `running → closing(owner) → closed | failed`, and `running → failed` for what ended by itself. What has ended never changes again.
+//! `running → closing(owner) → closed | failed`, and `running → failed` for entries that ended by
+//! themselves. An entry that has ended never changes.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! The database of a registry, as it lives in the vault. The rules are not here: every change asks `state` first.
+//! The database of a registry, inside the vault. The rules are in `state`, which every change
+//! consults first.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,8 @@
-//! Whether a database is encrypted: SQLCipher and its kin write pages that nothing tells from random bytes.
+//! Detects encrypted databases: pages written by SQLCipher and similar tools are indistinguishable
+//! from random bytes.
 //!
-//! A damaged database is never like that: where its header is overwritten, the rest of its first page is
-//! still schema, numbers and zeros.
+//! A damaged database never looks like that: even if its header is overwritten, the rest of the
+//! first page still has schema text, numbers and zeros.
 
 use super::header::{Header, MAGIC};
 

@@ -1,6 +1,6 @@
 //! The first hundred bytes of a database, and the b-tree page that follows them.
 //!
-//! <https://www.sqlite.org/fileformat2.html> says what each byte means. Everything here is pure.
+//! <https://www.sqlite.org/fileformat2.html> documents each byte. Everything here is pure.
 
 use serde::Serialize;
 

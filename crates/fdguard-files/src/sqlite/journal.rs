@@ -1,4 +1,4 @@
-//! The rollback journal: whether it would be played back into the database.
+//! The rollback journal: whether SQLite would roll it back into the database.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a database, from all that was read of it.
+//! Judges a database from everything that was read of it.
 
 use fdguard_core::lint::Severity;
 

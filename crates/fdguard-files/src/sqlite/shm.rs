@@ -1,4 +1,4 @@
-//! The index of the write-ahead log, which all processes share: how far the log goes, and which readers hold it.
+//! The WAL index, which all processes share: the end of the WAL, and the readers that pin it.
 
 use serde::Serialize;
 

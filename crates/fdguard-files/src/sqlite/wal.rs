@@ -1,4 +1,4 @@
-//! The write-ahead log: which of its frames count, and whether the first page is among them.
+//! The write-ahead log: which frames are valid, and whether the first page is among them.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! The stranger's end of a call: it can say stop and shut the socket down. It cannot close anything that the owner uses.
+//! The abort handle of a call: it can cancel the call and shut down its socket, but cannot close
+//! anything that the owner uses.
 
 use std::fmt;
 use std::os::fd::AsFd as _;

@@ -1,4 +1,4 @@
-//! Begins calls, keeps idle connections for them, and knows which are running.
+//! Starts calls, pools idle connections, and tracks running calls.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The running calls of a host: so many at most, each with an id by which it can be aborted.
+//! The running calls of a host: a limited number, each with an id for aborting it.
 
 use super::abort::{Aborted, Reason};
 use super::caller::Caller;

@@ -1,4 +1,5 @@
-//! From a name to a connection: resolve, connect, TLS. Each step can be left at any moment, and nothing of it stays.
+//! From a host name to a connection: resolve, connect, TLS. Every step can be cancelled without
+//! leaving anything behind.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;

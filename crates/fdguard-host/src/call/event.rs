@@ -1,4 +1,4 @@
-//! What is written down about a call: one line for each end, and one for each abort.
+//! Events of calls: one for each end, and one for each abort.
 
 use std::fmt;
 use std::sync::Arc;

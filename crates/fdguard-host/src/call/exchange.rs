@@ -1,4 +1,5 @@
-//! A connection and the one request on it. Its owner polls it: there is no task in the background that could hold the socket longer than the owner does.
+//! A connection and its one request. The owner polls it: no background task can hold the socket
+//! longer than the owner does.
 
 use std::fmt;
 use std::future::Future;

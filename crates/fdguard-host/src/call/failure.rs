@@ -1,4 +1,4 @@
-//! Why a call gave no answer, or not all of it.
+//! Why a call returned no response, or only part of it.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The owner of a call: it alone drives the connection, and it alone closes it.
+//! The owner of a call: only it drives and closes the connection.
 
 use std::collections::VecDeque;
 use std::future::Future;

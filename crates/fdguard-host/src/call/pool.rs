@@ -1,4 +1,4 @@
-//! Connections that wait for another request: few, for a short time.
+//! Idle connections kept for another request: few, and for a short time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! What is asked for and what comes back, in plain types; where a URL leads, and how it is shown without its secrets.
+//! Requests and responses as plain types, and how to parse a URL and print it without secrets.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
-//! Server-sent events out of bytes, whatever pieces they come in. Pure: no clock, no socket.
+//! Parses server-sent events from arbitrary pieces of bytes. Pure: no clock, no socket.
 //!
-//! As the HTML standard says: lines end with CR, LF or CRLF; an empty line ends an event; an event without data is none; what the stream ends within is dropped.
+//! As in the HTML standard: lines end with CR, LF or CRLF; an empty line ends an event; an event
+//! without data is ignored; an incomplete event at the end of the stream is dropped.
 
 /// One event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

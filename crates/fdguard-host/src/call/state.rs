@@ -1,4 +1,5 @@
-//! What owner and strangers share: the flag, the duplicate of the socket, the phase and the counts.
+//! State shared by the owner and abort handles: the abort flag, the duplicate of the socket, the
+//! phase and the counters.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The connection as hyper sees it: plain or TLS, with its bytes counted; and the request's body.
+//! The connection as hyper sees it: plain or TLS, with byte counters, and the request body.
 
 use std::io;
 use std::pin::Pin;

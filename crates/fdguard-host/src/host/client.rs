@@ -1,4 +1,4 @@
-//! Clients and their leases: what a client opened ends with it.
+//! Clients and their leases: everything a client opened ends with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The end of a session: begun once by whoever comes first, carried through although nobody waits, told to all who do.
+//! Closes a session: started once by the first caller, completed even if no caller waits, and
+//! reported to all callers.
 
 use std::sync::Arc;
 

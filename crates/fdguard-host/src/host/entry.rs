@@ -1,4 +1,4 @@
-//! One session in the host: its gate, through which every use goes, and its end, which happens once.
+//! One session in the host: the gate that every use passes, and its close, which happens once.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

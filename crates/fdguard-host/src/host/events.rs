@@ -1,4 +1,4 @@
-//! Who hears what happens.
+//! Subscribers to host events.
 
 use std::fmt;
 use std::sync::Arc;

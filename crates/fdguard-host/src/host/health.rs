@@ -1,4 +1,4 @@
-//! How the host is: its own numbers against their limits.
+//! Health of the host: its resource usage compared with the limits.
 
 use std::sync::Arc;
 

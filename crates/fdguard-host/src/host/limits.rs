@@ -1,4 +1,5 @@
-//! Limits of sessions that the kernel does not keep: the host looks at them, and ends who is over.
+//! Session limits that the kernel does not enforce: the host checks them and ends sessions that
+//! exceed them.
 
 use std::fs;
 use std::sync::Arc;

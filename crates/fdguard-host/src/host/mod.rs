@@ -1,4 +1,5 @@
-//! All sessions of all clients: caps, leases, the reaper of idle ones, and an end that closes everything.
+//! All sessions of all clients: limits, leases, the idle reaper, and a shutdown that closes
+//! everything.
 
 mod client;
 mod close;

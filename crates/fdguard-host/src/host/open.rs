@@ -1,4 +1,5 @@
-//! Opening a session: a place under the cap first, then the program. What fails, or is not wanted any more, gives its place back.
+//! Opens a session: reserves a slot first, then starts the program. A failed or cancelled open
+//! releases the slot.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a host may and does.
+//! Options of a host.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the host itself holds: the numbers of its own canary.
+//! Resource usage of the host process itself.
 
 use std::fs;
 

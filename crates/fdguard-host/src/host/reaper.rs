@@ -1,4 +1,4 @@
-//! Sessions that nobody used for too long are closed, the dead ones too, should somebody have missed their end.
+//! Closes idle sessions, and dead ones whose end was missed.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! After a host was killed: what it had is compared with what is there. Its keepers end their trees by themselves, unless one of a tree
-//! holds its keeper. What lives on although its host is gone is ended here, by its identity and never by its number alone: what is below
-//! a keeper of the registry, the program of a session, and whatever carries the mark of a tree of that host.
+//! After a host was killed: compares what it had with what is running. Keepers end their own trees,
+//! unless a program of the tree stops its keeper. Anything that outlives its host is killed here,
+//! by process identity and never by pid alone: descendants of a keeper in the registry, the program
+//! of a session, and every process with the mark of one of that host's trees.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! The registry's part of a host: an entry for the host and for each session, so that the next host knows what this one had.
+//! Registry entries of a host: one for the host and one per session, so that the next host knows
+//! what this one had.
 //!
-//! Everything of it blocks, and goes to a thread that may. A registry that fails stops no session: the keepers end them anyway. The failure is told
-//! and kept for the health.
+//! All registry access blocks and runs on a blocking thread. A failing registry stops no session,
+//! because the keepers end them anyway. The failure is logged and shown in the health document.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! Room in our own table of descriptors: nothing new from 90 % on, and some held back so that closing works at a full table.
+//! Room in the host's own descriptor table: nothing new is opened above 90 %, and some descriptors
+//! are reserved so that closing works with a full table.
 
 use std::sync::{Mutex, PoisonError};
 

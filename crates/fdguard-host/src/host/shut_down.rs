@@ -1,4 +1,5 @@
-//! The end of the host: nothing new, every session closed with a receipt, then the host's own tasks.
+//! Shutdown of the host: reject new work, close every session with a receipt, then stop the host's
+//! tasks.
 
 use std::sync::{Arc, PoisonError};
 

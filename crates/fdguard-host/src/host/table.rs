@@ -1,4 +1,5 @@
-//! Who has a place: sessions that open, live or end, the clients, and the receipts of the last ones that ended. Nothing here waits.
+//! Slots of the host: sessions that are opening, open or closing, the clients, and the latest
+//! receipts. Nothing here blocks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

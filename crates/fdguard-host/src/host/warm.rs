@@ -1,4 +1,5 @@
-//! The host's warm interpreter: started beside everything else, so that the host itself is ready at once. Until it is warm, sessions start cold.
+//! The host's warm interpreter, started in the background so that the host is ready immediately.
+//! Until it is warm, sessions start cold.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! Which of the forms that a route can give a caller wants.
+//! Content negotiation: selects the media type that a caller accepts.
 
 use http::{HeaderMap, StatusCode, header};
 

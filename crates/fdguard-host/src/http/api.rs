@@ -1,4 +1,4 @@
-//! What all requests share: the host, who may ask, and how much at a time.
+//! State shared by all requests: the host, access settings and request limits.
 
 use std::sync::Arc;
 use std::time::Duration;

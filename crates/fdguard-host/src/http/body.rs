@@ -1,4 +1,4 @@
-//! The body of a request: small enough, in time, JSON, and exactly what was asked for.
+//! Reads a request body: bounded in size and time, JSON, and of the expected shape.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the server did so far, for the metrics page.
+//! Counters of the server for the metrics page.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! The whole program: the runtime, the sockets, the signals, and an end that closes everything.
+//! The whole program: runtime, sockets, signals, and a shutdown that closes everything.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,8 @@
-//! Who may ask: the name in the Host header, the page in Origin, and the token.
+//! Access control: the name in the Host header, the page in Origin, and the token.
 //!
-//! A web page that somebody opens on this machine can send requests to local addresses. It cannot lie in Host and Origin: a name that was
-//! bent to 127.0.0.1 is still in Host, and a page of elsewhere is in Origin.
+//! A web page that is open on this machine can send requests to local addresses. It cannot forge
+//! Host and Origin: a name that was rebound to 127.0.0.1 is still in Host, and a foreign page is in
+//! Origin.
 
 use std::net::{IpAddr, SocketAddr};
 

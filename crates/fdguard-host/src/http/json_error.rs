@@ -1,4 +1,5 @@
-//! What the reader of JSON says, without what it read: a body may hold secrets, and refusals end in logs.
+//! Messages of JSON errors without the values: a body may contain secrets, and error details end up
+//! in logs.
 
 /// The message of an error, without values of the body.
 pub(crate) fn message(error: &serde_json::Error) -> String {

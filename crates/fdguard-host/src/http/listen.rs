@@ -1,4 +1,4 @@
-//! Sockets that somebody bound for us, on the reactor.
+//! Listening sockets bound by someone else, on the reactor.
 
 use std::io;
 use std::net::SocketAddr;

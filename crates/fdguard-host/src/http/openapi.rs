@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made of the table of routes: what it says is what the router does.
+//! The OpenAPI 3.1 document, generated from the same table of routes as the router.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema as _, Schema, SchemaGenerator};

@@ -1,5 +1,5 @@
-//! The document in a shape that generators of clients take: they know less of JSON Schema than
-//! OpenAPI 3.1 allows. What it means stays the same. Pure.
+//! Reshapes the document for client generators, which support less of JSON Schema than OpenAPI 3.1
+//! allows. The meaning stays the same. Pure.
 
 use serde_json::{Map, Value, json};
 

@@ -1,8 +1,9 @@
-//! How long a connection may take: for a head, without a request, and without reading its answer.
+//! Time limits of a connection: for request headers, while idle, and while the client does not
+//! read.
 //!
-//! A caller that sends a head byte by byte holds a connection for as long as it likes, unless somebody looks at the clock. hyper has one clock
-//! for both; a connection that is kept for the next request deserves more time than a head that has begun. A caller that stops to read would
-//! hold its answer, and its place among the requests, for ever.
+//! A client that sends headers byte by byte could hold a connection forever. hyper has one timer
+//! for headers and idle time, but an idle connection deserves more time than a request that has
+//! started. A client that stops reading would hold its response and its request slot forever.
 
 use std::io;
 use std::pin::Pin;

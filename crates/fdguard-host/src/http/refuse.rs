@@ -1,4 +1,5 @@
-//! A refusal without a request: for connections beyond the cap, and heads that took too long.
+//! Error responses without a request: for connections above the limit, and for request headers that
+//! took too long.
 
 use http::StatusCode;
 

@@ -1,4 +1,5 @@
-//! One route: what it is called, what it takes, what it gives, and who answers. The router and the OpenAPI document are both made of these.
+//! One route: its name, input, output and handler. The router and the OpenAPI document are both
+//! built from routes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What happens to scopes, as the host's lines of events.
+//! Translates scope events into the host's event lines.
 
 use fdguard_core::log_event::Event;
 

@@ -1,4 +1,5 @@
-//! The server: connections are taken, each for a bounded time, a bounded number of them, and all of them end when it does.
+//! The server: accepts a bounded number of connections, each for a bounded time, and ends all of
+//! them on shutdown.
 
 use std::convert::Infallible;
 use std::io;

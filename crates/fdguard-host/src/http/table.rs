@@ -1,4 +1,4 @@
-//! All routes, and the router that is made of them.
+//! All routes, and the router built from them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

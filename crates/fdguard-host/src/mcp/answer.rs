@@ -1,4 +1,5 @@
-//! A document in a few lines: the verdict, the line of code, the next step. The document itself is in `structuredContent`.
+//! Short text form of a document: the verdict, the line of code, the next step. The document itself
+//! is in `structuredContent`.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Batches of a client on standard streams: their answers leave together, as one list. Pure.
+//! Batches of a client on standard streams: their answers are sent together, as one list. Pure.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! One MCP client: its two sessions, opened when they are first used, and ended with it.
+//! One MCP client: its two sessions, opened on first use and closed with it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Answers a client: which tools there are, and what each does.
+//! Handles MCP requests: lists the tools and runs them.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -1,6 +1,5 @@
-//! What a client sent, before the protocol's library reads it: a message, a batch of them, or
-//! neither. The library drops or answers without an id what it cannot read; a client waits for its
-//! id. Pure.
+//! Checks client input before the protocol library reads it: a message, a batch, or neither. The
+//! library drops what it cannot read or answers without an id, but a client waits for its id. Pure.
 
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};

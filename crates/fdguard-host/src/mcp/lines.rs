@@ -1,5 +1,5 @@
-//! Messages as lines on two streams. In place of the library's own transport: every request is
-//! answered with its id, whatever is wrong with it, and batches are taken where the version has
+//! Messages as lines on two streams. Replaces the library's transport: every request is answered
+//! with its id, even if it is invalid, and batches are accepted if the protocol version allows
 //! them.
 
 use std::collections::VecDeque;

@@ -1,4 +1,5 @@
-//! Looks at processes: the command itself is run for that, so the host is seen from outside, with nothing of the observer in it.
+//! Examines processes by running the `fdguard` command, so that the host is seen from outside,
+//! without the observer.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

@@ -1,8 +1,10 @@
-//! The host over MCP: the official SDK speaks the protocol, on standard streams or at `/mcp` of the HTTP server, and each client gets a Python and a
-//! shell of its own that keep their state and end with it.
+//! The host over MCP: the official SDK implements the protocol, on standard streams or at `/mcp` of
+//! the HTTP server. Each client gets its own Python and shell, which keep their state and end with
+//! the client.
 //!
-//! [`run`] is the whole program on standard streams. What a client opened hangs on one [`ClientGuard`](crate::host::ClientGuard): a connection that
-//! ends, an MCP session that is deleted or forgotten, and the end of the host all close the same sessions with receipts.
+//! [`run`] is the whole program on standard streams. Everything a client opened belongs to one
+//! [`ClientGuard`](crate::host::ClientGuard): a closed connection, a deleted or expired MCP
+//! session, and the host's shutdown all close the same sessions with receipts.
 
 mod answer;
 mod arguments;

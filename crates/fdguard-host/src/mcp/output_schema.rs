@@ -1,5 +1,5 @@
-//! What the tools answer in `structuredContent`, as JSON schemas: the fields that a client may rely
-//! on. Every result that is not an error fits the schema of its tool; there may be more in it.
+//! JSON schemas of `structuredContent`: the fields that a client may rely on. Every result that is
+//! not an error matches the schema of its tool; it may have more fields.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Output while a command runs, for clients that asked for it: a few notices each second, with the newest lines.
+//! Output while a command runs, for clients that requested it: a few notifications per second with
+//! the newest lines.
 
 use std::time::Duration;
 

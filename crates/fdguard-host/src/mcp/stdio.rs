@@ -1,4 +1,4 @@
-//! The whole program on standard streams: one client, and an end when it is gone.
+//! The whole program on standard streams: one client, and an exit when it disconnects.
 
 use std::os::fd::AsFd as _;
 use std::pin::Pin;

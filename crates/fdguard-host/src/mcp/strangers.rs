@@ -1,4 +1,5 @@
-//! Lines of a client that can be no message. The protocol's library passes over them in silence, as it should; the host's events say so. Pure.
+//! Client lines that cannot be messages. The protocol library ignores them silently, as it should;
+//! the host logs them as events. Pure.
 
 /// Told of at most, of one client: what writes its log to us would fill ours.
 const MOST: u32 = 10;

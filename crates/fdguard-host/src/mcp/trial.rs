@@ -1,5 +1,5 @@
-//! `trace` and `check` for a client: `fdguard` itself runs the command, in a tree that ends with the call. So the host needs no tracer, and a
-//! program that misbehaves is not the host's child.
+//! `trace` and `check` for a client: `fdguard` itself runs the command, in a process tree that ends
+//! with the call. The host needs no tracer, and a misbehaving program is not its child.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

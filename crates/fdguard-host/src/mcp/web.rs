@@ -1,4 +1,5 @@
-//! MCP at a path of the HTTP server: the SDK keeps the MCP sessions, we end those that nobody uses any more, and what they opened.
+//! MCP at a path of the HTTP server: the SDK manages the MCP sessions; the host ends idle ones and
+//! everything they opened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

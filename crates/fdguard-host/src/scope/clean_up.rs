@@ -1,4 +1,4 @@
-//! What a clean-up came to: one result for each thing that the scope held, and whether all of it is proven to be gone.
+//! Result of a cleanup: one result per resource, and whether all of it is proven to be gone.
 
 use schemars::JsonSchema;
 use serde::Serialize;

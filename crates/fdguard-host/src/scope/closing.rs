@@ -1,5 +1,5 @@
-//! The clean-up itself: everything that runs is ended and waited for, then a look for what nobody keeps, then descriptors and files, and
-//! folders last. One failure stops nothing.
+//! The cleanup: ends everything that runs and waits for it, searches for processes without a
+//! keeper, then handles descriptors and files, and directories last. A failure stops nothing.
 
 use std::sync::Arc;
 use std::time::Instant;

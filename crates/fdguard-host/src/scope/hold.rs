@@ -1,4 +1,5 @@
-//! Giving things to a scope. A scope that is being closed takes nothing any more, and what it could not take is ended.
+//! Adds resources to a scope. A closing scope accepts nothing, and a resource that it rejects is
+//! ended.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

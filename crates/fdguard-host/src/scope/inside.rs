@@ -1,4 +1,5 @@
-//! Whether a caller is a process of a scope: such a caller dies with the scope, and must have its answer before.
+//! Determines whether a caller is a process of a scope. Such a caller dies with the scope and must
+//! get its answer before.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A program that somebody asks a scope to start, by words alone.
+//! Request to start a program in a scope.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

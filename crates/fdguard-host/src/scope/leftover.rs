@@ -1,5 +1,5 @@
-//! Processes of a scope that nobody keeps any more: every process that a scope starts has a variable in its environment, and so have
-//! their descendants, unless they wipe it.
+//! Finds processes of a scope that have no keeper. Every process that a scope starts has a variable
+//! in its environment, and so have its descendants, unless they clear it.
 
 use std::fs;
 use std::time::Duration;

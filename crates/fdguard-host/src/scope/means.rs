@@ -1,4 +1,4 @@
-//! What scopes use of the host: its sessions, its registry, and somebody who hears what happens.
+//! What scopes use of the host: its sessions, its registry, and an event observer.
 
 use std::fmt;
 use std::sync::Arc;

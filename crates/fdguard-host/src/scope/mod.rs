@@ -1,13 +1,15 @@
-//! Everything that one agent holds, and its end.
+//! Everything that belongs to one agent, and its cleanup.
 //!
-//! A [`Scope`] owns sessions, programs, processes, files, folders and descriptors. It is closed on every path: by [`Scope::close`], by
-//! its drop, when one of its things cannot be started, when its client or the host goes. The first closer does it, in a task of its own,
-//! so that a caller that goes away leaves nothing half done; everybody else gets the same [`CleanUp`]. [`Scopes`] are all of a host, and
-//! the [`daemon`] looks after those that nobody closes.
+//! A [`Scope`] owns sessions, programs, processes, files, directories and descriptors. Every path
+//! closes it: [`Scope::close`], its drop, a resource that cannot be started, the end of its client
+//! or host. The first closer does the work, in its own task, so that a caller that disconnects
+//! leaves nothing half done; all others get the same [`CleanUp`]. [`Scopes`] are all scopes of a
+//! host, and the [`daemon`] closes those that nobody closes.
 //!
-//! People who come from a clean-up by tmux and JSON find their words here: `tmux_session_killed` is `ok` of the resource with kind
-//! `session` or `program`; `prompt_file_deleted` is `did: deleted` of its file; `log_files_archived` and `archived_files` are
-//! `did: archived` with the receipt in `details.archive`; `escalated_to_sigkill` is `details.killed` above 0; `verified_no_zombies` and
+//! Migration from a cleanup script with tmux and JSON: `tmux_session_killed` is `ok` of the
+//! resource with kind `session` or `program`; `prompt_file_deleted` is `did: deleted` of its file;
+//! `log_files_archived` and `archived_files` are `did: archived` with the receipt in
+//! `details.archive`; `escalated_to_sigkill` is `details.killed` above 0; `verified_no_zombies` and
 //! `zombie_process_details` are `look.leftovers`; `errors` are the `error` of each resource.
 
 mod archive_place;

@@ -1,5 +1,5 @@
-//! A program that a scope started, in a task of its own: its descriptors are given back the moment its last process is gone, whoever
-//! looks at it or does not.
+//! A program that a scope started, in its own task: its descriptors are released as soon as its
+//! last process is gone.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! The scope's entry in the host's registry: it outlives the host, says who closes it, and keeps what the close came to.
+//! The scope's entry in the host's registry: it outlives the host, names the closer, and keeps the
+//! result of the close.
 //!
-//! Within a host the scope's own lock decides who closes it. The entry is for other hosts and for whoever looks later: what goes wrong
-//! with it is told, and stops nothing.
+//! Within a host the scope's own lock decides who closes it. The entry is for other hosts and for
+//! later queries: errors with it are reported and stop nothing.
 
 use fdguard_core::Text;
 use fdguard_files::Registry;

@@ -1,4 +1,4 @@
-//! What a scope holds.
+//! Resources of a scope.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

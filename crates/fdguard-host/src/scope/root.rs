@@ -1,7 +1,9 @@
-//! A folder that nothing of a scope may lead out of: not by `..`, not by a link, not by a folder that is replaced meanwhile.
+//! A directory that no path of a scope may leave: not by `..`, not by a link, not by a directory
+//! that is replaced meanwhile.
 //!
-//! A path is resolved by the kernel below the folder (`openat2` with `RESOLVE_BENEATH`) at the moment when it is used, and what is done
-//! is done relative to the parent that was found. A check of names before the use would be a race.
+//! The kernel resolves a path below the directory (`openat2` with `RESOLVE_BENEATH`) when it is
+//! used, and every operation is relative to the parent that was found. Checking names before using
+//! them would be a race.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

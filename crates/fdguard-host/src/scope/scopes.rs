@@ -1,4 +1,4 @@
-//! All scopes of a host, by id. A scope that is closed can be asked for its result for a while.
+//! All scopes of a host, by id. The result of a closed scope stays available for a while.
 
 use std::collections::BTreeMap;
 use std::path::Path;

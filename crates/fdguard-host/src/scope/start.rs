@@ -1,4 +1,5 @@
-//! A scope with everything that it needs, or nothing: when one of its things cannot be had, all that came before it are released.
+//! Starts a scope with all its resources or none: if one cannot be started, those before it are
+//! released.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A close that somebody inside of the scope asked for: it gets its answer first, and everybody can read the result later.
+//! A close requested from inside the scope: the caller gets a ticket first, and the result can be
+//! read later.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! What a scope would have ended itself, written down when the scope gets it: when its host is killed, the next one does it.
+//! The journal of a scope: the resources that the next host must clean up if this host is killed.
 //!
-//! A file of lines for each open scope, in a folder of the host's state. Sessions, programs and descriptors are not in it: they end with the
-//! host. It is not synced: it is for the death of a process, and after that of the machine there are only files left, which stay where they are.
+//! One file of lines per open scope, in a directory of the host's state. Sessions, programs and
+//! descriptors are not in it: they end with the host. It is not synced: it covers the death of a
+//! process. After a crash of the machine only files are left, and they stay where they are.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};

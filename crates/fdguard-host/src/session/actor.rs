@@ -1,4 +1,4 @@
-//! The task of a session: it owns the program, and everybody else sends it requests.
+//! The task of a session: it owns the program, and all others send it requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Output in bounded memory: its begin and its end are kept, and what is dropped between them is counted and hashed.
+//! Output in bounded memory: the beginning and the end are kept; what is dropped between them is
+//! counted and hashed.
 
 use std::collections::VecDeque;
 

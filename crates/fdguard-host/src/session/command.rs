@@ -1,4 +1,4 @@
-//! One command from its begin to its end, its timeout or an interrupt.
+//! One command, from its start to its end, timeout or interrupt.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The end of a program, with proof.
+//! Ends a program and proves it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is done to a command that shall end, and when. Pure.
+//! Escalation plan for a command that must end: what to send, and when. Pure.
 
 use std::time::Duration;
 

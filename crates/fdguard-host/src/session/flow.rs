@@ -1,4 +1,4 @@
-//! The output of one command on its way: into bounded memory, and to whoever listens.
+//! Routes the output of one command into bounded memory and to listeners.
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};

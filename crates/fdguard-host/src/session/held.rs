@@ -1,4 +1,4 @@
-//! The descriptors that the host holds for a session, counted by their owners.
+//! Counts the descriptors that the host holds for a session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,9 +1,11 @@
-//! The one socket of a host on which all its sessions tell the ends of their commands, and through which they get commands.
+//! The hub: the one socket of a host through which all sessions receive commands and report their
+//! ends.
 //!
-//! A session's program holds a datagram socket that is connected to the hub's: the kernel lets nobody but the hub send to it. The hub's own address is
-//! known to nobody but the hub ([`HubAddress`]): another user could fill its queue. Programs of sessions can send what they like, so an end counts only
-//! with its nonce: 128 random bits that are new for each command, and only from the address of the session that was told them. Anything else is counted
-//! and not answered.
+//! A session's program holds a datagram socket connected to the hub's: the kernel accepts datagrams
+//! to it only from the hub. The hub's own address is secret ([`HubAddress`]), because another user
+//! could fill its queue. Programs in sessions can send anything, so an end counts only with its
+//! nonce, 128 random bits that are new for each command, and only from the address of the session
+//! that received it. Anything else is counted and ignored.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The tree of a session, watched on the runtime.
+//! The process tree of a session, watched on the runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

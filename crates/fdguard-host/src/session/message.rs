@@ -1,6 +1,7 @@
-//! What goes through the side channel, as bytes.
+//! Wire format of the side channel.
 //!
-//! To the program: 40 bytes `NONCE KIND LENGTH`, then as many bytes as LENGTH says in a datagram of their own. To the host: `NONCE STATUS FOLDER\n`.
+//! To the program: 40 bytes `NONCE KIND LENGTH`, then LENGTH bytes in a separate datagram. To the
+//! host: `NONCE STATUS FOLDER\n`.
 
 /// The longest message of an end: a folder's name, and the rest.
 pub(super) const LONGEST: usize = 8192;

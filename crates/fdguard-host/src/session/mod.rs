@@ -1,7 +1,9 @@
-//! One interpreter on a terminal or pipes, with the keeper of its tree: commands, their exact ends, interrupts, resets, and a close that is proven.
+//! One interpreter on a terminal or pipes, with the keeper of its process tree: commands with exact
+//! ends, interrupts, resets, and a close with proof.
 //!
-//! Each session is one task that owns its program. On a terminal it costs the host two descriptors: the terminal's master and the control socket of its
-//! keeper. On pipes it costs three (both outputs and the control socket), and four where the interpreter takes its commands from its input.
+//! Each session is one task that owns its program. On a terminal it costs the host two descriptors:
+//! the terminal's master and the control socket of its keeper. On pipes it costs three (both
+//! outputs and the control socket), or four if the interpreter reads commands from its input.
 
 mod actor;
 mod collect;

@@ -1,4 +1,4 @@
-//! How each interpreter is started and given a command.
+//! How each interpreter is started and receives commands.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

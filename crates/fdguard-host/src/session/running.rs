@@ -1,4 +1,4 @@
-//! A program that runs and takes commands: its start, and the way of a command to it.
+//! A running program: its start, and how it receives commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is known of a session outside of its task.
+//! State of a session that is visible outside its task.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a program says, from its terminal or its pipes, without ever waiting in a read.
+//! Output of a program, from its terminal or pipes, read without blocking.
 
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};

@@ -1,4 +1,5 @@
-//! A command's text in a file of its own, for texts that are too long for a datagram and for interpreters that read files.
+//! A command in a file, for commands that are too long for a datagram and for interpreters that
+//! read files.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! What a session is asked for, and what it answers.
+//! Requests to a session and their results.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! Python sessions that are forked from one warm interpreter: it has started and imported what sessions often use, and runs nothing itself.
+//! Python sessions forked from one warm interpreter, which has imported common modules and runs
+//! nothing itself.
 //!
-//! Each session gets a keeper of its own, which comes by an exec (`fdguard __keeper`), and is a tree like any other. The interpreter is a tree too;
-//! when it dies, sessions that were forked from it live on, and the next request starts a new one.
+//! Each session gets its own keeper, started by an exec (`fdguard __keeper`), and is a process tree
+//! like any other. The interpreter is a process tree, too; if it dies, its sessions continue, and
+//! the next request starts a new one.
 
 mod request;
 mod zygote;

@@ -1,4 +1,4 @@
-//! What the warm interpreter is asked for, as one message. Pure.
+//! A request to the warm interpreter, as one message. Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,4 @@
-//! The warm interpreter as a process: its start, what it is sent, and its end.
+//! The process of the warm interpreter: start, requests, end.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice, Read as _};

@@ -1,4 +1,4 @@
-//! `fdguard archive`: move these logs without losing a line.
+//! `fdguard archive`: move logs without losing a line.
 
 use std::fmt::Write as _;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! How the work on a file ends: archived, archived by another, or left where it was, and then why.
+//! How the work on a file ends: archived, archived by another process, or left in place with a
+//! reason.
 
 use std::ffi::OsStr;
 

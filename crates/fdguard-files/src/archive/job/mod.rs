@@ -1,4 +1,5 @@
-//! One file, from its first look to its receipt: what can be done now is done, and what must be waited for is said.
+//! State machine for one file, from the first check to the receipt. Each step does what is possible
+//! now and returns what it waits for.
 
 use std::ffi::OsString;
 use std::fs::File;

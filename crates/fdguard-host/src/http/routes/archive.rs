@@ -1,4 +1,4 @@
-//! Archives: logs are moved below the folders that the host was given, and nowhere else.
+//! Archives: moves logs, only below the root directories of the host.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Calls: requests to elsewhere that anybody can abort. Who goes away aborts what it asked for.
+//! Calls: outgoing HTTP requests that any client can abort. Disconnecting aborts the call.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! Clients: a lease, its renewals and its end, or a connection that is the lease.
+//! Clients: a lease that is renewed and ends, or a connection that acts as the lease.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Commands: their result as one document, or their output as it comes. Who goes away interrupts what it asked for.
+//! Commands: the result as one document, or the output as a stream. Disconnecting interrupts the
+//! command.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How the host is, for load balancers, for Prometheus, and the description of this interface.
+//! Health for load balancers, metrics for Prometheus, and the OpenAPI document.
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, Method, StatusCode, header};

@@ -1,4 +1,5 @@
-//! The metrics page: the names that others have given to the same things, and our own. Labels are reasons and classes, never names.
+//! The metrics page: established metric names where they exist, and fdguard's own. Labels are
+//! reasons and classes, never names.
 
 use fdguard_core::exposition::{Sample, Text, Type};
 

@@ -1,4 +1,4 @@
-//! Output as events: text where it is text, and never half a character.
+//! Output as events: text if it is text, and never half a character.
 
 use base64::Engine as _;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Scopes: what one agent holds, and its clean-up with a result for each thing.
+//! Scopes: the resources of one agent, and their cleanup with a result per resource.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

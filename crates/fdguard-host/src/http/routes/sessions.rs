@@ -1,4 +1,4 @@
-//! Sessions: opened, listed, interrupted, reset and closed.
+//! Sessions: open, list, interrupt, reset and close.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

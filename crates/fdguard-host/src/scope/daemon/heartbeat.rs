@@ -1,4 +1,5 @@
-//! A file that says when the daemon was last seen alive: seconds since 1970, replaced as a whole each time.
+//! Heartbeat file: the time in seconds since 1970 at which the daemon was last alive, replaced
+//! atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

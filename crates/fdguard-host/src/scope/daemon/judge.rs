@@ -1,4 +1,4 @@
-//! What is judged about an agent from what was seen of it. Pure: no clock, no file.
+//! Judges the status of an agent from observations. Pure: no clock, no file.
 
 use std::time::Duration;
 

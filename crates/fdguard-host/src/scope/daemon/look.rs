@@ -1,4 +1,4 @@
-//! What the daemon sees of a scope.
+//! Observations of a scope by the daemon.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

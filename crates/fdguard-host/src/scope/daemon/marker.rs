@@ -1,4 +1,4 @@
-//! The last entry of a log of JSON lines: an agent that has finished says so there.
+//! Reads the last entry of a JSON Lines log, where an agent records that it has finished.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,10 @@
-//! The daemon of a host: it judges how agents are, and cleans up after those that ended or that nobody uses.
+//! The cleanup daemon of a host: it judges the status of agents and cleans up after those that
+//! ended or are idle.
 //!
-//! One runs for each state folder: it holds a lock there that names it, and writes a heartbeat that anybody can check
-//! ([`heartbeat::is_stale`]). What it does with files is below the root of each scope. Each step has a limit, and one that takes longer
-//! gives 124; the daemon goes on.
+//! One daemon runs per state directory: it holds a lock there that names it, and writes a heartbeat
+//! that anyone can check ([`heartbeat::is_stale`]). It accesses files only below the root of each
+//! scope. Each step has a time limit; a step that exceeds it gets code 124, and the daemon
+//! continues.
 
 pub mod heartbeat;
 mod judge;

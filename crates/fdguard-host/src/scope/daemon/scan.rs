@@ -1,4 +1,4 @@
-//! One scan over all scopes: look, judge, then act.
+//! One scan over all scopes: observe, judge, act.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

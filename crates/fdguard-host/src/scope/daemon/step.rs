@@ -1,4 +1,4 @@
-//! One step of a scan with a limit, as `timeout` gives it: 124 when it took too long.
+//! One step of a scan with a time limit. Like `timeout`, it returns 124 if it took too long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! The end of a file or a folder. What cannot be archived stays where it is: evidence is never deleted instead.
+//! Handles a file or directory at the end of a scope. A file that cannot be archived stays where it
+//! is: evidence is never deleted instead.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -1,4 +1,5 @@
-//! The end of one thing, bounded: what takes too long or fails is tried once more, and the first error is the one that is told.
+//! Ends one resource within a time limit. A failure or timeout is retried once, and the first error
+//! is reported.
 
 mod file;
 mod process;

@@ -1,4 +1,5 @@
-//! The end of a process that somebody else started. It gets a signal only while it is the very process that the scope was given.
+//! Ends a process that was started elsewhere. It is signalled only while it is the very process
+//! that was added to the scope.
 
 use std::os::fd::OwnedFd;
 

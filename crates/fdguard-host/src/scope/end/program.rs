@@ -1,4 +1,4 @@
-//! The end of a program that the scope started: over when its keeper has reaped the last process.
+//! Ends a program that the scope started: done when its keeper has reaped the last process.
 
 use fdguard_probe::Probe;
 use fdguard_process::tree::Stop;

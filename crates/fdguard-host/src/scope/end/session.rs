@@ -1,4 +1,4 @@
-//! The end of a session, which the host does: the scope waits for its receipt.
+//! Ends a session through the host and waits for its receipt.
 
 use tokio::time::timeout;
 

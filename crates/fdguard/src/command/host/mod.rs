@@ -1,4 +1,4 @@
-//! `fdguard host`: sessions of agents over HTTP and MCP.
+//! `fdguard host`: agent sessions over HTTP and MCP.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,9 @@
-//! What a session must not read of its host: the environment that the host was started with, and its memory.
+//! Hides from sessions what they must not read: the environment the host was started with, and its
+//! memory.
 //!
-//! Sessions run as the user of the host. That user may read `/proc/PID/environ`, memory and descriptors of its processes, unless they say
-//! that they are not to be dumped. Keepers are forks of the host and inherit that; programs that are executed do not.
+//! Sessions run as the user of the host. That user may read `/proc/PID/environ`, memory and
+//! descriptors of its processes, unless they are marked as not dumpable. Keepers are forks of the
+//! host and inherit the mark; programs that are executed do not.
 
 use std::os::fd::IntoRawFd as _;
 use std::os::unix::process::CommandExt as _;

@@ -1,4 +1,5 @@
-//! Where the host listens: addresses that nobody else can reach unless it is asked for, or what our parent handed to us.
+//! Listening addresses of the host: local ones unless remote access is allowed, or sockets passed
+//! by the parent process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The word that opens the host: from the environment, from a file, or a new one in a file of the user's own.
+//! The access token: from the environment, from a file, or newly generated into a private file.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};

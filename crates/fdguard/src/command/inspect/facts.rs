@@ -1,4 +1,4 @@
-//! What a file is, in a few lines. Pure.
+//! Facts about a file, one per line. Pure.
 
 use fdguard_files::lease::Answer;
 use fdguard_files::sqlite::{Header, Journal, Shm, Wal};

@@ -1,4 +1,4 @@
-//! `fdguard inspect`: is this file damaged, by what, and who holds it?
+//! `fdguard inspect`: is this file damaged, by what, and which process holds it?
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! An inspection for people: the verdict first, then the facts, then what to do.
+//! Text output of an inspection: the verdict first, then the facts, then the next steps.
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! Who wrote, where a holder of the database is traced by an fdguard: the hazards that its last events prove.
+//! Finds the code that wrote to the database, if a holder is traced by fdguard: the hazards proven
+//! by its last events.
 
 use fdguard_core::hazard::Hazard;
 use fdguard_files::holding::Holding;

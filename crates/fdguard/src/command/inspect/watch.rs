@@ -1,4 +1,4 @@
-//! `fdguard inspect --watch`: the first moment at which a database goes bad, and who held it then.
+//! `fdguard inspect --watch`: reports when a database is damaged, and which process held it.
 
 use std::io::Write;
 use std::os::fd::AsFd as _;
