@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use fdguard_process::tree::{Stop, Told, Tree};
+use fdguard_process::tree::{Stop, TreeEvent, Tree};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout_at;
@@ -112,7 +112,7 @@ impl WatchedTree {
     }
 
     /// The next that its keeper tells. May be dropped while it waits: nothing is lost.
-    pub(crate) async fn told(&mut self) -> io::Result<Told> {
+    pub(crate) async fn told(&mut self) -> io::Result<TreeEvent> {
         loop {
             let look = self.0.get_ref().0.deadline();
             let Some(ready) = until(look, self.0.readable_mut()).await else {

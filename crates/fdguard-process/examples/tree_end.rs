@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fdguard_process::plan::{Group, Plan};
-use fdguard_process::tree::{Mechanism, Stop, Told, Tree};
+use fdguard_process::tree::{Mechanism, Stop, TreeEvent, Tree};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -58,7 +58,7 @@ fn one_life(cgroup: bool, hopper: bool) -> (Duration, Mechanism) {
         signal: libc::SIGKILL,
         grace: Duration::ZERO,
     });
-    while !matches!(tree.told(), Some(Told::Empty { .. })) {
+    while !matches!(tree.told(), Some(TreeEvent::Empty { .. })) {
         let mut fds = [PollFd::from_borrowed_fd(tree.fd(), PollFlags::IN)];
         poll(&mut fds, None).expect("a wait");
     }

@@ -20,7 +20,7 @@ pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
 use oversight::{Oversight, Step};
 use start::Started;
-pub use types::{Exit, Mechanism, Options, StartError, Stop, Told, Usage};
+pub use types::{Exit, Mechanism, Options, StartError, Stop, TreeEvent, Usage};
 
 use crate::adopt;
 pub use crate::keeper::keep_here;
@@ -61,7 +61,7 @@ pub struct Tree {
     /// `Empty` or `Lost` was told.
     is_over: bool,
     /// What the keeper said last. It is told when the keeper itself has ended.
-    empty: Option<Told>,
+    empty: Option<TreeEvent>,
     /// The keeper's end of the pair is closed: it ended.
     keeper_ended: bool,
     usage: Option<Usage>,
@@ -204,7 +204,7 @@ impl Tree {
     }
 
     /// What was told since; never waits. `MainEnded` comes once, then `Empty`; or `Lost` instead of what is missing.
-    pub fn told(&mut self) -> Option<Told> {
+    pub fn told(&mut self) -> Option<TreeEvent> {
         while !self.is_over {
             match receive(&self.control, RecvFlags::DONTWAIT) {
                 Ok(Heard::Said(said, _)) => {
@@ -218,7 +218,7 @@ impl Tree {
                     if self.empty.is_none() {
                         self.lost();
                     }
-                    return Some(self.empty.unwrap_or(Told::Lost));
+                    return Some(self.empty.unwrap_or(TreeEvent::Lost));
                 }
                 Err(_nothing_yet) => return self.look(Instant::now()),
             }
@@ -227,7 +227,7 @@ impl Tree {
     }
 
     /// Looks after a keeper that says nothing, if it is time to.
-    fn look(&mut self, now: Instant) -> Option<Told> {
+    fn look(&mut self, now: Instant) -> Option<TreeEvent> {
         if self.program_end().is_some_and(is_readable) {
             self.oversight.main_ended(now);
         }
@@ -253,14 +253,14 @@ impl Tree {
     }
 
     /// Some of it cannot be ended, or its keeper does not even die.
-    fn give_up(&mut self, is_held: bool) -> Told {
+    fn give_up(&mut self, is_held: bool) -> TreeEvent {
         if is_held {
             self.keeper.signal(libc::SIGKILL);
         }
         let left = members::below(self.keeper.pid).len();
         self.is_over = true;
         self.orphans_left = u32::try_from(left).ok();
-        Told::Lost
+        TreeEvent::Lost
     }
 
     fn program(&self) -> Member {
@@ -271,13 +271,13 @@ impl Tree {
     }
 
     /// What of it can be told at once. The end of the tree is told with the end of its keeper, so that nobody waits for that later.
-    fn hear(&mut self, said: FromKeeper) -> Option<Told> {
+    fn hear(&mut self, said: FromKeeper) -> Option<TreeEvent> {
         match said {
             FromKeeper::MainEnded { exit, left, usage } => {
                 self.usage = Some(usage);
                 self.main_reported = true;
                 self.oversight.main_reported();
-                Some(Told::MainEnded { exit, left })
+                Some(TreeEvent::MainEnded { exit, left })
             }
             FromKeeper::Empty {
                 exit,
@@ -286,7 +286,7 @@ impl Tree {
             } => {
                 // What the owner killed the keeper may have reaped before it heard of KILL.
                 let swept = self.oversight.killed();
-                self.empty = Some(Told::Empty {
+                self.empty = Some(TreeEvent::Empty {
                     exit,
                     killed: killed.max(swept),
                     reaped,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_process::environment::{for_program, last_of_each};
 use fdguard_process::plan::{Group, Plan};
-use fdguard_process::tree::{Exit, StartError, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, StartError, Stop, TreeEvent, Tree};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
@@ -184,8 +184,8 @@ impl Bounded {
         }
         while let Some(told) = self.tree.told() {
             let ended = match told {
-                Told::MainEnded { exit, .. } => exit.into(),
-                Told::Empty { exit, .. } => {
+                TreeEvent::MainEnded { exit, .. } => exit.into(),
+                TreeEvent::Empty { exit, .. } => {
                     self.is_gone = true;
                     exit.into()
                 }

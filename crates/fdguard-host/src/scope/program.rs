@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, Options, StartError, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, Options, StartError, Stop, TreeEvent, Tree};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
@@ -147,10 +147,10 @@ async fn keep(
 }
 
 impl State {
-    fn hear(&mut self, told: Told, left: Option<u32>) {
+    fn hear(&mut self, told: TreeEvent, left: Option<u32>) {
         match told {
-            Told::MainEnded { exit, .. } => self.main = Some(exit),
-            Told::Empty {
+            TreeEvent::MainEnded { exit, .. } => self.main = Some(exit),
+            TreeEvent::Empty {
                 exit,
                 killed,
                 reaped,
@@ -158,7 +158,7 @@ impl State {
                 self.main = Some(exit);
                 self.over = Some(Over::Empty { killed, reaped });
             }
-            Told::Lost => self.over = Some(Over::Lost { left }),
+            TreeEvent::Lost => self.over = Some(Over::Lost { left }),
             _ => {}
         }
     }

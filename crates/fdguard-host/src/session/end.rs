@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fdguard_process::tree::{Stop, Told};
+use fdguard_process::tree::{Stop, TreeEvent};
 use tokio::time::{Instant, timeout_at};
 
 use super::keeper::words;
@@ -30,7 +30,7 @@ const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 /// What is known of an end; the rest of a receipt is the session's.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
-    over: Option<Told>,
+    over: Option<TreeEvent>,
     survivors: Option<u32>,
     held: u32,
     left: u32,
@@ -60,7 +60,7 @@ pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
     }
     clock.step("kill");
     ended.over = running.keeper.over;
-    if matches!(ended.over, Some(Told::Lost)) {
+    if matches!(ended.over, Some(TreeEvent::Lost)) {
         ended.survivors = running.keeper.orphans_left();
     }
     if ended.over.is_none() {
@@ -100,7 +100,7 @@ fn drain(running: &mut Running) -> u64 {
 impl Ended {
     /// Its keeper was killed, and nobody knows yet what is left.
     pub(super) fn is_unsure(&self) -> bool {
-        matches!(self.over, Some(Told::Lost)) && self.survivors.is_none()
+        matches!(self.over, Some(TreeEvent::Lost)) && self.survivors.is_none()
     }
 
     /// Somebody looked.
@@ -112,7 +112,7 @@ impl Ended {
     pub(super) fn receipt(self, session: &str, reason: Reason, unheard: u64) -> Receipt {
         let mut errors = self.errors;
         let (survivors, exit, killed, reaped) = match self.over {
-            Some(Told::Empty {
+            Some(TreeEvent::Empty {
                 exit,
                 killed,
                 reaped,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, Stop, TreeEvent, Tree};
 
 use super::held::{Held, Token};
 use crate::Error;
@@ -41,7 +41,7 @@ pub(super) struct Keeper {
     /// How the program ended.
     pub(super) exit: Option<Exit>,
     /// How the whole tree ended.
-    pub(super) over: Option<Told>,
+    pub(super) over: Option<TreeEvent>,
 }
 
 impl Keeper {
@@ -60,7 +60,7 @@ impl Keeper {
     }
 
     /// The next that it says; waits for ever when there is nothing more to come.
-    pub(super) async fn told(&mut self) -> Told {
+    pub(super) async fn told(&mut self) -> TreeEvent {
         loop {
             let Some(control) = self.control.as_ref().filter(|_| self.over.is_none()) else {
                 return std::future::pending().await;
@@ -76,16 +76,16 @@ impl Keeper {
         }
     }
 
-    fn note(&mut self, told: Told) -> Told {
+    fn note(&mut self, told: TreeEvent) -> TreeEvent {
         match told {
-            Told::MainEnded { exit, .. } => {
+            TreeEvent::MainEnded { exit, .. } => {
                 self.exit = Some(exit);
                 let usage = self.place.with(|tree| tree.usage()).flatten();
                 let kills = usage.and_then(|usage| usage.memory_kills);
                 let is_starved = kills.is_some_and(|kills| kills > 0);
                 self.place.is_starved.store(is_starved, Ordering::Relaxed);
             }
-            Told::Empty { exit, .. } => {
+            TreeEvent::Empty { exit, .. } => {
                 self.exit = Some(exit);
                 self.over = Some(told);
             }

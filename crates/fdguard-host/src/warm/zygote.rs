@@ -86,7 +86,7 @@ impl Zygote {
     pub(super) fn told(&mut self) -> Told {
         match self.tree.told() {
             None if !self.tree.is_over() => Told::Lives,
-            Some(tree::Told::MainEnded { exit, .. } | tree::Told::Empty { exit, .. }) => {
+            Some(tree::TreeEvent::MainEnded { exit, .. } | tree::TreeEvent::Empty { exit, .. }) => {
                 Told::Ended(format!("{exit:?}"))
             }
             _ => Told::Ended("its keeper was killed".to_owned()),

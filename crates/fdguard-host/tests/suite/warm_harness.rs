@@ -125,12 +125,12 @@ impl Session {
 }
 
 pub(crate) async fn empty(tree: &mut Tree) -> u32 {
-    use fdguard_process::tree::Told;
+    use fdguard_process::tree::TreeEvent;
     let deadline = Instant::now() + LONG;
     loop {
         match tree.told() {
-            Some(Told::Empty { killed, .. }) => return killed,
-            Some(Told::Lost) => panic!("the keeper is gone"),
+            Some(TreeEvent::Empty { killed, .. }) => return killed,
+            Some(TreeEvent::Lost) => panic!("the keeper is gone"),
             Some(_) => {}
             None => {
                 assert!(Instant::now() < deadline, "it lives on");

@@ -67,7 +67,7 @@ pub enum Exit {
 /// What the keeper tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Told {
+pub enum TreeEvent {
     /// The program itself ended; some of its descendants may live on.
     MainEnded {
         /// How.

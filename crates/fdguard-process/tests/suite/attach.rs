@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fdguard_process::plan::{Handed, Limits};
-use fdguard_process::tree::{Attach, By, Exit, Offer, StartError, Told, Tree};
+use fdguard_process::tree::{Attach, By, Exit, Offer, StartError, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, alive, empty, line, pidfd, plan, token, told, wait_for};
 use super::harness::{LONG, heard};
@@ -112,7 +112,7 @@ fn an_attached_tree_tells_what_others_tell_and_costs_one_descriptor() {
     assert_eq!(held(), with_forker, "what the offer was is the tree");
     assert!(tree.pidfd().is_none());
     let exit = Exit::Code(6);
-    assert_eq!(told(&mut tree), Told::MainEnded { exit, left: 0 });
+    assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 0 });
     assert_eq!(empty(&mut tree), (exit, 0));
     drop((tree, forker));
     assert_eq!(held(), before);
@@ -154,7 +154,7 @@ fn an_attached_program_that_loses_its_keeper_is_ended_by_what_is_known() {
     let main = pidfd(tree.main());
     let keeper = fdguard_process::identity::Identity::of(tree.keeper()).unwrap();
     fdguard_process::identity::signal_checked(&keeper, libc::SIGKILL).unwrap();
-    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(told(&mut tree), TreeEvent::Lost);
     wait_for(main.as_fd());
 }
 

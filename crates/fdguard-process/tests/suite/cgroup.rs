@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use fdguard_process::identity::{Identity, signal_checked};
-use fdguard_process::tree::{Mechanism, Told, Tree};
+use fdguard_process::tree::{Mechanism, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, plan, token, told};
 
@@ -64,7 +64,7 @@ fn a_lost_keeper_leaves_nothing_in_a_cgroup() {
     let folder = folder(&tree);
     let keeper = Identity::of(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
-    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(told(&mut tree), TreeEvent::Lost);
     assert_eq!(
         alive(&token),
         [0; 0],

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use fdguard_process::plan::{Limits, Plan};
-use fdguard_process::tree::{By, Exit, Mechanism, Told, Tree};
+use fdguard_process::tree::{By, Exit, Mechanism, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, empty, heard, line, plan, told};
 
@@ -35,7 +35,7 @@ fn start(plan: &Plan) -> Option<Tree> {
 
 fn main_ended(tree: &mut Tree) -> (Exit, Option<u32>) {
     loop {
-        if let Told::MainEnded { exit, .. } = told(tree) {
+        if let TreeEvent::MainEnded { exit, .. } = told(tree) {
             return (exit, tree.usage().unwrap().memory_kills);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, Stop, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, LONG, empty, heard, line, plan, shell, told, wait_for};
 
@@ -16,11 +16,11 @@ fn exit_codes_and_signals_arrive() {
     ] {
         let mut tree = Tree::start(&shell(script)).unwrap();
         let exit = expected;
-        assert_eq!(told(&mut tree), Told::MainEnded { exit, left: 0 });
+        assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 0 });
         let killed = 0;
         assert_eq!(
             told(&mut tree),
-            Told::Empty {
+            TreeEvent::Empty {
                 exit,
                 killed,
                 reaped: 0

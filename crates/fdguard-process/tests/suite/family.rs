@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::tree::{Exit, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, Stop, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, token, told};
 
@@ -84,13 +84,13 @@ fn a_program_that_leaves_descendants_is_told_and_they_live_on() {
     let mut tree = Tree::start(&plan).unwrap();
     assert_eq!(line(&mut out), "up");
     let exit = Exit::Code(0);
-    assert_eq!(told(&mut tree), Told::MainEnded { exit, left: 5 });
+    assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 5 });
     let members = tree.members();
     assert_eq!(members.len(), 5, "the owner decides: nobody was ended");
     assert!(!members.contains(&tree.main()));
     assert_eq!(tree.told(), None);
     tree.stop(TERM);
-    let Told::Empty {
+    let TreeEvent::Empty {
         exit,
         killed,
         reaped,

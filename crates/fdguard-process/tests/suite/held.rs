@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fdguard_process::identity::Identity;
 use fdguard_process::plan::Plan;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
-use fdguard_process::tree::{Exit, Options, Stop, Told, Tree};
+use fdguard_process::tree::{Exit, Options, Stop, TreeEvent, Tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::harness::{AT_ONCE, LONG, alive, heard, line, pidfd, plan, token, told, wait_for};
@@ -59,8 +59,8 @@ fn held(token: &str, how: &str, options: Options<'_>) -> Option<Tree> {
 fn over(tree: &mut Tree) -> Option<u32> {
     loop {
         match told(tree) {
-            Told::Empty { .. } => return Some(0),
-            Told::Lost => return tree.orphans_left(),
+            TreeEvent::Empty { .. } => return Some(0),
+            TreeEvent::Lost => return tree.orphans_left(),
             _ => {}
         }
     }
@@ -130,7 +130,7 @@ fn a_stopped_keeper_does_not_hide_the_end_of_the_program() {
         let token = token();
         let mut tree = held(&token, "end", options).unwrap();
         let exit = Exit::Code(3);
-        assert_eq!(told(&mut tree), Told::MainEnded { exit, left: 1 });
+        assert_eq!(told(&mut tree), TreeEvent::MainEnded { exit, left: 1 });
         tree.stop(AT_ONCE);
         assert_eq!(over(&mut tree), Some(0));
         assert_eq!(alive(&token), [0; 0]);

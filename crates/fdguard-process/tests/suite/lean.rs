@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use fdguard_process::identity::{Identity, signal_checked};
 use fdguard_process::plan::Plan;
 use fdguard_process::reserve::Reserve;
-use fdguard_process::tree::{Exit, Options, Told, Tree};
+use fdguard_process::tree::{Exit, Options, TreeEvent, Tree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -109,7 +109,7 @@ fn a_lean_tree_that_lost_its_keeper_is_ended_by_what_is_known() {
     assert_eq!(members.len(), 6);
     let keeper = Identity::of(tree.keeper()).unwrap();
     signal_checked(&keeper, libc::SIGKILL).unwrap();
-    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(told(&mut tree), TreeEvent::Lost);
     for member in &members {
         wait_for(member.as_fd());
     }

@@ -125,7 +125,7 @@ fn processes_are_limited_by_a_cgroup_or_it_is_said_that_nobody_does_it() {
         assert!(
             matches!(
                 ended,
-                fdguard_process::tree::Told::MainEnded {
+                fdguard_process::tree::TreeEvent::MainEnded {
                     exit: Exit::Code(2),
                     ..
                 }

@@ -2,7 +2,7 @@
 
 use fdguard_process::adopt::{adopt_orphans, adopt_orphans_of_trees, end_adopted};
 use fdguard_process::identity::{Identity, signal_checked};
-use fdguard_process::tree::{Told, Tree};
+use fdguard_process::tree::{TreeEvent, Tree};
 
 use super::harness::{LONG, alive, family, heard, line, pidfd, token, told, wait_for};
 
@@ -20,7 +20,7 @@ fn those_that_were_seen_are_killed_when_the_keeper_is_lost() {
     let members: Vec<_> = tree.members().into_iter().map(pidfd).collect();
     assert_eq!(members.len(), 6);
     kill_keeper(&tree);
-    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(told(&mut tree), TreeEvent::Lost);
     for member in &members {
         wait_for(std::os::fd::AsFd::as_fd(member));
     }
@@ -38,7 +38,7 @@ fn an_owner_that_adopts_orphans_ends_all_of_them() {
     let other = Tree::start(&super::harness::plan(&["sleep", "1000"])).unwrap();
     assert_eq!(line(&mut out), "up");
     kill_keeper(&tree);
-    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(told(&mut tree), TreeEvent::Lost);
     // Nobody was seen before, and a hopper is never the one that was seen.
     let swept = end_adopted(&[other.keeper()], LONG);
     assert_eq!(swept.left, 0);
@@ -60,7 +60,7 @@ fn a_tree_whose_keeper_was_killed_ends_with_those_that_nobody_saw() {
     let other = Tree::start(&super::harness::plan(&["sleep", "1000"])).unwrap();
     assert_eq!(line(&mut out), "up");
     kill_keeper(&tree);
-    assert_eq!(told(&mut tree), Told::Lost);
+    assert_eq!(told(&mut tree), TreeEvent::Lost);
     assert_eq!(tree.orphans_left(), Some(0));
     assert_eq!(alive(&token), [0; 0]);
     assert_eq!(other.members(), [other.main()], "another tree lives on");

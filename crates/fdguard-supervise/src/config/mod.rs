@@ -27,7 +27,7 @@ use reader::Reader;
 
 /// What was said outside of the file.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct Overrides {
     /// The program and its words; empty with a file.
     pub command: Vec<OsString>,
     /// What the one service is called.
@@ -69,7 +69,7 @@ pub fn flags() -> impl Iterator<Item = &'static str> {
 
 impl Settings {
     /// Puts together what was said. `file` is its name and its text.
-    pub fn of(said: &Said, file: Option<(&str, &str)>) -> Result<Self, Mistake> {
+    pub fn of(said: &Overrides, file: Option<(&str, &str)>) -> Result<Self, Mistake> {
         let named = |mut mistake: Mistake| {
             if mistake.place.is_some() {
                 mistake.file = file.map(|(name, _)| name.to_owned());
@@ -85,7 +85,7 @@ impl Settings {
     }
 
     /// The one service of a command line.
-    fn single(said: &Said) -> Result<file::File, Mistake> {
+    fn single(said: &Overrides) -> Result<file::File, Mistake> {
         let words = said.command.iter().map(|word| word.to_string_lossy());
         let mut values = Values::default();
         values.set("command", words.map(Into::into).collect(), Source::Flag);
@@ -104,7 +104,7 @@ impl Settings {
         })
     }
 
-    fn compose(said: &Said, name: Option<&str>, read: file::File) -> Result<Self, Mistake> {
+    fn compose(said: &Overrides, name: Option<&str>, read: file::File) -> Result<Self, Mistake> {
         let (mut run, mut each) = (Values::default(), Values::default());
         for (key, variable, text) in &said.environment {
             layer(

@@ -10,7 +10,7 @@ use fdguard_process::notify::Access;
 use fdguard_process::signals;
 use fdguard_process::tree::Stop;
 
-use super::Said;
+use super::Overrides;
 use super::key;
 use super::reader::{Reader, mistake};
 use super::value::{Mistake, Source, Values};
@@ -119,7 +119,7 @@ impl FromStr for Socket {
 
 impl Service {
     /// Reads the values.
-    pub(super) fn of(name: String, values: Values, said: &Said) -> Result<Self, Mistake> {
+    pub(super) fn of(name: String, values: Values, said: &Overrides) -> Result<Self, Mistake> {
         let reader = Reader {
             keys: key::SERVICE,
             values: &values,

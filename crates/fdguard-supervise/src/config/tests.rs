@@ -1,14 +1,14 @@
-use super::{Mistake, Said, Settings, Socket, explain};
+use super::{Mistake, Overrides, Settings, Socket, explain};
 use crate::policy::Restart;
 
-fn said(flags: &[(&'static str, &str)]) -> Said {
-    Said {
+fn said(flags: &[(&'static str, &str)]) -> Overrides {
+    Overrides {
         command: vec!["./web".into(), "8080".into()],
         flags: flags
             .iter()
             .map(|(key, text)| (*key, vec![(*text).to_owned()]))
             .collect(),
-        ..Said::default()
+        ..Overrides::default()
     }
 }
 
@@ -27,7 +27,7 @@ command = [\"./db\"]
 ";
 
 fn of_file(text: &str) -> Result<Settings, Mistake> {
-    Settings::of(&Said::default(), Some(("services.toml", text)))
+    Settings::of(&Overrides::default(), Some(("services.toml", text)))
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_file_has_its_services_in_the_order_of_their_start() {
 
 #[test]
 fn a_flag_wins_over_the_file_and_the_file_over_the_environment() {
-    let over = Said {
+    let over = Overrides {
         command: Vec::new(),
         environment: vec![("log_format", "FDGUARD_LOG_FORMAT", "text".to_owned())],
         ..said(&[("restart", "never")])
@@ -149,7 +149,7 @@ fn where_a_value_stands_is_no_change() {
 
 #[test]
 fn once_is_never_restarted_and_keeps_nothing_in_the_background() {
-    let once = Said {
+    let once = Overrides {
         once: true,
         ..said(&[("restart", "always")])
     };

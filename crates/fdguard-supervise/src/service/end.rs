@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use fdguard_process::signals;
-use fdguard_process::tree::{Exit, Stop, Told};
+use fdguard_process::tree::{Exit, Stop, TreeEvent};
 
 use super::listening;
 use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
@@ -59,8 +59,8 @@ impl Service<'_> {
         }
         while let Some(told) = self.run.as_mut().and_then(|run| run.tree.told()) {
             match told {
-                Told::MainEnded { exit, left } if left > 0 => self.main_ended(exit, cx),
-                Told::Empty {
+                TreeEvent::MainEnded { exit, left } if left > 0 => self.main_ended(exit, cx),
+                TreeEvent::Empty {
                     exit,
                     killed,
                     reaped,
@@ -68,7 +68,7 @@ impl Service<'_> {
                     self.killed += u64::from(killed);
                     return self.over(Some(exit), killed, reaped, cx);
                 }
-                Told::Lost => return self.keeper_lost(cx),
+                TreeEvent::Lost => return self.keeper_lost(cx),
                 _ => {}
             }
         }

@@ -15,7 +15,7 @@ use fdguard_process::parent::Parent;
 use fdguard_process::reserve::{self, Reserve};
 use fdguard_process::signals::{self, Signals};
 
-use crate::config::{Said, Settings};
+use crate::config::{Overrides, Settings};
 use crate::event::{Event, Sink};
 use crate::health::Scene;
 use crate::inject::Injector;
@@ -49,7 +49,7 @@ pub struct Launch<'p> {
     /// What is to be run.
     pub settings: Settings,
     /// What was said outside of the file, for a reload.
-    pub said: Said,
+    pub said: Overrides,
     /// Who supervises us.
     pub parent: Parent,
     /// What our parent handed to us.
@@ -94,7 +94,7 @@ struct Stopping {
 struct Supervisor<'p> {
     probe: &'p Probe,
     settings: Settings,
-    said: Said,
+    said: Overrides,
     sink: Sink,
     signals: Signals,
     sockets: Sockets,

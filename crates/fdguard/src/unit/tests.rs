@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Parser as _;
-use fdguard_supervise::config::{Said, Settings};
+use fdguard_supervise::config::{Overrides, Settings};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -60,11 +60,11 @@ fn every_command_that_we_write_is_one_that_run_takes() {
         let Command::Run(args) = parsed.command else {
             panic!("{words:?}");
         };
-        let said = Said {
+        let said = Overrides {
             command: args.command.clone(),
             name: args.name.clone(),
             flags: args.said(),
-            ..Said::default()
+            ..Overrides::default()
         };
         let settings = Settings::of(&said, None).unwrap_or_else(|error| panic!("{error}"));
         let [service] = &settings.services[..] else {

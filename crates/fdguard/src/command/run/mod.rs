@@ -7,7 +7,7 @@ use fdguard_probe::Probe;
 use fdguard_process::listen::inherited;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
-use fdguard_supervise::config::{Mistake, Said, Service, Settings, explain};
+use fdguard_supervise::config::{Mistake, Overrides, Service, Settings, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
 use fdguard_supervise::input_file;
@@ -97,12 +97,12 @@ fn refuse_blind(service: &Service) -> anyhow::Result<()> {
     Err(Hinted::look(message, hint).into())
 }
 
-fn said(args: &RunArgs) -> Said {
+fn said(args: &RunArgs) -> Overrides {
     let set = |(key, name): (&'static str, &'static str)| {
         let value = std::env::var(name).ok().filter(|text| !text.is_empty())?;
         Some((key, name, value))
     };
-    Said {
+    Overrides {
         command: args.command.clone(),
         name: args.name.clone(),
         flags: args.said(),
