@@ -19,18 +19,18 @@ use crate::{Error, lease};
 
 /// How often a copy of a database that is being written is tried.
 const ATTEMPTS: usize = 5;
-/// As many complaints as SQLite is asked for.
+/// Maximum number of problems that SQLite reports.
 const MOST: u32 = 20;
 /// A check of an empty file may take this long, and so much longer for each MiB. An ordinary one takes
 /// some milliseconds a MiB: what takes longer was made to.
 const TIME: Duration = Duration::from_secs(5);
 const TIME_PER_MIB: Duration = Duration::from_secs(1);
-/// How many steps of its virtual machine SQLite makes between two looks at the clock.
+/// Virtual machine steps between two checks of the clock.
 const STEPS: i32 = 10_000;
 /// No value is much longer than the file that it is in; what an index makes of a short one may be.
 const ROOM: u64 = 1 << 16;
 
-/// A comparison with a pattern looks at no clock, and takes as long as both are together.
+/// Pattern matching does not check the clock and takes time proportional to both lengths.
 const LONGEST_PATTERN: i32 = 4096;
 
 /// How much to check.
@@ -54,7 +54,7 @@ impl Depth {
     }
 }
 
-/// What SQLite said.
+/// Result of SQLite's check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// How much was checked.
@@ -70,7 +70,7 @@ pub struct Checked {
 /// A check, or why there is none.
 pub type Outcome = Result<Checked, Gap>;
 
-/// Checks a database. `is_alone` says that it has no log or journal to be looked at with it.
+/// Checks a database. `is_alone` means that it has no WAL or journal to be read with it.
 pub fn check(database: &Path, depth: Depth, is_alone: bool) -> Result<Outcome, Error> {
     let file = open(database)?;
     if is_alone && lease::ask(&file) == lease::Answer::NoWriter {
@@ -122,7 +122,7 @@ impl Target<'_> {
     }
 }
 
-/// The file as one that nobody changes: no lock is taken and no side file is looked at.
+/// The file opened as immutable: no lock is taken and no side file is read.
 fn unchanging(database: &Path) -> Target<'_> {
     let mut uri = "file:".to_owned();
     for byte in database.as_os_str().as_encoded_bytes() {
@@ -177,8 +177,8 @@ fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
     }
 }
 
-/// Takes from a schema that a stranger may have written what it could do harm with: functions that are
-/// not harmless, values without bounds, time without end.
+/// Restricts what an untrusted schema can do: no unsafe functions, no unbounded values, no endless
+/// queries.
 pub(crate) fn restrict(connection: &Connection, size: u64) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -230,9 +230,11 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
         || error.to_string().starts_with("malformed database schema")
 }
 
-/// Copies a database with its log and journal so that they belong together; `false` when its writers left no moment for it.
+/// Copies a database with its WAL and journal in a consistent state; `false` if its writers left no
+/// time for it.
 ///
-/// The database goes first. As long as the log is not begun again, it has every page that a checkpoint moves meanwhile.
+/// The database goes first. Until the WAL restarts, it has every page that a checkpoint moves
+/// meanwhile.
 pub fn settled_copy(database: &Path, copy: &Path) -> Result<bool, Error> {
     for _ in 0..ATTEMPTS {
         let before = State::of(database);
@@ -260,7 +262,7 @@ fn copy_one(database: &Path, copy: &Path, role: Role) -> Result<(), Error> {
     }
 }
 
-/// Copies bytes alone; the copy is ours, whatever the mode of the original.
+/// Copies only the bytes; the copy is owned by this process, whatever the mode of the original.
 pub(crate) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = File::open(from)?;
     let mut target = File::create(to)?;

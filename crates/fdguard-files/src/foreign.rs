@@ -32,7 +32,7 @@ pub enum Foreign {
     Zeros,
 }
 
-/// As much as must be text before bytes are called so: counters that look like letters are shorter.
+/// Minimum length of text: counters that look like letters are shorter.
 const TEXT: usize = 24;
 
 const METHODS: [&[u8]; 8] = [
@@ -47,7 +47,7 @@ const METHODS: [&[u8]; 8] = [
 ];
 
 impl Foreign {
-    /// What begins here, if it is anything that we know.
+    /// Recognizes known data at the start of these bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if let Some(record) = Record::parse(bytes) {
@@ -78,7 +78,7 @@ impl Foreign {
         is_text(bytes, TEXT).then_some(Self::Text)
     }
 
-    /// How many bytes it takes, where it says so itself.
+    /// Length in bytes, if the data states it.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match self {
@@ -105,7 +105,7 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// Whether it begins with so much printable text.
+/// Whether it starts with at least this much printable text.
 fn is_text(bytes: &[u8], least: usize) -> bool {
     bytes.get(..least).is_some_and(|head| {
         head.iter()

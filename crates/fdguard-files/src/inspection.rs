@@ -16,14 +16,14 @@ use crate::sqlite::judge::{self, Image};
 use crate::sqlite::{Header, Journal, Shm, Wal};
 use crate::{Error, plain, read};
 
-/// Of a file that is being written, what is wrong must be so this often, this far apart: a look in the middle of a write sees
-/// things that never were.
+/// If the file is being written, a problem must be seen this often, this far apart: a read in the
+/// middle of a write sees states that never existed.
 const LOOKS: usize = 3;
 const APART: Duration = Duration::from_millis(30);
-/// The largest database that is checked in full without being asked to: indexes against tables take
-/// several times as long as the structure.
+/// The largest database that is fully checked by default: comparing indexes with tables takes
+/// several times as long as checking the structure.
 const CHECKED_FULLY: u64 = 64 << 20;
-/// The largest database that is checked at all without being asked to.
+/// The largest database that is checked at all by default.
 const CHECKED: u64 = 512 << 20;
 
 /// What to do.
@@ -58,7 +58,7 @@ pub enum Verdict {
     Endangered,
     /// Something is odd, and may be damage.
     Suspicious,
-    /// Nobody can tell without the key.
+    /// Damage cannot be detected without the key.
     Encrypted,
 }
 
@@ -96,9 +96,9 @@ pub struct Inspection {
     pub findings: Vec<Finding>,
     /// The database's own fields; absent for other files.
     pub sqlite: Option<Sqlite>,
-    /// Who can write it.
+    /// Writers.
     pub writers: Writers,
-    /// Who holds it.
+    /// Holders.
     pub holders: Holding,
     /// What to do next.
     pub next: Vec<String>,
@@ -125,18 +125,18 @@ pub struct Sqlite {
     pub check: Option<Checked>,
 }
 
-/// Who can write a file, by two ways of asking.
+/// Writers of a file, found in two ways.
 #[derive(Clone, Debug, Serialize)]
 pub struct Writers {
     /// By a lease: the kernel's own count.
     pub lease: Answer,
-    /// By a look at all tables: as many processes.
+    /// Number of writers found in the descriptor tables.
     pub seen: usize,
     /// Where both disagree, what that means.
     pub note: Option<String>,
 }
 
-/// Inspects one file. Errors are failures to look and never damage.
+/// Inspects one file. Errors mean that it could not be examined, never damage.
 pub fn inspect(probe: &Probe, path: &Path, options: Options) -> Result<Inspection, Error> {
     let file = read::open(path)?;
     let real = path
@@ -224,7 +224,7 @@ impl Inspection {
         let mut image = read::image(&self.real, file)?;
         let mut found = self.judged(&image);
         let mut looks = 1;
-        // Also where there was no writer: one may have come since that was asked.
+        // Also if there was no writer: one may have appeared since.
         while looks < LOOKS && found.iter().any(matters) {
             std::thread::sleep(APART);
             image = read::image(&self.real, &read::open(&self.real)?)?;
@@ -302,7 +302,7 @@ impl Inspection {
         let is_alone = image.wal.as_ref().is_none_or(|wal| wal.size == 0)
             && image.journal.as_ref().is_none_or(|journal| !journal.is_hot);
         let mut outcome = check::check(&self.real, depth, is_alone)?;
-        // A copy of what is being written may have caught it between two writes: twice is no accident.
+        // A copy may have been taken between two writes; a second failure is not a coincidence.
         if self.writers.may_exist() && matches!(&outcome, Ok(checked) if !checked.ok) {
             outcome = check::check(&self.real, depth, is_alone)?;
         }
@@ -340,7 +340,7 @@ impl Inspection {
         self.next = crate::words::next(self);
     }
 
-    /// Whether its content could not be judged, though somebody asked.
+    /// Whether its content could not be checked although a check was requested.
     #[must_use]
     pub fn is_unread(&self) -> bool {
         let of_content = |gap: &Gap| gap.what == "database content";
@@ -354,7 +354,7 @@ impl Inspection {
     }
 }
 
-/// Whether it belongs to a database, with which it has to be looked at.
+/// Whether it is a side file of a database and must be inspected with it.
 fn side_file(path: &Path) -> Option<Finding> {
     let name = path.to_str()?;
     let roles = [
@@ -375,7 +375,7 @@ pub(crate) fn matters(finding: &Finding) -> bool {
     finding.severity >= Severity::Warning
 }
 
-/// What both looks found; what is only worth knowing is as it was last.
+/// Findings confirmed by both reads; informational ones are taken from the last.
 fn confirmed(before: &[Finding], again: Vec<Finding>) -> Vec<Finding> {
     let same = |one: &Finding| {
         before.iter().any(|other| {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::sys;
 
-/// What the kernel said.
+/// The kernel's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -20,13 +20,14 @@ pub enum Answer {
     NoWriter,
     /// Somebody can.
     Writer,
-    /// The file is another user's: the owner or `CAP_LEASE` may ask.
+    /// The file belongs to another user: only the owner or `CAP_LEASE` may ask.
     Denied,
     /// This file system gives no leases.
     Unsupported,
 }
 
-/// Asks. The lease is given back at once; who opens the file for writing in that instant waits for it.
+/// Asks the kernel. The lease is released immediately; a process that opens the file for writing in
+/// that instant waits for it.
 #[must_use]
 pub fn ask(file: impl AsFd) -> Answer {
     match sys::lease(&file) {
@@ -47,14 +48,15 @@ fn answer(error: Errno) -> Answer {
     }
 }
 
-/// A lease that is kept: newcomers who want to write wait until it is dropped, for at most the kernel's lease-break-time.
+/// A lease that is kept: new writers wait until it is dropped, at most for the kernel's
+/// lease-break-time.
 #[derive(Debug)]
 pub struct Kept {
     file: File,
 }
 
 impl Kept {
-    /// Takes it, if nobody can write.
+    /// Takes the lease if there is no writer.
     pub fn take(file: File) -> Result<Self, Answer> {
         match sys::lease(&file) {
             Ok(()) => Ok(Self { file }),
@@ -62,7 +64,7 @@ impl Kept {
         }
     }
 
-    /// Whether nobody has tried to write since.
+    /// Whether no process has tried to write since.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         sys::has_lease(&self.file)

@@ -25,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Lock {
     file: File,
-    /// Absent: the file that has the name is not ours.
+    /// Absent: the file with this name belongs to another process.
     place: Option<Place>,
 }
 
@@ -33,7 +33,7 @@ pub struct Lock {
 #[derive(Debug)]
 enum Place {
     Path(PathBuf),
-    /// In a directory that is held open: whatever has its path now.
+    /// In a directory that is held open, whatever its path is now.
     In(Dir, OsString),
 }
 
@@ -82,12 +82,13 @@ fn id(meta: &std::fs::Metadata) -> (u64, u64) {
 }
 
 impl Lock {
-    /// Takes the lock of this lock file, which is made where it is missing. Fails at the deadline, and says who has it.
+    /// Takes the lock of this lock file, creating the file if missing. Fails at the deadline and
+    /// names the holder.
     pub fn take(path: &Path, patience: Duration) -> Result<Self, Error> {
         patiently(path, patience, || Self::attempt(path))
     }
 
-    /// Takes it if nobody has it.
+    /// Takes the lock if it is free.
     pub(crate) fn attempt(path: &Path) -> Result<Option<Self>, Error> {
         Self::attempt_at(Place::Path(path.to_owned()))
     }
@@ -107,7 +108,7 @@ impl Lock {
             Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
             Err(error) => return Err(failed("locking", error.into())),
         }
-        // Whoever had it before may have removed the file that we have locked.
+        // The previous holder may have removed the file that was just locked.
         let is_there = is_at(&place, &file);
         let lock = Self {
             file,
@@ -134,7 +135,7 @@ impl Drop for Lock {
     }
 }
 
-/// Tries until it works or the time is up; then it says who holds the lock of this file.
+/// Retries until it succeeds or the time is up; then it names the holder of the lock.
 pub(crate) fn patiently<T>(
     path: &Path,
     patience: Duration,
@@ -158,7 +159,8 @@ pub(crate) fn patiently<T>(
     }
 }
 
-/// Who holds the lock of a file, in words. A lock of an open file names no process: it is found by its descriptor.
+/// The holder of a file's lock, for people. A lock of an open file description names no process: it
+/// is found by its descriptor.
 pub(crate) fn holder(path: &Path) -> String {
     let unknown = "a process that cannot be examined".to_owned();
     let (Ok(probe), Ok(meta), Ok(whole)) = (Probe::new(), path.metadata(), path.canonicalize())

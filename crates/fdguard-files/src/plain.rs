@@ -10,9 +10,9 @@ use std::io::{self, Read};
 use crate::finding::Finding;
 use crate::tls::{self, HEAD, Record};
 
-/// As many findings as are told of one file.
+/// Maximum number of findings per file.
 const MOST: usize = 64;
-/// So many zeros in a row are no text.
+/// A run of this many zeros is not text.
 const ZEROS: u64 = 16;
 /// A piece of the file.
 const PIECE: usize = 1 << 16;
@@ -34,7 +34,7 @@ pub fn is_text(first: &[u8]) -> bool {
     in_runs * 2 >= first.len() && zeros * 3 <= first.len()
 }
 
-/// What stale numbers leave at the start of a file that is no text: an alert, or records one behind the other.
+/// Traces of a stale descriptor at the start of a non-text file: an alert, or consecutive records.
 #[must_use]
 pub fn at_start(first: &[u8]) -> Vec<Finding> {
     let records = tls::at_start(first);
@@ -59,14 +59,14 @@ pub struct Scanner {
     at: u64,
     /// The line that the next byte belongs to, from 1.
     line: u64,
-    /// The last bytes of the piece before, in which a record may begin.
+    /// The last bytes of the previous piece, in which a record may start.
     tail: Vec<u8>,
     /// Until where the last record goes.
     until: u64,
     /// How many zeros came last.
     zeros: u64,
     found: Vec<Finding>,
-    /// How many more there are than are told.
+    /// Number of findings beyond the maximum.
     more: u64,
     last: Option<u8>,
 }
@@ -149,7 +149,7 @@ impl Scanner {
 
     fn end_zeros(&mut self) {
         let zeros = std::mem::take(&mut self.zeros);
-        // Those of a record's own bytes are told with it.
+        // Zeros inside a record are part of its finding.
         if zeros >= ZEROS && self.at >= self.until {
             let text = format!(
                 "{zeros} zero bytes in line {}: a write that never reached the disk, or a file that was truncated while it was being written",

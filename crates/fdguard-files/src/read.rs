@@ -15,14 +15,15 @@ use crate::sqlite::judge::{Image, strange};
 use crate::sqlite::wal::{self, Scan, Wal, WalHeader};
 use crate::sqlite::{Journal, Shm, encryption};
 
-/// As much of a file's start as is looked at closely: the largest page.
+/// How much of a file's start is examined closely: the largest page.
 const FIRST: u64 = 65_536;
-/// As many strange pages as are told.
+/// Maximum number of strange pages reported.
 const MOST_STRANGE: usize = 64;
-/// Bytes of a page's start that are looked at.
+/// Number of bytes examined at the start of a page.
 const START: usize = 32;
 
-/// A file's identity and state: equal ones were not written in between, as far as the clock of the file system tells.
+/// Identity and state of a file: if equal, the file was not written in between, as far as the file
+/// system's clock can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Device and inode.
@@ -98,7 +99,8 @@ pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
         first,
         ..Image::default()
     };
-    // The index goes first: the log grows while we read, and must have at least what the index counts.
+    // The WAL index is read first: the WAL grows meanwhile and must have at least what the index
+    // counts.
     if let Some((file, path)) = open_beside(database, Role::Shm)? {
         let failed = |error| Error::io(&path, "cannot read", error);
         let size = file.metadata().map_err(failed)?.len();
@@ -124,7 +126,7 @@ pub fn image(database: &Path, file: &File) -> Result<Image, Error> {
     Ok(image)
 }
 
-/// Bytes of a page: what the header says; where that is damaged, what the log says, else the one that fits most databases.
+/// Page size: from the header; if that is damaged, from the WAL, else the most common one.
 fn page_size(image: &Image) -> Option<u64> {
     let header = Header::read(&image.first)?;
     let told = header.page_size.filter(|_| header.magic).map(u64::from);
@@ -180,7 +182,7 @@ fn strange_pages(file: &File, page: u64, size: u64) -> io::Result<Vec<(u64, Fore
     Ok(found)
 }
 
-/// So many bytes from an offset; fewer where the file ends.
+/// This many bytes from an offset; fewer at the end of the file.
 pub fn piece(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
     let mut read = 0;

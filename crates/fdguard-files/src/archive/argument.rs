@@ -15,11 +15,11 @@ use crate::dir::{self, Dir};
 /// A file that is to be archived.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
-    /// The folder that it is in.
+    /// The directory that contains the file.
     pub(super) folder: Rc<Dir>,
     /// Its own name, without what an archive adds.
     pub(super) name: OsString,
-    /// Whether something was there when the archive began.
+    /// Whether the file existed when the archive started.
     pub(super) was_there: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn text(path: &Path) -> Text {
     Text::from(path.as_os_str().as_encoded_bytes())
 }
 
-/// Finds files, with each folder opened once.
+/// Resolves files, opening each directory once.
 #[derive(Debug)]
 pub(super) struct Finder<'a> {
     archive: &'a Dir,
@@ -116,7 +116,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// A folder below another one. Its path is freed from links first, and opened without any: one that comes in between is refused.
+/// Opens a directory below another one. Links in the path are resolved first, and the result is
+/// opened without following any: a link that appears in between is rejected.
 fn open_within(within: &Dir, path: &Path) -> Result<Dir, Problem> {
     let outside = || {
         Problem::new(
@@ -137,7 +138,7 @@ fn open_within(within: &Dir, path: &Path) -> Result<Dir, Problem> {
     })
 }
 
-/// The file could not even be looked at.
+/// The file could not be opened.
 pub(super) fn unreadable(error: &std::io::Error) -> Problem {
     let kind = match error.kind() {
         std::io::ErrorKind::NotFound => Trouble::NotFound,
@@ -150,7 +151,7 @@ pub(super) fn unreadable(error: &std::io::Error) -> Problem {
     Problem::new(kind, format!("cannot open: {error}"), remedy)
 }
 
-/// What is no regular file is not archived.
+/// Only regular files are archived.
 pub(super) fn refused(kind: FileType) -> Problem {
     match kind {
         FileType::Directory => Problem::new(

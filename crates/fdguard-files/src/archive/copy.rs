@@ -18,7 +18,8 @@ use crate::lease::{self, Answer};
 /// As many names as are tried.
 const MOST_NAMES: u32 = 1000;
 
-/// Makes the empty copy. What an archive that was ended left there is removed: it is the beginning of the original. Another file is left alone.
+/// Creates the empty copy. A partial copy left by a killed archive is removed: it is the beginning
+/// of the original. Any other file is left alone.
 pub(super) fn begin(to: &Dir, name: &OsStr, original: &File) -> io::Result<(OsString, File)> {
     for number in 0..MOST_NAMES {
         let part = names::numbered(&names::unfinished(name), number);

@@ -12,18 +12,18 @@ use fdguard_probe::parse::fdinfo::Fdinfo;
 
 use super::receipt::{Holder, Means};
 
-/// Who was found.
+/// Holders of a file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Who can write, or who may be able to.
+    /// Processes that can write, or may be able to.
     pub(super) writers: Vec<Holder>,
-    /// Who has a lock.
+    /// Processes that hold a lock.
     pub(super) lockers: Vec<Holder>,
-    /// What could not be seen; nothing: every process was looked at.
+    /// What could not be examined; empty if every process was.
     pub(super) gaps: Vec<Gap>,
 }
 
-/// A file to look for, and where it is now.
+/// A file to search for, and its current path.
 pub(super) type Sight<'a> = (PathBuf, &'a File);
 
 /// Walks over all processes for one file.
@@ -131,7 +131,7 @@ fn own(sought: &[Sought], all: &mut [Found]) {
     }
 }
 
-/// Adds who is there at the deadline: who was there at the begin is marked.
+/// Adds the holders at the deadline; those that were there at the start are marked.
 pub(super) fn at_deadline(before: &mut Vec<Holder>, now: Vec<Holder>) {
     for mut holder in now {
         holder.at_deadline = true;

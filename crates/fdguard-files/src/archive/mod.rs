@@ -50,23 +50,23 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 pub struct Archive {
     /// Where files go; made where it is missing.
     pub to: PathBuf,
-    /// How long to wait for writers and locks, for all files together. Nothing asks once.
+    /// How long to wait for writers and locks, for all files together. Zero checks once.
     pub wait: Duration,
-    /// Refuse whatever is not in this folder.
+    /// Reject files outside this directory.
     pub within: Option<PathBuf>,
     /// Archive what a symbolic link leads to, which is refused otherwise.
     pub follow: bool,
     /// Refuse a file whose name is taken in the archive, instead of calling it `name.1`.
     pub no_rename: bool,
-    /// Where the kernel gives no lease: be content with the processes that may be looked at.
+    /// If the kernel grants no lease: accept a search of the processes that can be examined.
     pub trust_scan: bool,
-    /// Is told of each step. For tests.
+    /// Notified of each step. For tests.
     #[doc(hidden)]
     pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Archive {
-    /// Into this folder, with a wait of ten seconds.
+    /// An archive in this directory, with a wait of ten seconds.
     #[must_use]
     pub fn new(to: impl Into<PathBuf>) -> Self {
         Self {
@@ -180,7 +180,7 @@ impl Archive {
     }
 }
 
-/// Names who can write the files that are new, in one walk for all; whether there were any.
+/// Names the writers of new files, in one walk for all; returns whether there were any.
 fn name_writers(active: &mut [(usize, Job<'_>)]) -> bool {
     let asking: Vec<(usize, Sight<'_>)> = active
         .iter()
@@ -205,7 +205,7 @@ fn milliseconds(since: Instant) -> f64 {
     (since.elapsed().as_secs_f64() * 1e6).round() / 1000.0
 }
 
-/// The archive is no folder, or none that may be used.
+/// The archive directory cannot be used.
 fn unusable(error: &std::io::Error) -> Problem {
     let kind = match error.kind() {
         _ if dir::is_way_out(error) => Trouble::Outside,

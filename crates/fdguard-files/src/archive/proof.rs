@@ -15,10 +15,10 @@ use crate::lease::{Answer, Kept};
 use crate::read::Stamp;
 use crate::sys;
 
-/// A walk over all processes costs milliseconds: it is not done at each look.
+/// A walk over all processes costs milliseconds, so it is not repeated for every check.
 const BETWEEN_WALKS: Duration = Duration::from_millis(200);
 
-/// It is known that nobody writes, as long as this holds.
+/// Proof that the file has no writer, as long as it holds.
 #[derive(Debug)]
 pub(super) enum Free {
     /// The kernel has given a lease.
@@ -28,7 +28,7 @@ pub(super) enum Free {
 }
 
 impl Free {
-    /// Whether nobody has come since.
+    /// Whether no writer has appeared since.
     pub(super) fn holds(&self, file: &File) -> bool {
         match self {
             Self::Leased(kept) => kept.is_whole(),
@@ -51,11 +51,11 @@ pub(super) enum Asked {
     Free(Free),
     /// Somebody can, or it is too early to say.
     NotYet,
-    /// Not all processes may be looked at, and the kernel does not say.
+    /// Some processes cannot be examined, and the kernel grants no lease.
     Unproven,
 }
 
-/// What is asked about.
+/// The file in question.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) file: &'a File,
@@ -63,7 +63,7 @@ pub(super) struct Question<'a> {
     pub(super) path: &'a Path,
     /// Whether a walk that could not see every process is enough.
     pub(super) trust_scan: bool,
-    /// Whether nobody will ask again.
+    /// Whether this is the last attempt.
     pub(super) is_last: bool,
 }
 
@@ -131,9 +131,10 @@ fn no_lease(answer: Answer) -> Gap {
     }
 }
 
-/// Whether anybody has a lock of any kind on a file.
+/// Whether any process holds a lock of any kind on a file.
 ///
-/// Locks of ranges are asked for without being taken. A lock of the whole file (`flock`) cannot be: it is taken for an instant.
+/// Range locks are tested without taking them. A whole-file lock (`flock`) cannot be tested: it is
+/// taken for an instant.
 pub(super) fn is_locked(file: &File) -> bool {
     if sys::is_locked(file) {
         return true;

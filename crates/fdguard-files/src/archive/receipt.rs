@@ -12,7 +12,7 @@ use super::step::Step;
 pub struct Report {
     /// `fdguard.archive/1`.
     pub schema: &'static str,
-    /// When it began.
+    /// Start time.
     pub taken_at: Timestamp,
     /// The archive.
     pub to: Text,
@@ -29,7 +29,7 @@ pub struct Report {
 pub struct Receipt {
     /// The file, under its own name.
     pub source: Text,
-    /// How it ended.
+    /// Result for the file.
     pub outcome: Outcome,
     /// Where it is in the archive; absent when it is not there, or when another one has put it somewhere.
     pub archived_to: Option<Text>,
@@ -37,7 +37,7 @@ pub struct Receipt {
     pub kept_at: Option<Text>,
     /// How it came into the archive.
     pub method: Option<Method>,
-    /// Lines that end as lines do.
+    /// Complete lines.
     pub lines: Option<u64>,
     /// All bytes.
     pub bytes: Option<u64>,
@@ -47,15 +47,15 @@ pub struct Receipt {
     pub tail: Option<Tail>,
     /// Its names in the file system; more than one: hard links.
     pub links: Option<u64>,
-    /// How it is known that nobody writes.
+    /// How it was proven that there is no writer.
     pub proof: Option<Proof>,
-    /// Since when nobody can write; absent while somebody can.
+    /// Since when there has been no writer; absent while there is one.
     pub free_since: Option<Timestamp>,
-    /// Who could write when the archive began, and at its deadline.
+    /// Writers at the start and at the deadline.
     pub writers: Vec<Holder>,
-    /// Who had a lock on it at the deadline.
+    /// Lock holders at the deadline.
     pub locks: Vec<Holder>,
-    /// Whether an earlier archive was ended in the middle, and this one went on.
+    /// Whether this archive resumed an interrupted one.
     pub recovered: bool,
     /// How long each step took, in milliseconds, in their order.
     pub steps_ms: Steps,
@@ -111,7 +111,7 @@ impl Receipt {
     }
 }
 
-/// How it ended.
+/// Result for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -121,7 +121,7 @@ pub enum Outcome {
     AlreadyArchived,
     /// It is where it was.
     Kept,
-    /// It could not be looked at.
+    /// It could not be examined.
     NotSeen,
 }
 
@@ -137,11 +137,11 @@ pub enum Method {
     Found,
 }
 
-/// How it is known that nobody writes.
+/// How it was proven that there is no writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Proof {
-    /// The kernel gave a lease, which it does when nobody can write.
+    /// The kernel granted a lease, which it does only if there is no writer.
     Lease,
     /// No table of any process that may be read has it open for writing.
     Scan,
@@ -198,7 +198,7 @@ impl Problem {
         }
     }
 
-    /// What the system said.
+    /// A problem from a system error.
     pub(super) fn io(what: &str, error: impl Into<std::io::Error>) -> Self {
         let error = error.into();
         let (kind, remedy) = match error.kind() {
@@ -222,7 +222,7 @@ impl Problem {
         Self::new(kind, format!("{what}: {error}"), remedy)
     }
 
-    /// Whether the file was left as it was, or could not even be looked at.
+    /// Whether the file was left as it was or could not be examined.
     pub(super) fn outcome(&self) -> Outcome {
         match self.kind {
             Trouble::NotFound | Trouble::IsDirectory | Trouble::NotAFile | Trouble::Unreadable => {
@@ -243,11 +243,11 @@ pub enum Trouble {
     Locked,
     /// Another archive has it.
     BeingArchived,
-    /// It could not be shown that nobody writes.
+    /// It could not be proven that there is no writer.
     Unproven,
     /// A file of this name is in the archive, and no other name was allowed.
     Collision,
-    /// There is no room in the archive.
+    /// No space in the archive.
     NoRoom,
     /// Not allowed.
     Permission,
@@ -255,21 +255,21 @@ pub enum Trouble {
     Unreadable,
     /// It is a symbolic link.
     IsLink,
-    /// It is outside of the folder that was named.
+    /// It is outside the given directory.
     Outside,
     /// It is in the archive.
     InArchive,
     /// It is a directory.
     IsDirectory,
-    /// It is no regular file.
+    /// It is not a regular file.
     NotAFile,
     /// It is not there.
     NotFound,
     /// An earlier part of it waits to be archived first.
     EarlierPart,
-    /// The copy is not the same: the disk fails, or somebody writes in a way that cannot be seen.
+    /// The copy differs: the disk is failing, or an undetected writer exists.
     Differs,
-    /// The system said no.
+    /// System error.
     Io,
 }
 

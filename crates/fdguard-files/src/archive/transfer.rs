@@ -33,15 +33,15 @@ pub(super) struct Transfer<'a> {
     pub(super) file: &'a File,
     /// Device and inode.
     pub(super) id: (u64, u64),
-    /// That nobody writes.
+    /// Proof that there is no writer.
     pub(super) free: &'a Free,
     /// The archive.
     pub(super) to: &'a Dir,
     /// Whether another name may be given where its own is taken.
     pub(super) may_number: bool,
-    /// Whether an earlier archive has begun with it.
+    /// Whether this continues an interrupted archive.
     pub(super) recovered: bool,
-    /// Is told of each step.
+    /// Called after each step.
     pub(super) passed: &'a mut dyn FnMut(Step),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Transfer<'a> {
 pub(super) enum Moved {
     /// It is in the archive.
     Done(Placed),
-    /// Somebody came to write: everything is as it was.
+    /// A writer appeared: everything was restored.
     Disturbed,
     /// Another archive brings a file of this name to the same place.
     Busy,
@@ -203,7 +203,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Removes the original, if nobody has come to write; otherwise it stays.
+    /// Removes the original if no writer has appeared; otherwise it stays.
     fn remove_original(&mut self) -> Result<bool, Problem> {
         if !(self.free.holds(self.file) && self.is_ours(self.from, self.closing)) {
             return Ok(false);

@@ -34,7 +34,7 @@ struct Content {
     sha256: String,
 }
 
-/// Backs a database up with its side files, and gives the folder.
+/// Backs up a database with its side files and returns the directory.
 pub fn make(database: &Path, backups: &Path) -> Result<PathBuf, Error> {
     let failed = |error: io::Error| Error::io(backups, "cannot create a backup in", error);
     let files = contents(database).map_err(failed)?;
@@ -45,7 +45,7 @@ pub fn make(database: &Path, backups: &Path) -> Result<PathBuf, Error> {
     }
     let part = backups.join(format!(".part-{}", std::process::id()));
     let written = fill(database, &part, &files).and_then(|()| {
-        // One that is not whole is of no use to anybody.
+        // An incomplete backup is useless.
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
@@ -161,7 +161,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes the oldest beyond those that are kept: only folders that hold a list of ours.
+/// Removes the oldest surplus backups: only directories with a contents list written by fdguard.
 fn keep_few(backups: &Path, newest: &Path) -> io::Result<()> {
     let mut found = Vec::new();
     for entry in fs::read_dir(backups)? {

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Plan {
     /// Try it on a copy and say what would be done.
     pub dry_run: bool,
-    /// Where backups go; beside the database, in `NAME.fdguard-backups`, where nothing is said.
+    /// Backup directory; default: `NAME.fdguard-backups` next to the database.
     pub backup_dir: Option<PathBuf>,
 }
 
@@ -43,7 +43,7 @@ pub enum Outcome {
     NothingToDo,
     /// It cannot be healed, or not now. Nothing was changed.
     Refused,
-    /// It could not be made sure that nobody holds it. Nothing was changed.
+    /// Could not verify that no process holds it. Nothing was changed.
     Unsure,
 }
 
@@ -77,7 +77,7 @@ impl Healed {
     }
 }
 
-/// Heals a database, or says why not.
+/// Heals a database, or returns the reason why not.
 pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
     let real = path
         .canonicalize()
@@ -117,7 +117,7 @@ pub fn heal(probe: &Probe, path: &Path, plan: &Plan) -> Result<Healed, Error> {
         message,
         backup: Some(backup.clone()),
     };
-    // The second look, with leases that are kept: from here on who comes to write has to wait.
+    // The second check, with leases that are kept: from here on a new writer has to wait.
     let leases = match free(probe, &real)? {
         Ok(leases) => leases,
         Err(refused) => return Ok(said(refused.outcome, refused.message)),
@@ -145,7 +145,7 @@ fn beside(database: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
-/// What is no damaged database, or damaged in a way that healing would make worse.
+/// Rejects files that are not damaged databases, or where healing would make the damage worse.
 fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
     use std::os::unix::fs::MetadataExt as _;
     if seen.kind == Kind::Empty {
@@ -196,7 +196,7 @@ fn not_for_us(seen: &Inspection, real: &Path) -> Result<Option<Healed>, Error> {
     Ok(None)
 }
 
-/// Leases on all of its files when nobody holds any of them; else who does.
+/// Takes leases on all files if no process holds them; otherwise returns the holders.
 fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>, Error> {
     let mut leases = Vec::new();
     let mut is_unsure = None;

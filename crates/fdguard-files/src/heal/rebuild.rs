@@ -225,7 +225,7 @@ fn freelists(
     found
 }
 
-/// Lists of free pages that begin somewhere: each trunk names the next, and its leaves.
+/// Possible freelists: each trunk page names the next trunk and its leaves.
 fn chains(
     size: u32,
     pages: u32,

@@ -60,7 +60,8 @@ fn set_aside(from: &Path, to: &Path, kept: &Kept) -> io::Result<()> {
     }
     fs::rename(from, to)?;
     if !kept.is_whole() {
-        // Somebody has opened it in between and waits for us: it must be at its place when they go on.
+        // A process opened it in between and waits for the lease: it must be in place when that
+        // process continues.
         fs::rename(to, from)?;
     }
     Ok(())

@@ -18,11 +18,11 @@ use crate::{Error, read};
 pub(super) struct Sound {
     /// Where it is.
     pub(super) path: PathBuf,
-    /// How it came to be, in words.
+    /// How it was healed, for people.
     pub(super) by: &'static str,
 }
 
-/// A folder beside the database, so that a copy in it can be swapped in.
+/// A directory next to the database, so that a copy in it can be swapped in.
 pub(super) fn folder(database: &Path) -> Result<TempDir, Error> {
     let parent = database.parent().unwrap_or(Path::new("/"));
     let made = tempfile::Builder::new()
@@ -31,7 +31,7 @@ pub(super) fn folder(database: &Path) -> Result<TempDir, Error> {
     made.map_err(|error| Error::io(parent, "cannot create a copy in", error))
 }
 
-/// Heals a copy in this folder; else why it cannot be.
+/// Heals a copy in this directory, or returns the reason why not.
 pub(super) fn heal_copy(database: &Path, folder: &Path) -> Result<Result<Sound, String>, Error> {
     let file = read::open(database)?;
     let image = read::image(database, &file)?;

@@ -8,7 +8,7 @@ use crate::sqlite::Shm;
 
 /// The bytes of a database that every connection with a write-ahead log keeps locked for reading.
 pub const SHARED: (u64, u64) = (1_073_741_826, 1_073_742_335);
-/// With so many frames a log that cannot begin again is a problem: SQLite would move it at a thousand.
+/// Frames above which a WAL that cannot restart is a problem: SQLite checkpoints at a thousand.
 const LONG_LOG: u32 = 4000;
 
 /// Everything that is wrong. `shm` is the index as it was read, for what readers hold back.
@@ -79,7 +79,8 @@ fn inherited(process: &Process, parent: &Process) -> Finding {
     Finding::info("inherited", None, text).about(vec![process.pid])
 }
 
-/// A live connection whose locks are gone: somebody in that process opened and closed the file besides SQLite.
+/// A live connection whose locks are gone: code in that process opened and closed the file outside
+/// SQLite.
 fn lost_locks(process: &Process) -> Option<Finding> {
     let is_live = !process.wal.fds.is_empty() && !process.main.fds.is_empty();
     let no_shared = is_live && !process.locks.shared;

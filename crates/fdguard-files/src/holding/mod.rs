@@ -21,7 +21,7 @@ const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// The database, or the file that was asked for.
+    /// The database or the requested file.
     Main,
     /// The write-ahead log.
     Wal,
@@ -53,7 +53,7 @@ impl Role {
     }
 }
 
-/// Who holds a file.
+/// The processes that hold a file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Holding {
     /// Each process once, ascending.
@@ -136,7 +136,7 @@ pub struct Locks {
     pub shared: bool,
     /// Whether it holds any lock on the database.
     pub any: bool,
-    /// Whether it holds the byte that everybody with the index open holds.
+    /// Whether it holds the byte that every process with the WAL index open holds.
     pub everybody: bool,
     /// Whether it writes just now.
     pub writing: bool,
@@ -173,8 +173,8 @@ impl Process {
 }
 
 impl Holding {
-    /// Looks who holds a file and what lies beside it. `database` is the whole path, without links. With `mappings` also who can
-    /// write by memory alone.
+    /// Finds the holders of a file and its side files. `database` is the absolute path without
+    /// links. With `mappings` it also finds processes that can write only through a mapping.
     pub fn look(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
         let sought: Vec<Sought> = Role::ALL
             .iter()
@@ -206,7 +206,7 @@ impl Holding {
         Ok(holding)
     }
 
-    /// Everybody may read who has locks, also those whose tables may not be read.
+    /// Lock holders are readable by everyone, even those whose descriptor tables are not.
     fn add_lockers(&mut self, probe: &Probe, sought: &[Sought], locks: &[HeldLock]) {
         let own = std::process::id();
         // Nobody locks a journal: a lock on its number is one on another file that has it now.
@@ -226,7 +226,7 @@ impl Holding {
         self.processes.sort_by_key(|process| process.pid);
     }
 
-    /// Whether anybody holds any of the files, those that are gone apart.
+    /// The processes that hold any of the files, except deleted ones.
     pub fn holders(&self) -> impl Iterator<Item = &Process> {
         let holds = |process: &&Process| {
             Role::ALL.iter().any(|role| {
@@ -237,7 +237,7 @@ impl Holding {
         self.processes.iter().filter(holds)
     }
 
-    /// Who can write the file itself.
+    /// The processes that can write the file itself.
     pub fn writers(&self) -> impl Iterator<Item = &Process> {
         self.processes
             .iter()
@@ -254,8 +254,9 @@ fn sought(path: &Path) -> Sought {
     }
 }
 
-/// A journal lives for a moment, and the next file that anybody makes has its number. Who was found by the number alone is believed when it
-/// holds the database, too: nobody writes a journal without.
+/// A journal is short-lived, and the next new file can get its inode number. A process that was
+/// found only by the number counts if it also holds the database: no process writes a journal
+/// without it.
 fn forget_recycled(held: &mut Vec<Held>) {
     let role = |held: &Held| Role::of(held.which);
     let owners: BTreeSet<u32> = held

@@ -13,10 +13,10 @@ use crate::read::piece;
 
 /// Read at once.
 const BLOCK: u64 = 64 << 10;
-/// The longest last line that is looked at; a longer one is moved as a whole.
+/// The longest last line that is examined; a longer one is moved as a whole.
 const LONGEST: u64 = 16 << 20;
 
-/// What was done to the end of a log.
+/// The repair of a log's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repair {
     /// What was wrong.
@@ -29,7 +29,7 @@ pub struct Repair {
     pub kept_at: Option<PathBuf>,
 }
 
-/// Mends the end of a log that we alone write, if it has to be.
+/// Repairs the end of a log that only this process writes, if needed.
 pub(super) fn mend(file: &File, path: &Path) -> Result<Option<Repair>, Error> {
     let failed = |error| Error::io(path, "cannot repair", error);
     let size = file.metadata().map_err(failed)?.len();
@@ -62,7 +62,7 @@ pub(super) fn mend(file: &File, path: &Path) -> Result<Option<Repair>, Error> {
     }))
 }
 
-/// Where the last line begins: behind the last newline that is not the end.
+/// Offset of the last line: after the last newline that is not the end.
 fn last_line(file: &File, size: u64) -> io::Result<u64> {
     let mut end = size.saturating_sub(1);
     while end > 0 {
@@ -152,7 +152,7 @@ fn is_same(file: &File, start: u64, size: u64, kept: &Path) -> bool {
     true
 }
 
-/// A name is on the disk when its folder is.
+/// A new name is on disk once its directory is synced.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()

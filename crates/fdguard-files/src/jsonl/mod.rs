@@ -84,14 +84,15 @@ pub enum Error {
         /// The log.
         path: PathBuf,
     },
-    /// Lines are in the file and may not be on the disk. After that the kernel does not tell again, so neither do we.
+    /// Lines are in the file but may not be on disk. The kernel reports this only once, so later
+    /// errors repeat the first.
     #[error("cannot sync {}: {unsynced} lines may not be on disk: {why}", path.display())]
     Unsynced {
         /// The log.
         path: PathBuf,
         /// So many.
         unsynced: u64,
-        /// What the system said, the first time.
+        /// The first system error.
         why: String,
     },
 }
@@ -120,9 +121,9 @@ pub struct JsonlWriter {
     file: File,
     path: PathBuf,
     sync: Syncing,
-    /// Where the last whole line ends.
+    /// End of the last complete line.
     end: u64,
-    /// Where the half of a line ends that could not be taken back.
+    /// End of a partial line that could not be removed.
     spoiled: Option<u64>,
     is_named: bool,
     written: u64,
@@ -134,7 +135,8 @@ pub struct JsonlWriter {
 }
 
 impl JsonlWriter {
-    /// Opens a log, which is made where there is none, and mends its end. Fails when another writer has it for too long, and names it.
+    /// Opens a log, creating it if missing, and repairs its end. Fails if another writer holds it
+    /// for too long, and names that writer.
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let file = lock::patiently(path, options.patience, || attempt(path))?;
         let repair = mend::mend(&file, path)?;
@@ -161,7 +163,8 @@ impl JsonlWriter {
         &self.path
     }
 
-    /// Writes one line. On an error the log ends with the line before, except where it says [`Error::Unsynced`].
+    /// Writes one line. On an error the log ends with the previous line, except for
+    /// [`Error::Unsynced`].
     pub fn append<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         let mut line = serde_json::to_vec(value).map_err(|source| Error::Encode {
             path: self.path.clone(),
@@ -187,7 +190,8 @@ impl JsonlWriter {
         }
     }
 
-    /// When the lines so far should be on the disk, for a caller that has a clock: nobody syncs between two lines.
+    /// When the lines so far should be synced, for a caller with a timer: nothing syncs between two
+    /// lines.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         match self.sync {
@@ -234,7 +238,7 @@ impl JsonlWriter {
         &self.repairs
     }
 
-    /// How often somebody else changed the log under us.
+    /// How often another writer changed the log.
     #[must_use]
     pub fn disturbed(&self) -> u64 {
         self.disturbed
@@ -268,7 +272,7 @@ impl JsonlWriter {
         Ok(())
     }
 
-    /// Makes sure that the next line begins a line.
+    /// Ensures that the next line starts on a new line.
     fn settle(&mut self) -> Result<(), Error> {
         let failed = |error| crate::Error::io(&self.path, "cannot read", error);
         let meta = self.file.metadata().map_err(failed)?;
@@ -305,7 +309,7 @@ impl JsonlWriter {
         };
         if done > 0 {
             let half = self.end + done as u64;
-            // Whatever another writer has added meanwhile is not ours to cut.
+            // Data added by another writer must not be truncated.
             let is_ours = self.file.metadata().is_ok_and(|meta| meta.len() == half);
             if !is_ours || self.file.set_len(self.end).is_err() {
                 self.spoiled = Some(half);
@@ -361,7 +365,8 @@ fn raised(file: File) -> File {
     fcntl_dupfd_cloexec(&fd, floor(soft)).unwrap_or(fd).into()
 }
 
-/// Where high numbers begin for this soft limit: below it, and below what `select` can name.
+/// First high descriptor number for this soft limit: below the limit, and below what `select`
+/// supports.
 fn floor(soft: Option<u64>) -> i32 {
     let limit = soft.map_or(1024, |soft| soft.min(1024));
     let floor = if limit >= 128 { limit - 64 } else { limit / 2 };

@@ -7,17 +7,17 @@ use rusqlite::ErrorCode;
 use super::state::{Owner, Refusal, State};
 use crate::{check, vault};
 
-/// Why not. None of these changed anything, except where it says so.
+/// Errors of a registry. None of them changed anything, unless stated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file could not be looked at.
+    /// The file could not be examined.
     #[error(transparent)]
     File(#[from] crate::Error),
     /// The thread that keeps it.
     #[error(transparent)]
     Vault(#[from] vault::Error),
-    /// The file is damaged. It is never made anew.
+    /// The file is damaged. It is never recreated.
     #[error("registry {} is damaged and was not changed: {what}; run `fdguard inspect {}`", path.display(), path.display())]
     Damaged {
         /// The registry.
@@ -40,7 +40,7 @@ pub enum Error {
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// Ours.
+        /// The version this fdguard supports.
         known: i64,
     },
     /// The file that is open is not the one at the path any more.
@@ -56,9 +56,9 @@ pub enum Error {
     Busy {
         /// The registry.
         path: PathBuf,
-        /// How long we waited.
+        /// How long the caller waited.
         seconds: u64,
-        /// Who has its lock.
+        /// The holder of the lock.
         holder: String,
     },
     /// There is one of this name.
@@ -91,7 +91,7 @@ pub enum Error {
         /// By whom.
         owner: Owner,
     },
-    /// It has ended, and stays so.
+    /// It has ended and cannot change.
     #[error("cannot change entry {id}: it has ended ({})", state.as_str())]
     Ended {
         /// Which.
@@ -105,7 +105,7 @@ pub enum Error {
         /// Which.
         id: String,
     },
-    /// What SQLite said: the disk, the rights. No damage.
+    /// An SQLite error: disk or permissions, not damage.
     #[error("cannot use the registry {}: {source}", path.display())]
     Sqlite {
         /// The registry.
@@ -116,7 +116,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What SQLite says, by what it means.
+    /// Classifies an SQLite error.
     pub(super) fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         if check::is_damage(&source) {

@@ -16,7 +16,8 @@ pub(super) fn id_at(path: &Path) -> Option<Id> {
     Some((meta.dev(), meta.ino()))
 }
 
-/// What was opened: the database, its log and the log's index. As long as we are connected nobody replaces any of them rightly.
+/// The opened files: the database, its WAL and the WAL index. While a connection exists, none of
+/// them may legitimately be replaced.
 #[derive(Debug)]
 pub(super) struct Guard {
     opened: Vec<(PathBuf, Id)>,

@@ -28,9 +28,9 @@ pub struct Identity {
 pub enum Alive {
     /// It is.
     Alive,
-    /// It has ended, or was of another boot.
+    /// It has ended, or belonged to another boot.
     Gone,
-    /// It could not be looked at.
+    /// It could not be examined.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ impl Identity {
         })
     }
 
-    /// Whether it lives now. One that has ended and was not reaped is gone.
+    /// Whether it is running. A zombie counts as gone.
     #[must_use]
     pub fn alive(&self) -> Alive {
         match boot() {
@@ -67,7 +67,7 @@ impl Identity {
     }
 
     fn judge(&self, stat: &Stat<'_>) -> Alive {
-        // The first thread of a process may end before the others do: that is no zombie yet.
+        // The first thread of a process may end before the others: that is not a zombie yet.
         let has_ended = stat.is_zombie() && stat.threads <= 1;
         if stat.start_ticks == self.started && !has_ended {
             Alive::Alive
@@ -98,7 +98,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// A text that is no identity.
+/// The text is not a process identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a process identity (BOOT:PID:START)")]
 pub struct NotAnIdentity;

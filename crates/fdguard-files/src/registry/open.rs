@@ -48,8 +48,9 @@ CREATE TRIGGER what_has_ended_stays BEFORE UPDATE ON entries WHEN OLD.state IN (
 BEGIN SELECT RAISE(ABORT, 'an entry that has ended is never changed'); END;
 ";
 
-/// An open registry of this process. SQLite keeps one account of locks and one log index for a file in a process, with numbers of
-/// descriptors in them: two vaults with one file would use each other's numbers. So there is one, and whoever comes gets it.
+/// An open registry of this process. SQLite keeps one lock table and one WAL index per file and
+/// process, with descriptor numbers in them: two vaults with the same file would use each other's
+/// numbers. So there is only one, and every caller shares it.
 #[derive(Debug)]
 pub(super) struct Opened {
     /// `None` only while it is dropped.
@@ -132,7 +133,8 @@ impl Store {
         let sql = |error| Error::sqlite(path, error);
         let connection = Connection::open_with_flags(path, flags).map_err(sql)?;
         connection.busy_timeout(PATIENCE).map_err(sql)?;
-        // SQLite opens for reading alone what it may not write, and says so at the first change only.
+        // SQLite opens a file that it may not write read-only and reports that only at the first
+        // change.
         if connection.is_readonly("main").map_err(sql)? {
             let denied = io::ErrorKind::PermissionDenied;
             return Err(crate::Error::io(path, "cannot write", denied).into());
@@ -185,7 +187,7 @@ fn look(path: &Path) -> Result<(), Error> {
     };
     let found = inspect(&probe, path, options)?;
     match (found.size, found.verdict) {
-        // Ours has tables before it has a name.
+        // A registry has tables before it gets its name.
         (0, _) => Err(damaged(path, "the file is empty")),
         (_, Verdict::Damaged | Verdict::Encrypted) => Err(damaged(path, &found.summary)),
         _ => Ok(()),
@@ -219,7 +221,7 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
     }
 }
 
-/// Brings a registry of version 1 to ours. Another may be faster: then there is nothing to do.
+/// Upgrades a registry of version 1. If another process was faster, there is nothing to do.
 fn upgrade(path: &Path, connection: &Connection) -> Result<(), Error> {
     let Err(error) = connection.execute_batch(FROM_1) else {
         return Ok(());
@@ -234,7 +236,8 @@ fn upgrade(path: &Path, connection: &Connection) -> Result<(), Error> {
     }
 }
 
-/// Makes a registry beside its place and names it when it is whole: nobody ever sees half of one.
+/// Creates a registry under a temporary name and renames it when it is complete, so that no process
+/// sees a partial one.
 fn make(path: &Path) -> Result<(), Error> {
     let log = Role::Wal.path(path);
     if log.exists() {

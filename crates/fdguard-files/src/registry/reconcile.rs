@@ -14,19 +14,19 @@ pub struct Report {
     pub at: Timestamp,
     /// Whether nothing was to be changed.
     pub dry_run: bool,
-    /// Entries that ended by it, or would.
+    /// Entries that were ended by the comparison, or would be.
     pub changed: Vec<Changed>,
-    /// Entries that somebody has to see to, left as they are.
+    /// Entries that need attention and were left as they are.
     pub left: Vec<Left>,
-    /// Entries whose processes could not be looked at.
+    /// Entries whose processes could not be examined.
     pub unknown: Vec<Left>,
     /// Entries that are as they should be.
     pub unchanged: usize,
-    /// Entries that somebody else changed in the same moment.
+    /// Entries that another process changed at the same moment.
     pub changed_meanwhile: usize,
 }
 
-/// An entry that ended by a comparison.
+/// An entry that the comparison ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Changed {
     /// Which.
@@ -46,7 +46,7 @@ pub struct Left {
     pub id: String,
     /// What it is.
     pub kind: Kind,
-    /// Where it stands.
+    /// State of the entry.
     pub state: State,
     /// `orphaned`, `abandoned`, `not_seen` or `nothing_to_judge_by`.
     pub reason: &'static str,
@@ -61,11 +61,12 @@ pub(super) enum Verdict {
     Unknown(&'static str),
 }
 
-/// Judges one that has not ended.
+/// Judges an entry that has not ended.
 pub(super) fn judge(row: &Row, alive: &dyn Fn(&Identity) -> Alive) -> Verdict {
     let mut process = row.process.as_ref().map(alive);
     let host = row.host.as_ref().map(alive);
-    // A keeper that outlives its host is held by somebody: what it keeps is there as long as it is.
+    // A keeper that outlives its host has been stopped by a program: its processes exist as long as
+    // it does.
     if host == Some(Alive::Gone) && row.keeper.as_ref().map(alive) == Some(Alive::Alive) {
         process = Some(Alive::Alive);
     }
@@ -79,7 +80,7 @@ fn running(kind: Kind, process: Option<Alive>, host: Option<Alive>) -> Verdict {
     match (process, host) {
         (Some(Alive::Gone), _) if kind == Kind::Host => Verdict::End("host_gone"),
         (Some(Alive::Gone), _) => Verdict::End("process_gone"),
-        // It lives and nobody keeps it: whoever cleans up has to end it, and then to say so.
+        // It is running without a keeper: the cleanup has to end it and then record that.
         (Some(Alive::Alive), Some(Alive::Gone)) => Verdict::Leave("orphaned"),
         (Some(Alive::Alive), _) | (None, Some(Alive::Alive)) => Verdict::Keep,
         (None, Some(Alive::Gone)) => Verdict::End("host_gone"),
@@ -95,7 +96,7 @@ fn closing(owner: Alive, process: Option<Alive>, host: Option<Alive>) -> Verdict
         (Alive::Gone, Some(Alive::Gone), _) | (Alive::Gone, None, None | Some(Alive::Gone)) => {
             Verdict::End("closing_owner_gone")
         }
-        // Something of it is left: the next who closes it takes it over.
+        // Something is left: the next closer takes over.
         (Alive::Gone, ..) => Verdict::Leave("abandoned"),
     }
 }

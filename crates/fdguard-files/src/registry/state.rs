@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::{Alive, Identity};
 
-/// Where an entry stands.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -49,7 +49,7 @@ impl State {
     }
 }
 
-/// Who closes an entry.
+/// The process that closes an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// In words: `host`, `reaper`, `cleanup-daemon`.
@@ -61,9 +61,9 @@ pub struct Owner {
 /// What the rules need to know of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Where it stands.
+    /// State of the entry.
     pub state: State,
-    /// Who closes it, while it is being closed.
+    /// The process that closes it, while it is closing.
     pub owner: Option<Owner>,
     /// Counts its changes, from 1.
     pub version: u64,
@@ -79,7 +79,7 @@ pub enum End {
     Failed,
 }
 
-/// What somebody wants to do with an entry.
+/// A requested state change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Changes what is known of it.
@@ -89,7 +89,7 @@ pub enum Step {
     },
     /// Begins to close it.
     BeginClosing {
-        /// Who.
+        /// The closer.
         owner: Owner,
         /// Whether the one that closes it already lives.
         present: Alive,
@@ -98,7 +98,7 @@ pub enum Step {
     TakeOver {
         /// The version that was seen.
         version: u64,
-        /// Who.
+        /// The closer.
         owner: Owner,
     },
     /// Ends a close.
@@ -141,7 +141,7 @@ impl Standing {
 
     /// After a step, or why it may not be.
     pub fn after(&self, step: &Step) -> Result<Self, Refusal> {
-        // What has ended is told before anything else: no version helps.
+        // An ended entry is checked first: no version helps.
         if self.state.is_final() {
             return Err(Refusal::Ended(self.state));
         }

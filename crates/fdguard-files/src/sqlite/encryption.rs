@@ -15,7 +15,7 @@ pub const PART: u64 = 4096;
 /// For random bytes, chi-square over 256 values is 255 with a deviation of 23: seven of them to both sides.
 const RANDOM: std::ops::Range<f64> = 95.0..415.0;
 
-/// Where the other parts begin that are to be judged with the first.
+/// Offsets of the other parts that are examined together with the first.
 #[must_use]
 pub fn places(size: u64) -> Vec<u64> {
     if size < 2 * PART {

@@ -9,23 +9,23 @@ use crate::tls::{self, Record};
 
 /// Length of the header.
 pub const LENGTH: usize = 100;
-/// What a database begins with.
+/// The first bytes of a database.
 pub const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Where the page with SQLite's lock bytes begins: it holds nothing.
+/// Offset of the page with SQLite's lock bytes: it holds no data.
 pub const LOCK_BYTE: u64 = 0x4000_0000;
 
-/// The header's fields as they stand, right or wrong.
+/// The header's raw fields, right or wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Header {
     /// Whether the magic is right.
     pub magic: bool,
-    /// Bytes of a page; absent when what stands there is none.
+    /// Page size in bytes; absent if the value is invalid.
     pub page_size: Option<u32>,
     /// 1 is a rollback journal, 2 a write-ahead log.
     pub write_version: u8,
     /// The same for readers.
     pub read_version: u8,
-    /// Bytes at the end of each page that are not SQLite's.
+    /// Bytes at the end of each page that SQLite does not use.
     pub reserved: u8,
     /// Bytes 21 to 23, which are always 64, 32, 32.
     pub fractions: [u8; 3],
@@ -105,7 +105,7 @@ impl Header {
     }
 }
 
-/// A page size as the header has it; 1 stands for 65536.
+/// Decodes the page size of the header; 1 means 65536.
 #[must_use]
 pub fn page_size(raw: u16) -> Option<u32> {
     match raw {
@@ -124,8 +124,8 @@ pub(crate) fn be(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(four)
 }
 
-/// TLS records over the header. Where a stale number is used they lie at 0, at 5 and every 29 bytes behind; elsewhere what
-/// looks like one counts only where fields that it covers are wrong.
+/// TLS records over the header. A stale descriptor leaves them at 0, at 5 and every 29 bytes after
+/// that; elsewhere a match counts only if the fields it covers are wrong.
 #[must_use]
 pub fn records(first: &[u8]) -> Vec<(u64, Record)> {
     let mut found = tls::at_start(first);
@@ -136,7 +136,7 @@ pub fn records(first: &[u8]) -> Vec<(u64, Record)> {
             continue;
         };
         let is_known = found.iter().any(|(known, _)| *known == at as u64) || (at as u64) < last;
-        // The constants end at byte 23: a record that begins before has overwritten some of them.
+        // The constants end at byte 23: a record that starts before has overwritten some of them.
         if !is_known && (at < 20 || !fields(first, None).is_empty()) {
             found.push((at as u64, record));
         }

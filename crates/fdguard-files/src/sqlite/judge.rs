@@ -13,11 +13,11 @@ pub struct Image {
     pub size: u64,
     /// Its first bytes: the first page, or 64 KiB.
     pub first: Vec<u8>,
-    /// What lies at the start of pages and does not belong there: offset and what.
+    /// Foreign data at the start of pages: offset and kind.
     pub strange_pages: Vec<(u64, Foreign)>,
     /// The write-ahead log, where there is one.
     pub wal: Option<Wal>,
-    /// How the log begins.
+    /// The first bytes of the WAL.
     pub wal_first: Vec<u8>,
     /// The first page as the log has it.
     pub wal_page: Option<Vec<u8>>,
@@ -25,7 +25,7 @@ pub struct Image {
     pub shm: Option<Shm>,
     /// The rollback journal.
     pub journal: Option<Journal>,
-    /// Whether the database looks like one that is encrypted.
+    /// Whether the database looks encrypted.
     pub is_encrypted: bool,
 }
 
@@ -158,7 +158,8 @@ impl Image {
                 "the WAL is damaged at frame {frame}: SQLite ignores the {} valid frames after it",
                 wal.behind_break
             );
-            // A log that is written while we read is broken somewhere else each time, or is another one by then.
+            // A WAL that is written during the read breaks at a different frame each time, or has
+            // been restarted.
             let mark = (frame, whole(head.salts));
             found.push(Finding::critical("wal-chain", None, text).marked(mark));
         }
@@ -174,7 +175,8 @@ impl Image {
         let (told, read) = (u64::from(shm.frames), wal.committed_frames);
         (told > read).then(|| {
             let text = format!("the WAL index counts {told} frames, but only {read} can be read: transactions are lost");
-            // A log that is begun anew while we read seems short, and has other salts at the next look.
+            // A WAL that is restarted during the read seems short and has other salts at the next
+            // read.
             Finding::critical("wal-short", None, text).marked((0, whole(salts)))
         })
     }
@@ -231,8 +233,9 @@ fn strange_page((at, foreign): &(u64, Foreign)) -> Finding {
     Finding::critical(rule, Some(*at), text).long(foreign.length())
 }
 
-/// What lies at the start of a page other than the first, if it cannot be SQLite's. B-tree pages begin with 2, 5, 10 or 13,
-/// pointer maps with 1 to 5, all others with the number of a page: what reads as a page far behind the last is none.
+/// Data at the start of a page other than the first, if it cannot be SQLite's. B-tree pages start
+/// with 2, 5, 10 or 13, pointer maps with 1 to 5, all others with a page number: a number far
+/// beyond the last page is foreign.
 #[must_use]
 pub fn strange(start: &[u8], offset: u64, pages: u64) -> Option<Foreign> {
     let first = *start.first()?;
@@ -244,7 +247,7 @@ pub fn strange(start: &[u8], offset: u64, pages: u64) -> Option<Foreign> {
     Foreign::parse(start)
 }
 
-/// Whether a file is, or was, a database: by its first bytes, or by what lies beside it and what it is called.
+/// Whether a file is or was a database: by its first bytes, its side files, or its name.
 #[must_use]
 pub fn is_database(first: &[u8], name: &[u8], has_side_files: bool) -> bool {
     if first.starts_with(header::MAGIC) || first.starts_with(b"SQLit") || has_side_files {
@@ -254,7 +257,7 @@ pub fn is_database(first: &[u8], name: &[u8], has_side_files: bool) -> bool {
     if named.iter().any(|end| name.ends_with(end.as_bytes())) {
         return true;
     }
-    // Overwritten from the start: what is behind still looks like one.
+    // Overwritten from the start: the rest still looks like a database.
     let Some(header) = Header::read(first) else {
         return false;
     };

@@ -27,7 +27,7 @@ impl Job<'_> {
         }
     }
 
-    /// It is not there. Who was here first has brought it to the archive, or it is a mistake.
+    /// The file is missing: another archive has moved it, or the name is wrong.
     pub(super) fn gone(&mut self) -> Result<Progress, Problem> {
         let to = self.common.to;
         let name = &self.named.name;
@@ -109,7 +109,7 @@ impl Job<'_> {
         )
     }
 
-    /// Gives the file its own name back and says why.
+    /// Restores the name of the file and records the reason.
     pub(super) fn fail(&mut self, problem: Problem) {
         let folder = &self.named.folder;
         let mut name = &self.named.name;
@@ -129,7 +129,7 @@ impl Job<'_> {
     }
 }
 
-/// Removes the lock file that an archive which was killed has left. One that is held stays.
+/// Removes the lock file left by a killed archive. A lock that is held stays.
 fn sweep(folder: &Dir, name: &OsStr) {
     let lock = names::lock(name);
     if folder.look(&lock).is_ok_and(|entry| entry.is_some()) {
