@@ -11,7 +11,7 @@ const LONGEST: u16 = 18_432;
 /// An encrypted alert of TLS 1.3: two bytes, one for the true type, sixteen for the seal.
 const ALERT_13: u16 = 19;
 
-/// What a record says it holds.
+/// Content type of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -28,7 +28,7 @@ pub enum Kind {
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Record {
-    /// What it says it holds.
+    /// Content type.
     pub kind: Kind,
     /// Minor version byte: 1 is TLS 1.0, 3 is TLS 1.2 and 1.3.
     pub minor: u8,
@@ -37,7 +37,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record that begins here, if it looks like one.
+    /// Parses the record that starts here, if it looks like one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [kind, 3, minor @ 0..=4, high, low, ..] = *bytes else {
@@ -74,7 +74,7 @@ impl Record {
         self.kind == Kind::Data && self.minor == 3 && self.length == ALERT_13
     }
 
-    /// Which version, as far as the record tells.
+    /// The version, as far as the record shows it.
     #[must_use]
     pub fn version(&self) -> &'static str {
         match (self.kind, self.minor) {
@@ -88,8 +88,8 @@ impl Record {
         }
     }
 
-    /// What the program was doing when this landed in a file. Where a stale number was used from the file's start on, the offset
-    /// tells more: give it then alone.
+    /// What the program was doing when this record landed in a file. Pass the offset only if a
+    /// stale descriptor was used from the start of the file; it allows a more precise answer.
     #[must_use]
     pub fn operation(&self, from_start: Option<u64>) -> &'static str {
         match (self.is_alert(), from_start) {

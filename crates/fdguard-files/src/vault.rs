@@ -27,7 +27,7 @@ use crate::sys;
 /// Work that was sent to a vault.
 type Work<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// Why a vault did not do what it was asked for.
+/// Errors of a vault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -36,7 +36,7 @@ pub enum Error {
         "cannot create a thread with a private descriptor table (requires Linux 5.9 and close_range): {0}"
     )]
     Start(String),
-    /// The work panicked. The vault took nothing more, and let go of all it had.
+    /// A task panicked. The vault accepts nothing more and has released everything.
     #[error("a task in the descriptor vault panicked: {0}")]
     Panicked(String),
     /// An earlier work panicked.
@@ -93,7 +93,7 @@ impl<S: 'static> Vault<S> {
         }
     }
 
-    /// Does this in the vault, and waits for it. Whoever comes at the same time waits its turn.
+    /// Runs this in the vault and waits for it. Concurrent callers wait their turn.
     pub fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut S) -> T + Send + 'static,
@@ -121,7 +121,7 @@ impl<S: 'static> Vault<S> {
 }
 
 impl<S> Vault<S> {
-    /// Waits for the thread, and says how it ended.
+    /// Waits for the thread and returns how it ended.
     fn end(&mut self) -> Error {
         drop(self.work.take());
         match self.thread.take().map(JoinHandle::join) {
@@ -162,7 +162,7 @@ fn keep(fd: std::os::fd::OwnedFd) {
     let _number = fd.into_raw_fd();
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned())

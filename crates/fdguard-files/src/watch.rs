@@ -23,16 +23,16 @@ use crate::read::{self, Stamp};
 use crate::sqlite::judge::is_database as is_database_by;
 use crate::sqlite::wal::{HEAD, WalHeader};
 
-/// A database is looked at this often at most.
+/// Minimum time between two checks of a database.
 const SELDOM: Duration = Duration::from_millis(5);
-/// What is wrong must be so this often in a row: a look may fall into the middle of a write.
+/// A problem must be seen this often in a row: a read may fall into the middle of a write.
 const LOOKS: usize = 3;
 const APART: Duration = Duration::from_millis(2);
 
 /// What happened to a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It went bad, or was bad when the watch began.
+    /// It was damaged, now or when the watch started.
     Bad(Vec<Finding>),
     /// It is sound again.
     Sound,
@@ -79,7 +79,8 @@ struct Folder {
 }
 
 impl Watch {
-    /// Begins to watch these files, and all databases of these folders. What is bad already is told by the first look.
+    /// Starts watching these files, and all databases in these directories. Existing damage is
+    /// reported by the first check.
     pub fn begin(paths: &[PathBuf]) -> Result<Self, Error> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .map_err(|error| Error::io(Path::new("inotify"), "cannot create", error))?;
@@ -111,13 +112,13 @@ impl Watch {
         self.known.len()
     }
 
-    /// How often one was looked at.
+    /// Number of checks.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// When there is something to look at without another event; none when there is nothing.
+    /// When the next check is due without another event; none if nothing is due.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let due = self.known.values().filter(|known| known.is_due);
@@ -167,7 +168,7 @@ impl Watch {
         );
     }
 
-    /// Takes what the kernel has told, looks at what is due, and gives what changed.
+    /// Processes the kernel's events, checks what is due, and returns what changed.
     pub fn look(&mut self) -> Result<Vec<Event>, Error> {
         let mut events = self.take()?;
         let now = Instant::now();
@@ -284,7 +285,7 @@ fn is_database(path: &Path) -> bool {
         .is_some_and(|first| read::has_magic(&first))
 }
 
-/// Refuses what is no database, and was none: everything about it would look bad.
+/// Rejects a file that is not and was not a database: everything about it would look damaged.
 fn check_database(path: &Path) -> Result<(), Error> {
     let first = read::piece(&read::open(path)?, 0, 4096)
         .map_err(|error| Error::io(path, "cannot read", error))?;
@@ -312,10 +313,11 @@ fn database_of(path: &Path) -> PathBuf {
     )
 }
 
-/// What is wrong with the header, or with that of the log, in several looks.
+/// Problems of the header, or of the WAL header, confirmed by several reads.
 fn wrong(path: &Path) -> Vec<Finding> {
     let mut found = glance(path);
-    // No writer of a database ever passes through a TLS record, and who repairs it at once would hide it.
+    // No database writer ever produces a TLS record, and a program that repairs it at once would
+    // hide it.
     let is_certain =
         |found: &[Finding]| found.is_empty() || found.iter().any(|one| one.rule == "tls-record");
     for _ in 1..LOOKS {
@@ -336,7 +338,7 @@ fn glance(path: &Path) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // One that nobody has written to yet.
+    // A database that has not been written yet.
     if first.is_empty() {
         return Vec::new();
     }

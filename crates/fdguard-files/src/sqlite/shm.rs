@@ -26,7 +26,7 @@ pub struct Shm {
     pub salts: (u32, u32),
     /// Frames that are in the database already.
     pub moved: u32,
-    /// Up to which frame each of five kinds of readers looks; absent where the place is not in use.
+    /// The last frame visible to each of the five reader slots; absent if the slot is not in use.
     pub marks: [Option<u32>; 5],
 }
 
