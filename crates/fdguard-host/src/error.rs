@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a caller can be told in one line. Each has a code that stays the same: [`Error::code`].
+/// An error in one line. Each has a stable code: [`Error::code`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -11,7 +11,7 @@ pub enum Error {
     Unknown {
         /// `session`, `scope`, `client` or `call`.
         what: &'static str,
-        /// As it was asked for.
+        /// The requested id.
         id: String,
     },
     /// A command runs in it already.
@@ -60,7 +60,7 @@ pub enum Error {
         /// Its last output.
         said: String,
     },
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Bad(String),
     /// The system refused.

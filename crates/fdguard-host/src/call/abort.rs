@@ -14,7 +14,8 @@ use super::event::{Event, Level, What, Who};
 use super::failure::Failure;
 use super::state::{CallInfo, Phase, Slot, State};
 
-/// Aborts a call, from any thread, as often as one likes. Kept after the call's end it holds no descriptor.
+/// Aborts a call, from any thread and any number of times. After the end of the call it holds no
+/// descriptor.
 #[derive(Clone, Debug)]
 pub struct AbortHandle {
     pub(super) state: Arc<State>,
@@ -55,7 +56,8 @@ impl fmt::Display for Reason {
 }
 
 impl AbortHandle {
-    /// Aborts the call: the owner's wait returns [`Failure::Aborted`], the peer sees the end of the connection, and no number is freed.
+    /// Aborts the call: the owner's wait returns [`Failure::Aborted`], the peer sees the end of the
+    /// connection, and no descriptor number is freed.
     pub fn abort(&self) -> Aborted {
         self.abort_for(Reason::Asked)
     }
@@ -65,7 +67,7 @@ impl AbortHandle {
         self.state.abort(reason)
     }
 
-    /// How it stands.
+    /// Current state of the call.
     #[must_use]
     pub fn info(&self) -> CallInfo {
         self.state.info()
@@ -99,7 +101,7 @@ impl Abort {
 impl State {
     fn abort(&self, reason: Reason) -> Aborted {
         let (done, note) = mark_and_shut(&mut self.slot(), reason);
-        // The flag is set and the lock is free: whoever wakes finds both.
+        // The flag is set and the lock is released: a waking owner finds both.
         self.token.cancel();
         let is_news = !done.repeated && done.phase != Phase::Over;
         if is_news && let Some(sink) = &self.sink {
@@ -137,7 +139,8 @@ fn mark_and_shut(slot: &mut Slot, reason: Reason) -> (Aborted, Option<&'static s
         .as_ref()
         .map(|spare| shutdown(spare.as_fd(), Shutdown::Both));
     let (sockets, note) = match shut {
-        // Not connected: the connect has not begun or the peer has reset it. The owner sees the flag before it goes on.
+        // Not connected: the connect has not started, or the peer has reset it. The owner sees the
+        // flag before it continues.
         Some(Ok(()) | Err(Errno::NOTCONN)) => (1, None),
         Some(Err(_)) => (
             0,

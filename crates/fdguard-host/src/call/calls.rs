@@ -31,7 +31,7 @@ impl Calls {
         Self { caller, cap }
     }
 
-    /// Begins a call, which is in the list until it ends or its owner is dropped.
+    /// Starts a call. It stays in the list until it ends or its owner is dropped.
     pub fn begin(&self, request: Request) -> Result<Call, Error> {
         self.caller
             .begin_within(request, self.cap)

@@ -21,9 +21,9 @@ use super::wire::{Meter, Stream, Wire};
 /// What a connection is made with.
 pub(super) struct Connector {
     pub(super) lookup: Lookup,
-    /// Lookups cannot be ended, so there may only be so many of them.
+    /// Lookups cannot be cancelled, so their number is limited.
     pub(super) lookups: Arc<Semaphore>,
-    /// Why there is no TLS, where there is none.
+    /// The TLS client, or why there is none.
     pub(super) tls: Result<TlsConnector, String>,
 }
 
@@ -137,7 +137,7 @@ fn late(share: Duration) -> String {
     format!("no response within {} ms", share.as_millis())
 }
 
-/// The outer error ends the call, the inner one leads to the next address.
+/// The outer error ends the call; the inner one leads to the next address.
 async fn connect(
     address: SocketAddr,
     state: &Arc<State>,
@@ -151,7 +151,7 @@ async fn connect(
     };
     let socket = socket.map_err(io)?;
     socket.set_nodelay(true).map_err(io)?;
-    // Before the connect, so that an abort reaches a connection that nobody answers.
+    // Before the connect, so that an abort reaches a connection that gets no response.
     let spare = socket.as_fd().try_clone_to_owned().map_err(io)?;
     let seat = state.seat(spare, Arc::clone(meter), Phase::Connect)?;
     match socket.connect(address).await {

@@ -29,7 +29,7 @@ pub enum Failure {
         /// Why not.
         why: String,
     },
-    /// The peer is not who it says, or does not speak TLS.
+    /// The peer's identity is wrong, or it does not support TLS.
     #[error("TLS handshake with {host} failed: {why}")]
     Tls {
         /// The name.
@@ -53,7 +53,7 @@ pub enum Failure {
         /// What it was doing then.
         phase: Phase,
     },
-    /// The peer ended the connection before the answer was whole.
+    /// The peer closed the connection before the response was complete.
     #[error("peer closed the connection in phase {phase}: {why}")]
     ClosedEarly {
         /// What it was doing then.
@@ -64,7 +64,7 @@ pub enum Failure {
     /// What came is not HTTP, or its head is too large.
     #[error("invalid HTTP response: {0}")]
     Garbled(String),
-    /// More came than was asked for at most.
+    /// The body is larger than the limit.
     #[error("response body exceeds {max} bytes")]
     TooLarge {
         /// The limit.
@@ -101,7 +101,7 @@ impl Failure {
         }
     }
 
-    /// What hyper says, by what the user can do about it.
+    /// Classifies an error of hyper by what the user can do about it.
     pub(super) fn of_http(error: &hyper::Error, phase: Phase) -> Self {
         let why = with_causes(error);
         if error.is_parse() {

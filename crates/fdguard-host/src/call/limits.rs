@@ -10,7 +10,7 @@ use super::request::Ready;
 use super::state::State;
 use super::wire::Meter;
 
-/// Which moment ends a wait.
+/// The deadlines of a wait.
 pub(super) struct Limits {
     started: Instant,
     connect: Option<Duration>,

@@ -55,7 +55,7 @@ pub struct Timeouts {
     pub first_byte: Option<Duration>,
     /// Between two bytes of the answer.
     pub idle: Option<Duration>,
-    /// Since the call began, until its last byte.
+    /// From the start of the call to its last byte.
     pub total: Option<Duration>,
 }
 
@@ -100,7 +100,7 @@ impl Response {
     }
 }
 
-/// Who is talked to. Connections are shared by calls with the same origin.
+/// Scheme, host and port. Calls with the same origin share connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) is_tls: bool,
@@ -109,7 +109,7 @@ pub(super) struct Origin {
     pub(super) port: u16,
 }
 
-/// A request that was looked at: it can be sent, and again if the first connection was dead already.
+/// A validated request: it can be sent, and sent again if the first connection was already dead.
 #[derive(Clone, Debug)]
 pub(super) struct Ready {
     pub(super) origin: Origin,
@@ -250,7 +250,8 @@ fn headers(given: &[(String, String)]) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
-/// A URL as it may stand in a log: without user and password, and with every value of its query hidden. Which of them is a key nobody can tell.
+/// A URL that is safe to log: without user name and password, and with all query values hidden,
+/// because any of them may be a key.
 pub(super) fn shown(url: &str) -> String {
     let url = url.split('#').next().unwrap_or_default();
     let (before, query) = match url.split_once('?') {

@@ -12,7 +12,7 @@ pub struct Message {
     pub data: String,
     /// The last id that the server gave, also with an earlier event.
     pub id: Option<String>,
-    /// Milliseconds after which a client should come again, if this event said so.
+    /// Milliseconds after which a client should reconnect, if the event sets it.
     pub retry: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ pub const LONGEST: usize = 8 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct Reader {
     longest: usize,
-    /// Of the line that has not ended.
+    /// The unfinished line.
     line: Vec<u8>,
     /// A CR was last: a LF that follows belongs to it.
     after_cr: bool,
@@ -62,7 +62,7 @@ impl Reader {
         }
     }
 
-    /// The events that end within these bytes. After an error the reader is of no use any more.
+    /// The events that end within these bytes. After an error the reader cannot be used.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Message>, TooLong> {
         let mut found = Vec::new();
         while let Some(&first) = bytes.first() {
@@ -123,7 +123,7 @@ impl Reader {
             "retry" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.retry = value.parse().ok()
             }
-            // A comment has an empty name; fields that nobody knows are ignored.
+            // A comment has an empty name; unknown fields are ignored.
             _ => {}
         }
     }

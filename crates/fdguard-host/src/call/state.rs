@@ -89,7 +89,8 @@ pub(super) struct State {
     slot: Mutex<Slot>,
 }
 
-/// Behind the lock. An abort shuts the duplicate down with the lock held: so the owner cannot close it meanwhile.
+/// State behind the lock. An abort shuts down the duplicate while it holds the lock, so the owner
+/// cannot close it meanwhile.
 pub(super) struct Slot {
     phase: Phase,
     pub(super) spare: Option<OwnedFd>,
@@ -158,13 +159,14 @@ impl State {
         self.slot().phase = phase;
     }
 
-    /// The failure of a call that somebody aborted.
+    /// The failure of an aborted call.
     pub(super) fn aborted(&self) -> Option<Failure> {
         let slot = self.slot();
         slot.abort.as_ref().map(Abort::failure)
     }
 
-    /// Puts the duplicate where an abort finds it, and goes on to that phase. From here on an abort reaches the socket; one that came before is told now.
+    /// Stores the duplicate for aborts and enters this phase. From here on an abort reaches the
+    /// socket; an earlier abort is reported now.
     pub(super) fn seat(
         self: &Arc<Self>,
         spare: OwnedFd,
@@ -189,7 +191,8 @@ impl State {
         slot.spare.take()
     }
 
-    /// The end, once. Gives the duplicate if the connection may serve again: an abort that came before has poisoned it, one that comes later finds nothing.
+    /// Ends the call, once. Returns the duplicate if the connection can be reused: an earlier abort
+    /// has shut it down, a later one finds nothing.
     pub(super) fn conclude(&self, keep: bool) -> Conclusion {
         let mut slot = self.slot();
         let phase = slot.phase();
@@ -235,7 +238,7 @@ impl State {
     }
 }
 
-/// What was there at the end.
+/// State at the end.
 pub(super) struct Conclusion {
     pub(super) spare: Option<OwnedFd>,
     pub(super) abort: Option<Abort>,

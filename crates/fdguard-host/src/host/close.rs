@@ -11,7 +11,8 @@ use crate::Error;
 use crate::receipt::{Reason, Receipt};
 
 impl Host {
-    /// Ends a session. Of many who ask, one does it and all get its receipt; so does who asks again later, as long as it is kept.
+    /// Closes a session. Of many callers one does the work and all get its receipt, even later, as
+    /// long as the receipt is kept.
     pub async fn close(&self, id: &str, reason: Reason) -> Result<Receipt, Error> {
         let entry = {
             let table = self.inner.table();
@@ -24,7 +25,7 @@ impl Host {
         Ok(self.inner.end(&entry, reason).await)
     }
 
-    /// The receipts of the sessions that ended last, the oldest first.
+    /// The receipts of the latest closed sessions, oldest first.
     #[must_use]
     pub fn receipts(&self) -> Vec<Receipt> {
         self.inner.table().receipts().cloned().collect()
@@ -56,14 +57,14 @@ impl Inner {
         told.unwrap_or_else(|| Receipt::unknown(&entry.id, reason, "the session's close was not reported"))
     }
 
-    /// Begins its end, if nobody has yet.
+    /// Starts closing the session, unless that has happened.
     pub(super) fn begin_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) {
         if entry.begin_end(reason, false) {
             self.spawn_end(entry, reason);
         }
     }
 
-    /// The same, unless a call is inside. Tells whether it ends now.
+    /// The same, unless a call is using the session. Returns whether it closes now.
     pub(super) fn begin_end_unused(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> bool {
         let begins = entry.begin_end(reason, true);
         if begins {
@@ -86,7 +87,7 @@ impl Inner {
         };
         let closing = {
             let entry = Arc::clone(&entry);
-            // A task of its own: a limit on our patience is no reason to drop a close in the middle.
+            // In its own task: the time limit of the caller must not cancel a close halfway.
             let close = async move { entry.session.close(reason).await };
             self.tasks.spawn_on(close, &self.runtime)
         };
@@ -116,7 +117,7 @@ impl Inner {
         self.settle(&entry, receipt);
     }
 
-    /// The place is free, the receipt is kept and told.
+    /// Frees the slot, stores the receipt and reports it.
     fn settle(&self, entry: &Entry, receipt: Receipt) {
         self.table().close(receipt.clone());
         self.changed.send_modify(|()| {});

@@ -70,7 +70,7 @@ fn for_all(by: By) -> Keeper {
     }
 }
 
-/// What is left for the host to look at.
+/// The limits that the host has to check itself.
 fn watched(limits: Limits, enforced: Enforced) -> Limits {
     let is_ours = |by| by != By::Cgroup;
     Limits {
@@ -80,7 +80,7 @@ fn watched(limits: Limits, enforced: Enforced) -> Limits {
     }
 }
 
-/// What the processes of a session use; absent where nobody can say.
+/// Resource usage of a session; absent if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     memory: Option<u64>,
@@ -102,8 +102,9 @@ fn judge(limits: Limits, usage: Usage) -> Option<Overuse> {
         .or_else(|| over(Limit::Processes, processes, Some(usage.processes)))
 }
 
-/// Memory of all of them together. What they share is counted once, where the kernel says so; that look is dear, so it is taken only when the
-/// cheap sum, which counts it for each, is over.
+/// Memory of all processes together. Shared memory is counted once if the kernel reports it; that
+/// is expensive, so it is done only if the cheap sum, which counts it for each process, is over the
+/// limit.
 fn memory(members: &[u32], allowed: u64) -> Option<u64> {
     let sum = |of: fn(u32) -> Option<u64>| -> Option<u64> {
         let known: Vec<u64> = members.iter().filter_map(|pid| of(*pid)).collect();
@@ -196,7 +197,8 @@ pub(super) fn word(limit: Limit) -> &'static str {
     }
 }
 
-/// The limit that ended a session: one that the host saw passed, or the memory of its cgroup, which never lets it be passed.
+/// The limit that ended a session: one that the host saw exceeded, or the memory limit of its
+/// cgroup, which cannot be exceeded.
 pub(super) fn overuse(entry: &Entry) -> Option<Overuse> {
     let starved = || {
         let allowed = entry.limits.memory_bytes?;
@@ -209,7 +211,7 @@ pub(super) fn overuse(entry: &Entry) -> Option<Overuse> {
     entry.overuse.get().copied().or_else(starved)
 }
 
-/// The answer of a command that was ended because of a limit says so.
+/// Sets the outcome of a command that was ended because of a limit.
 pub(super) fn answer(entry: &Entry, answer: Result<Done, Error>) -> Result<Done, Error> {
     let mut done = answer?;
     let by_itself = matches!(done.outcome, Outcome::Exited { .. });

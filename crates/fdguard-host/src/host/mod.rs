@@ -64,14 +64,14 @@ struct Inner {
     table: Mutex<Table>,
     /// Touched whenever a place was taken or given back.
     changed: watch::Sender<()>,
-    /// Touched whenever a lease began to run.
+    /// Notified whenever a lease starts to run.
     lease_begun: Notify,
     room: Room,
-    /// Absent without a folder for the state, and after the end.
+    /// Absent without a state directory, and after shutdown.
     record: Mutex<Option<Arc<Record>>>,
     reaper: watch::Sender<ReaperHealth>,
     warm: Warm,
-    /// What the end of the host waits for.
+    /// Tasks that the shutdown waits for.
     tasks: TaskTracker,
     stopped: CancellationToken,
     shut: watch::Sender<Option<Vec<Receipt>>>,
@@ -140,13 +140,14 @@ impl Host {
         Ok(Self { inner })
     }
 
-    /// Whether there is room in our table of descriptors for what is not a session: from 90 % of the limit on there is none.
+    /// Whether the host's descriptor table has room for anything but a session: not above 90 % of
+    /// the limit.
     #[must_use]
     pub(crate) fn has_room(&self) -> bool {
         self.inner.room.allows_one_more(0).is_ok()
     }
 
-    /// Whom it tells what happens.
+    /// The event subscriber.
     #[must_use]
     pub fn events(&self) -> &Events {
         &self.inner.options.events
@@ -158,7 +159,7 @@ impl Host {
         self.inner.options.state.as_deref()
     }
 
-    /// Its registry, for what it holds besides sessions.
+    /// Its registry, for resources other than sessions.
     #[must_use]
     pub fn registry(&self) -> Option<Registry> {
         Some(self.inner.record()?.registry())

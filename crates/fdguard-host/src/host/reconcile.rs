@@ -18,7 +18,7 @@ use super::record::{FILE, is_kept};
 use super::{Host, Inner};
 use crate::Error;
 
-/// The longest that the end of one tree is waited for. KILL takes milliseconds.
+/// Maximum wait for the end of one tree. KILL takes milliseconds.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Result of comparing the registry with the running processes.
@@ -86,7 +86,8 @@ impl From<&Left> for Finding {
     }
 }
 
-/// Compares the registry in a state folder with the processes that are there, without a host. Where there is none, none is made.
+/// Compares the registry in a state directory with the running processes, without a host. A missing
+/// registry is not created.
 pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
     let path = state.join(FILE);
     if !path.exists() {
@@ -99,7 +100,7 @@ pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
     run(&Registry::open(&path)?, Timestamp::now(), dry_run)
 }
 
-/// Compares, and ends what nobody keeps. What was killed is found gone by the next comparison.
+/// Compares, and kills what has no keeper. The next comparison finds the killed processes gone.
 pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<Reconciled, Error> {
     let gone = gone_hosts(&registry.list(&Filter::open())?);
     let report = registry.reconcile(now, &|identity| identity.alive(), dry_run)?;
@@ -127,7 +128,8 @@ pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<
     })
 }
 
-/// The hosts of open entries that are gone, of this boot: a number and a start of another mean nobody.
+/// The hosts of open entries that are gone, of this boot: a pid and start time of another boot
+/// identify no process.
 fn gone_hosts(rows: &[Row]) -> HashSet<Identity> {
     let Ok(own) = Identity::own() else {
         return HashSet::new();
@@ -142,7 +144,7 @@ fn gone_hosts(rows: &[Row]) -> HashSet<Identity> {
     hosts.into_iter().filter(is_gone).collect()
 }
 
-/// What became of processes that nobody keeps.
+/// What happened to processes without a keeper.
 #[derive(Clone, Copy, Debug, Default)]
 struct Processes {
     killed: usize,
@@ -161,7 +163,7 @@ impl Processes {
     }
 }
 
-/// Kills the processes of an entry whose host is gone; tells whether it did, or would.
+/// Kills the processes of an entry whose host is gone; returns whether it did, or would.
 fn kill_unkept(
     registry: &Registry,
     id: &str,
@@ -198,7 +200,8 @@ fn pinned(process: &Identity) -> Option<identity::Identity> {
 }
 
 impl Host {
-    /// Compares the registry with the processes that are there. With `dry_run` nothing is changed and nobody is ended.
+    /// Compares the registry with the running processes. With `dry_run` nothing is changed or
+    /// killed.
     pub async fn reconcile(&self, dry_run: bool) -> Result<Reconciled, Error> {
         let Some(record) = self.inner.record() else {
             return Err(Error::Bad(
@@ -211,7 +214,7 @@ impl Host {
 }
 
 impl Inner {
-    /// As often as idle sessions are looked for.
+    /// Runs with every scan for idle sessions.
     pub(super) async fn reconcile_now(&self) {
         let Some(record) = self.record() else { return };
         // A failure is kept for the health.

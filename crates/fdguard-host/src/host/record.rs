@@ -19,9 +19,9 @@ use super::reconcile::{self, Reconciled};
 use crate::receipt::{Reason, Receipt};
 use crate::{Error, random};
 
-/// Entries that ended longer ago are removed.
+/// Older ended entries are removed.
 const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// The file in the folder of the host's state.
+/// The registry file in the state directory.
 pub(super) const FILE: &str = "registry.db";
 
 /// State of the registry.
@@ -35,23 +35,23 @@ pub struct RegistryHealth {
     pub reconciled_at: Option<String>,
 }
 
-/// An open registry with our own entry.
+/// An open registry with the host's own entry.
 #[derive(Debug)]
 pub(super) struct Record {
     registry: Registry,
-    /// Us, as an owner of closes.
+    /// This host, as an owner of closes.
     owner: Owner,
     events: Events,
     health: Mutex<RegistryHealth>,
 }
 
 impl Record {
-    /// The same registry, for what the host holds besides sessions.
+    /// The same registry, for resources other than sessions.
     pub(super) fn registry(&self) -> Registry {
         self.registry.clone()
     }
 
-    /// Opens it, compares what is in it with the processes that are there, and adds us.
+    /// Opens the registry, compares it with the running processes, and adds the host's own entry.
     pub(super) async fn open(
         folder: &Path,
         events: &Events,
@@ -126,7 +126,7 @@ impl Record {
             .await;
     }
 
-    /// We have ended. The file is closed with the last handle.
+    /// The host has ended. The file is closed with the last handle.
     pub(super) async fn close(self: Arc<Self>) {
         let owner = self.owner.clone();
         self.note(move |registry| {
@@ -139,7 +139,7 @@ impl Record {
         let _or_late = dropped.await;
     }
 
-    /// Compares the entries with the processes, and ends what a host that is gone left behind.
+    /// Compares the entries with the processes, and kills what a dead host left behind.
     pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<Reconciled, Error> {
         let this = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || {
@@ -192,7 +192,7 @@ impl Record {
     }
 }
 
-/// Which process a session names; absent when it ended in this moment: its number may be another's already.
+/// The process of a session; absent if it is just ending, because its pid may already be reused.
 fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<Identity> {
     let named = pid()?;
     let identity = Identity::of(named).ok()?;

@@ -9,7 +9,8 @@ pub(super) const JSON: &str = "application/json";
 /// A stream of events.
 pub(super) const EVENTS: &str = "text/event-stream";
 
-/// The form to give: the one with the highest weight, the first of equals. All are taken when nothing is asked for.
+/// The media type to return: the one with the highest weight, the first of equals. Without an
+/// Accept header every type is accepted.
 pub(super) fn negotiate(
     headers: &HeaderMap,
     offers: &[&'static str],

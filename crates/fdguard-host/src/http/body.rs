@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::json_error;
 use super::problem::Problem;
 
-/// From the end of the head to the end of the body.
+/// Time limit from the end of the headers to the end of the body.
 const WITHIN: Duration = Duration::from_secs(30);
 /// Where bodies have lists.
 const LISTS: [&str; 3] = ["files", "program.command", "program.repl.command"];
@@ -29,7 +29,8 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result
     let announced = headers.get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > most) {
-        // Who asks before it sends is told at once; who sends anyway hears us only when it has sent.
+        // A client that sends `Expect` gets the answer at once; any other client reads it only
+        // after it has sent the body.
         if !headers.contains_key(header::EXPECT) {
             discard(body).await;
         }
@@ -104,7 +105,7 @@ fn is_json(media_type: &str) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads a value: what is no JSON is 400, what is JSON and makes no sense is 422 and says where.
+/// Parses a value: invalid JSON is 400; valid JSON of the wrong shape is 422, with its position.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {

@@ -18,7 +18,7 @@ pub(super) struct Counts {
     pub(super) unread: Count,
     /// Connections that took too long for a head.
     pub(super) too_slow: Count,
-    /// Commands that were interrupted because nobody waited for them any more.
+    /// Commands interrupted because the client disconnected.
     pub(super) abandoned: Count,
 }
 

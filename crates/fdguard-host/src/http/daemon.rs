@@ -23,7 +23,7 @@ const WORKERS: usize = 2;
 /// Threads for what blocks, and how long they stay without work.
 const BLOCKING: usize = 16;
 const KEEP: Duration = Duration::from_secs(1);
-/// After the last session has ended: time for the last answers.
+/// Time for the last responses after the last session has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What is to run.
@@ -37,12 +37,13 @@ pub struct Launch {
     pub sockets: Vec<OwnedFd>,
 }
 
-/// Runs until TERM or INT, and says when requests are answered, and at which addresses (none for sockets with a path). A second INT does not wait for sessions: their keepers end them.
+/// Runs until TERM or INT. Calls `ready` with the addresses (none for sockets with a path) once
+/// requests are answered. A second INT does not wait for sessions: their keepers end them.
 pub fn run(launch: Launch, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Error> {
     with_runtime(|signals| live(launch, signals, ready))
 }
 
-/// Runs a program of ours on its runtime, with the signals that end it.
+/// Runs a program on its runtime, with the signals that end it.
 pub(crate) fn with_runtime<F>(live: impl FnOnce(Awaited) -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
@@ -50,7 +51,8 @@ where
     // Before any thread starts: a signal must find none that does not block it.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
     let signals = Signals::take(ends).map_err(Error::io("cannot set up signal handling"))?;
-    // Sessions may kill their keepers. All of our children are keepers, so whoever else becomes our child is an orphan of such a session.
+    // Sessions may kill their keepers. All children of the host are keepers, so any other child is
+    // an orphan of such a session.
     adopt_orphans_of_trees().map_err(Error::io("cannot become a child subreaper"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
@@ -64,7 +66,7 @@ where
         let signals = Awaited::new(signals).map_err(Error::io("cannot set up signal handling"))?;
         live(signals).await
     });
-    // Whoever still blocks in it is not waited for.
+    // Threads that still block are not waited for.
     runtime.shutdown_background();
     ended
 }
@@ -83,7 +85,7 @@ async fn live(
     let server = Server::start(host.clone(), listening, launch.settings);
     let cleaner = cleaner(&host, &server).await?;
     if cleaner.is_some() {
-        // Their ends are told as events.
+        // Their ends are reported as events.
         let _inherited = server.inherit().await;
     }
     let mut parent = Parent::find(&events);
@@ -105,7 +107,7 @@ async fn live(
             cleaner.stop().await;
         }
         server.release().await;
-        // Each has been told as an event.
+        // Each receipt has been reported as an event.
         let _receipts = host.shut_down().await;
         server.ended(LAST_WORDS).await
     };
@@ -117,7 +119,8 @@ async fn live(
     Ok(())
 }
 
-/// The daemon that cleans up after agents. It works by the state folder: a second host there is told who has it.
+/// The cleanup daemon. It is tied to the state directory: a second host there gets an error that
+/// names the first.
 async fn cleaner(host: &Host, server: &Server) -> Result<Option<Daemon>, Error> {
     let Some(state) = host.state() else {
         return Ok(None);
@@ -126,7 +129,7 @@ async fn cleaner(host: &Host, server: &Server) -> Result<Option<Daemon>, Error> 
     Daemon::start(server.scopes(), options).await.map(Some)
 }
 
-/// The one who started us, if it wants to hear of us.
+/// The parent process, if it wants notifications.
 struct Parent(Option<Client>);
 
 impl Parent {
@@ -143,7 +146,7 @@ impl Parent {
 
     fn tell(&mut self, message: &Message) {
         if let Some(client) = &mut self.0 {
-            // A parent that does not listen is no reason to stop.
+            // A parent that does not listen is not a reason to stop.
             drop(client.tell(message, Instant::now()));
         }
     }

@@ -14,11 +14,11 @@ use super::problem::Problem;
 /// Where a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
-    /// From this address, at this one of ours.
+    /// From this peer, at this local address.
     Tcp { local: SocketAddr, peer: SocketAddr },
-    /// At a socket with a file, whose permissions say who may come in. No web page can.
+    /// At a socket file, whose permissions control access. No web page can connect to it.
     Unix {
-        /// Who it was, if the kernel says it.
+        /// The peer's pid, if the kernel reports it.
         pid: Option<u32>,
     },
 }
@@ -67,7 +67,7 @@ fn check_host(
 
 /// Whether a Host header means this server.
 fn is_ours(given: &str, address: SocketAddr, more: &[String]) -> bool {
-    // As numbers are written: `+80` and `080` are not what a client sends that means us.
+    // Only the canonical form: a client that means this server does not send `+80` or `080`.
     let is_port = |text: &str| text == address.port().to_string();
     let name = if given.ends_with(']') {
         given
@@ -90,7 +90,7 @@ fn is_ours(given: &str, address: SocketAddr, more: &[String]) -> bool {
 /// Whether a page comes from this server itself: its own address, with its port.
 fn is_own_origin(origin: &str, address: SocketAddr) -> bool {
     let name = origin.strip_prefix("http://").unwrap_or_default();
-    // Without a port it would be port 80, whoever listens there.
+    // Without a port it would be port 80, on which another server may listen.
     let has_port = name
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.ends_with(']'));
@@ -130,14 +130,14 @@ pub(super) fn has_token(settings: &Settings, headers: &HeaderMap) -> bool {
     check_token(settings, headers).is_ok()
 }
 
-/// Refuses who does not have the token.
+/// Rejects a request without the token.
 pub(super) fn check_token(settings: &Settings, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(token) = &settings.token else {
         return Ok(());
     };
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let (given, more) = (all.next().map(HeaderValue::as_bytes), all.next());
-    // Of two, a proxy before us may have looked at the other.
+    // Of two headers, a proxy in front may have checked the other.
     if more.is_none() && token.allows(given) {
         return Ok(());
     }

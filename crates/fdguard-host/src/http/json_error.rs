@@ -11,7 +11,8 @@ pub(crate) fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// Mistakes of form are told in fixed words. Of the others, what was found is cut out, and what was expected stays.
+/// Syntax errors have fixed messages. In all others, what was found is removed, and what was
+/// expected stays.
 fn bare(what: &str, is_data: bool) -> String {
     if !is_data {
         return what.to_owned();
@@ -20,7 +21,7 @@ fn bare(what: &str, is_data: bool) -> String {
     if fixed.iter().any(|start| what.starts_with(start)) {
         return what.to_owned();
     }
-    // The value may hold these words as well: ours come last.
+    // The value may contain these words as well: the parser's own come last.
     let expected = what
         .rsplit_once(", expected ")
         .map(|(_, expected)| expected);

@@ -11,9 +11,10 @@ use super::route::{BodyOf, Route};
 use super::table;
 use crate::scope::Accepted;
 
-/// Where a host listens when nobody says it.
+/// The default address of a host.
 const ADDRESS: &str = "127.0.0.1:7878";
-/// Statuses that every route may give: a senseless path, names that are not ours, forms that are not there, too many requests, the end.
+/// Statuses that every route may return: an invalid path, an unknown host, an unavailable media
+/// type, too many requests, shutdown.
 const EVERYWHERE: [u16; 7] = [400, 403, 406, 421, 429, 500, 503];
 
 /// The document.
@@ -55,7 +56,8 @@ pub fn document() -> Value {
     })
 }
 
-/// A type can look different when it is read and when it is written: fields with a default need not be sent, and are always answered.
+/// A type can differ between input and output: fields with a default need not be sent but are
+/// always returned.
 struct Makers {
     bodies: SchemaGenerator,
     answers: SchemaGenerator,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::api::Settings;
 
-/// Where a connection is, shared by the one who reads and the one who answers.
+/// State of a connection, shared by its reader and its responder.
 #[derive(Clone, Debug)]
 pub(super) struct Pace(Arc<Mutex<Course>>);
 
@@ -41,7 +41,7 @@ pub(super) enum Late {
 enum State {
     /// No byte of a request has come since then.
     Idle(Instant),
-    /// A head began to come then.
+    /// Headers started to arrive at this time.
     Head(Instant),
     /// A request is being answered.
     Busy,
@@ -65,7 +65,7 @@ impl Pace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The head is whole; what is given back ends the answer when it is dropped.
+    /// The headers are complete; dropping the returned value ends the response.
     pub(super) fn busy(&self) -> Answering {
         self.set(|_| State::Busy);
         Answering(self.clone())
@@ -111,7 +111,7 @@ impl Drop for Answering {
     }
 }
 
-/// A connection that tells its pace what it hears.
+/// A connection that reports its reads and writes to its pace.
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     pub(super) stream: S,

@@ -105,7 +105,7 @@ impl Problem {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// What was asked for makes no sense.
+    /// The request is well-formed but invalid.
     #[must_use]
     pub fn senseless(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-request", detail)
@@ -118,7 +118,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// The status for what the host says. What the caller can change is 4xx, what only the machine can is 5xx.
+/// The status of an error: 4xx if the caller can change it, 5xx if only the machine can.
 fn status_of(error: &Error) -> StatusCode {
     match error {
         Error::Unknown { .. } => StatusCode::NOT_FOUND,
@@ -135,7 +135,8 @@ fn status_of(error: &Error) -> StatusCode {
     }
 }
 
-/// Whether the machine lacks something that a start needs. All else (a folder with too long a name) is what was asked for.
+/// Whether the machine lacks something that a start needs. Anything else (for example a directory
+/// name that is too long) is the caller's fault.
 fn is_machines(error: &StartError) -> bool {
     let StartError::Refused { source, .. } = error else {
         return false;
@@ -152,7 +153,7 @@ fn is_machines(error: &StartError) -> bool {
     errno.is_some_and(|errno| lacking.contains(&errno))
 }
 
-/// The status for a call that gave no answer: the other side's fault, but for what its caller asked for.
+/// The status of a failed call: the peer's fault, unless the request was wrong.
 fn status_of_call(failure: &Failure) -> StatusCode {
     match failure {
         Failure::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -164,7 +165,7 @@ fn status_of_call(failure: &Failure) -> StatusCode {
     }
 }
 
-/// Errors quote what programs said: line ends in it would make two lines of one.
+/// Errors quote program output: newlines in it would break the one-line rule.
 fn one_line(text: &str) -> String {
     text.split(['\n', '\r'])
         .map(str::trim)

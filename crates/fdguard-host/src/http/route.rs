@@ -34,7 +34,7 @@ pub(super) struct Route {
     pub(super) summary: &'static str,
     pub(super) body: Option<BodyOf>,
     pub(super) answer: Answer,
-    /// The statuses of its own refusals, besides those that every route has.
+    /// Error statuses of this route, in addition to those of every route.
     pub(super) refusals: &'static [u16],
     /// Whether it is answered without a token, and beyond the cap of requests.
     pub(super) is_open: bool,
@@ -62,7 +62,7 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
     /// The name in the document's `schema`, with the schema of the rest; absent where it gives no JSON.
     pub(super) document: Option<(&'static str, SchemaOf)>,
-    /// A media type besides JSON, and what is in it.
+    /// A media type other than JSON, and its description.
     pub(super) other: Option<(&'static str, &'static str)>,
     /// Whether it may be 202 with a ticket.
     pub(super) may_be_later: bool,
@@ -78,7 +78,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What stands in the path for this word.
+    /// The id in the path.
     pub(super) fn id(&self) -> &str {
         self.ids.first().map_or("", |(_, value)| value.as_str())
     }
@@ -243,7 +243,7 @@ impl Route {
         self
     }
 
-    /// A body as somebody would send it.
+    /// An example body.
     pub(super) fn example(mut self, example: Value) -> Self {
         if let Some(body) = &mut self.body {
             body.example = example;
