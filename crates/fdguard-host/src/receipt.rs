@@ -39,7 +39,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Of an end that nobody saw: everything is unknown, and why is told.
+    /// The receipt of an end that was not observed: everything is unknown, with the reason.
     #[must_use]
     pub fn unknown(session: &str, reason: Reason, error: impl Into<String>) -> Self {
         Self {

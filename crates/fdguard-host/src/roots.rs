@@ -50,7 +50,8 @@ impl Roots {
         self.0.is_empty()
     }
 
-    /// Where a path is, as its links lead now. Only a name: whoever opens it follows none.
+    /// Resolves a path with its current links. The result is only a name: opening it follows no
+    /// links.
     pub(crate) fn find(&self, path: &Path) -> Result<Below, OutsideRoots> {
         if self.is_empty() {
             return Err(OutsideRoots::NoRoots);

@@ -258,7 +258,7 @@ impl Route {
         json.into_iter().chain(other).collect()
     }
 
-    /// Answers a request that came to it.
+    /// Answers a request.
     pub(super) async fn answer(&self, api: Arc<Api>, request: Request) -> Response {
         let answered = self.try_answer(api, request).await;
         answered.unwrap_or_else(IntoResponse::into_response)
@@ -269,7 +269,7 @@ impl Route {
         if !self.is_open {
             guard::check_token(&api.settings, &parts.headers)?;
         }
-        // To ask for the head of a stream would begin it and end it.
+        // HEAD on a stream would start and end it.
         if parts.method == Method::HEAD && self.offers().contains(&EVENTS) {
             return Err(not_allowed(&self.method));
         }
@@ -299,7 +299,7 @@ impl Route {
             ids,
         };
         let response = (self.handler)(asked, bytes).await?;
-        // A stream is being answered until its end.
+        // The slot is held until the end of a stream.
         Ok(super::held::until_sent(response, place))
     }
 }

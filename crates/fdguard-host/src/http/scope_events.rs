@@ -16,7 +16,7 @@ pub(super) fn observer(events: &Events) -> Observer {
     })
 }
 
-/// A scan that found nothing is not told: there is one every 30 seconds.
+/// A scan that found nothing is not reported: there is one every 30 seconds.
 fn told(what: &scope::Event) -> Option<Event> {
     match what {
         scope::Event::Closed(clean_up) => Some(closed(clean_up)),

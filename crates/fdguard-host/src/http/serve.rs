@@ -34,7 +34,8 @@ use crate::scope::{Scope, Scopes};
 const HEAD: usize = 32 << 10;
 /// After a failure to take a connection: the table is full, and nothing gets better by asking again at once.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections that are taken when our table of descriptors is as full as it may be: enough to ask how we are.
+/// Connections accepted when the host's descriptor table is almost full: enough to query its
+/// health.
 const FEW: usize = 8;
 
 type Router = TowerToHyperService<axum::Router>;
@@ -64,7 +65,7 @@ impl Server {
         drop(tasks.spawn(Arc::clone(&api).follow_clients()));
         drop(tasks.spawn(Arc::clone(&api.mcp).reap(closing.clone())));
         for listening in listening {
-            // Its end is the tracker's business.
+            // The tracker waits for its end.
             drop(tasks.spawn(Arc::clone(&door).keep(listening)));
         }
         Self {
@@ -86,7 +87,7 @@ impl Server {
         self.api.scopes.clone()
     }
 
-    /// Begins to end what agents held of a host that was killed, below today's roots.
+    /// Starts to clean up the scopes of a killed host, below the current roots.
     pub async fn inherit(&self) -> Vec<Arc<Scope>> {
         let roots = &self.api.settings.roots;
         let scopes = &self.api.scopes;
@@ -98,7 +99,7 @@ impl Server {
         self.api.release().await;
     }
 
-    /// Waits until every connection has ended; false when that takes longer than it may.
+    /// Waits until every connection has ended; false on timeout.
     pub async fn ended(&self, within: Duration) -> bool {
         timeout(within, self.tasks.wait()).await.is_ok()
     }
@@ -144,14 +145,14 @@ impl Doorkeeper {
             return;
         };
         let keeper = Arc::clone(self);
-        // Its end is the tracker's business.
+        // The tracker waits for its end.
         drop(match link {
             Link::Tcp(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
             Link::Unix(stream) => self.tasks.spawn(keeper.serve(stream, door, place)),
         });
     }
 
-    /// One connection, to its end.
+    /// Serves one connection to its end.
     async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         self: Arc<Self>,
         stream: S,
@@ -198,7 +199,7 @@ impl Doorkeeper {
             let detail = format!("request headers not received within {within} s");
             let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", detail);
             let text = refuse::text(&problem);
-            // Who sends slowly may not read either: nobody waits for it.
+            // A client that sends slowly may not read either: it is not waited for.
             drop(timeout(PAUSE, stream.write_all(&text)).await);
         }
     }
@@ -231,7 +232,8 @@ impl Doorkeeper {
     }
 }
 
-/// Drives a connection to its end, or to that of its time: then it says of which. When the server closes, it ends after the request that is being answered.
+/// Drives a connection to its end or to a timeout, and returns which timeout. When the server
+/// closes, it ends after the current request.
 async fn in_time<S, B>(
     connection: &mut http1::Connection<TokioIo<Paced<S>>, B>,
     pace: &Pace,

@@ -79,7 +79,7 @@ fn filter(method: &Method) -> MethodFilter {
     MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET)
 }
 
-/// Not a route of the table: what is said there is another protocol's business. Who may come in is ours.
+/// Not a route of the table: MCP is another protocol. Access control is the same.
 async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
     let known = guard::check_token(&api.settings, request.headers());
     if let Err(problem) = known {
@@ -103,7 +103,7 @@ async fn answer_mcp(api: Arc<Api>, request: Request) -> Response {
     held::until_sent(response, place)
 }
 
-/// Who has no token is not told what there is.
+/// A caller without the token does not learn which paths exist.
 fn unknown(api: &Api, request: &Request) -> Response {
     let known = guard::check_token(&api.settings, request.headers());
     let problem = known.err().unwrap_or_else(|| {

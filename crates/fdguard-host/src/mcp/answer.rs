@@ -163,7 +163,7 @@ fn add(
     }
 }
 
-/// What somebody should look at.
+/// Whether it deserves attention.
 fn counts(one: &Value) -> bool {
     text(&one["severity"]) != "info" && one["cleared"].is_null()
 }

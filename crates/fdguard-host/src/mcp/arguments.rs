@@ -141,7 +141,8 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// The options of `fdguard check`. An option and its value are one word: a value that begins with a dash is no option.
+    /// The options of `fdguard check`. An option and its value are one word, so that a value that
+    /// starts with a dash is not parsed as an option.
     pub(super) fn words(&self, seconds: u64) -> Vec<String> {
         let mut words = vec!["check".to_owned()];
         match &self.exercise {
@@ -159,7 +160,7 @@ impl Check {
     }
 }
 
-/// The arguments of a call, or one line that says what is wrong with them.
+/// Parses the arguments of a call, or returns one line with the error.
 pub(super) fn read<T: DeserializeOwned>(given: Option<JsonObject>) -> Result<T, Error> {
     let given = Value::Object(given.unwrap_or_default());
     let read = serde_path_to_error::deserialize(given);

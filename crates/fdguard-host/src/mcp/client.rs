@@ -30,7 +30,7 @@ pub(super) struct Client {
     /// Held while a `trace` or `check` runs.
     trial: AsyncMutex<()>,
     usage: Mutex<Usage>,
-    /// Cancelled when nobody waits for answers any more: commands that run are interrupted.
+    /// Cancelled when the client is gone: running commands are interrupted.
     pub(super) gone: CancellationToken,
 }
 
@@ -72,7 +72,7 @@ impl Client {
         &self.host
     }
 
-    /// A call of its begins; it ends when what is given back is dropped.
+    /// Starts a call of this client; it ends when the returned value is dropped.
     pub(super) fn call(&self) -> InCall<'_> {
         self.usage().calls += 1;
         InCall(self)
@@ -84,7 +84,7 @@ impl Client {
         self.trial.try_lock().map_err(busy)
     }
 
-    /// For how long nobody has called; absent while a call runs.
+    /// Idle time; absent while a call runs.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let usage = self.usage();
         (usage.calls == 0).then(|| usage.last.elapsed())
@@ -99,7 +99,7 @@ impl Client {
         self.slot(kind).lock().await.clone()
     }
 
-    /// Its session of this kind, opened where there is none or it has ended.
+    /// Its session of this kind, opened if there is none or it has ended.
     pub(super) async fn open(&self, kind: Kind, name: Option<&str>) -> Result<Place, Error> {
         let mut slot = self.slot(kind).lock().await;
         let mut renewed = None;
@@ -141,7 +141,7 @@ impl Client {
             return Vec::new();
         };
         let ended = self.host.end_client(guard.id(), Reason::ClientGone).await;
-        // Somebody else ended it: the host at its own end.
+        // It was already ended, by the host's shutdown.
         ended.unwrap_or_default()
     }
 
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Who it is for the host.
+    /// Its client id in the host.
     fn id(&self, name: Option<&str>) -> Result<String, Error> {
         let mut guard = self.guard();
         if self.gone.is_cancelled() {

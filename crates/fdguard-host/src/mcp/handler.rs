@@ -30,11 +30,11 @@ use crate::document::Document;
 use crate::http::{NewArchive, archive};
 use crate::session::{Done, Exec};
 
-/// Pieces of output that wait to be told before the program has to wait.
+/// Pieces of output queued for progress notifications before the program has to wait.
 const WAITING: usize = 64;
-/// How long to watch when nobody says it.
+/// Default observation time.
 const SECONDS: u64 = 10;
-/// How long a program may run under the tracer when nobody says it.
+/// Default time limit of a program under the tracer.
 const TRIAL_SECONDS: u64 = 60;
 
 /// The methods that there are.
@@ -150,7 +150,8 @@ impl Handler {
         let place = self.client.open(kind, name.as_deref()).await?;
         let done = self.exec(&place.id, command.clone(), context).await;
         let (place, done) = match done {
-            // It ended between two calls, as after `exit`: that is no reason to refuse this one.
+            // It ended between two calls, for example after `exit`: that is not a reason to reject
+            // this one.
             Err(error @ (Error::Ended { .. } | Error::Unknown { .. })) => {
                 self.client.forget(kind, &place.id).await;
                 let mut next = self.client.open(kind, name.as_deref()).await?;
@@ -168,7 +169,8 @@ impl Handler {
         }))
     }
 
-    /// Runs it to its end. Whoever cancels the call or goes away interrupts it, and its end is awaited all the same: the session is free then.
+    /// Runs it to its end. Cancelling the call or disconnecting interrupts it, and its end is still
+    /// awaited, so that the session is free afterwards.
     async fn exec(
         &self,
         id: &str,
@@ -194,7 +196,7 @@ impl Handler {
             }
         };
         if let Some(told) = told {
-            // No notice comes after the answer. How the telling went is no news.
+            // No notification comes after the answer. The result of sending does not matter.
             drop(told.await);
         }
         done
@@ -284,7 +286,7 @@ impl Handler {
         Ok(say::seen(&seen, false))
     }
 
-    /// Runs a command under the tracer. Whoever cancels the call or goes away ends all of it.
+    /// Runs a command under the tracer. Cancelling the call or disconnecting ends all of it.
     async fn try_out(
         &self,
         trial: Trial,
@@ -392,8 +394,8 @@ impl ServerHandler for Handler {
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
-    /// A request that the library could not read comes here, too: a method of ours with parameters
-    /// that do not fit it.
+    /// Requests that the library could not parse also arrive here: a known method with invalid
+    /// parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

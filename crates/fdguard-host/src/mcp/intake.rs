@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The versions whose clients may send several messages as a list. 2025-06-18 took that away.
 const WITH_BATCHES: [&str; 2] = ["2024-11-05", "2025-03-26"];
-/// UTF-8 text may begin with this mark (RFC 8259, section 8.1).
+/// UTF-8 text may start with this mark (RFC 8259, section 8.1).
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// What came.
@@ -99,12 +99,12 @@ pub(super) fn request_id(message: &Value) -> Option<&Value> {
     (id.is_string() || id.is_i64() || id.is_u64()).then_some(id)
 }
 
-/// Whether somebody waits for an answer to it.
+/// Whether the client waits for an answer to it.
 pub(super) fn is_request(message: &Value) -> bool {
     message.get("method").is_some() && message.get("id").is_some()
 }
 
-/// The version that a client asks for, in its first request.
+/// The version that a client requests in its first message.
 pub(super) fn version(message: &Value) -> Option<&str> {
     let is_first = message.get("method") == Some(&json!("initialize"));
     message["params"]["protocolVersion"]

@@ -22,7 +22,7 @@ const LONGEST: usize = 64 << 20;
 /// The two streams of a client.
 pub(super) struct Lines<R, W> {
     input: BufReader<R>,
-    /// The begin of a line: `receive` may be dropped at any time and goes on with it.
+    /// The start of a line: `receive` may be dropped at any time and continues with it.
     line: Vec<u8>,
     /// The rest of a line that was too long is passed over.
     is_too_long: bool,
@@ -48,7 +48,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// The next whole line; nothing at the end of the input.
+    /// The next whole line; none at the end of the input.
     async fn next_line(&mut self) -> Option<Vec<u8>> {
         loop {
             // What is here is taken at once after it came: nothing is lost when this is dropped.
@@ -72,11 +72,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// Takes what a line holds: messages for the library, or an answer that is ours.
+    /// Processes a line: messages for the library, or an error answered here.
     fn take(&mut self, line: &[u8]) {
         match intake::read(line) {
-            // As the library has it: an answer to what is no JSON could be answered in turn, for
-            // ever.
+            // As in the library: an answer to invalid JSON could be answered in turn, forever.
             Err(refusal) if refusal.is_unreadable() => {}
             Err(refusal) => self.write(refusal.to_json()),
             Ok(Intake::One(message)) => self.take_one(message),
@@ -120,7 +119,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// For the library. What it cannot read is answered here, if somebody waits for an answer.
+    /// Passes a message to the library. What it cannot parse is answered here, if it is a request.
     fn hand_over(&mut self, message: Value) -> Result<(), Option<Value>> {
         if message.get("method") == Some(&json!("notifications/cancelled")) {
             let whole = self
@@ -144,8 +143,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// Writes an answer of ours. In a task: `receive` may be dropped at any time, a line must be
-    /// whole.
+    /// Writes an answer, in a task: `receive` may be dropped at any time, but a line must be
+    /// complete.
     fn write(&self, answer: Value) {
         let output = Arc::clone(&self.output);
         // A client that does not read any more is seen elsewhere.

@@ -18,7 +18,7 @@ use crate::scope::Program;
 
 /// The largest document. A process with a hundred thousand descriptors has one of 40 MiB.
 pub(super) const LARGEST: u64 = 64 << 20;
-/// Of what it says about its own troubles.
+/// Maximum length of its error output.
 const COMPLAINT: u64 = 4096;
 
 /// Runs the command with these words and gives its document. Dropped, it is killed.
@@ -31,7 +31,7 @@ pub(super) async fn look(program: &Path, words: &[String]) -> Result<Value, Erro
     let (document, complaint) = tokio::join!(read(out, LARGEST), read(err, COMPLAINT));
     let _ended = running.over().await;
     let document = document?;
-    // A finding is a status other than 0, with a document: what was said decides.
+    // A finding has a nonzero status and a document: the document decides.
     serde_json::from_slice(&document).map_err(|_none| {
         let complaint = complaint.unwrap_or_default();
         let complaint = String::from_utf8_lossy(&complaint);
@@ -43,7 +43,7 @@ pub(super) async fn look(program: &Path, words: &[String]) -> Result<Value, Erro
     })
 }
 
-/// How it is started, and our ends of its two outputs.
+/// The start plan, and the read ends of its two outputs.
 fn plan(program: &Path, words: &[String]) -> std::io::Result<(Plan, [OwnedFd; 2])> {
     let input = open(
         c"/dev/null",
@@ -59,7 +59,7 @@ fn plan(program: &Path, words: &[String]) -> std::io::Result<(Plan, [OwnedFd; 2]
     Ok((plan, [out, err]))
 }
 
-/// All of it, up to a cap; what is beyond is read and dropped, so that the writer can end.
+/// Reads all of it up to a limit; the rest is read and dropped, so that the writer can finish.
 pub(super) async fn read(pipe: Receiver, most: u64) -> Result<Vec<u8>, Error> {
     let mut kept = Vec::new();
     let mut pipe = pipe.take(most);

@@ -35,13 +35,14 @@ pub(crate) use web::Web;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The `fdguard` command, which looks at processes; without it there are no tools to look.
+    /// The `fdguard` command, which examines processes; without it those tools are not offered.
     pub program: Option<PathBuf>,
-    /// Files below these folders may be archived; none may when there is none.
+    /// Files below these directories may be archived; none if it is empty.
     pub roots: Roots,
-    /// An MCP session over HTTP that nobody used for so long is ended.
+    /// An MCP session over HTTP that was idle for this long is ended.
     pub idle: Duration,
-    /// Bytes of output that a result keeps, half from its begin and half from its end: a model reads all of it.
+    /// Bytes of output in a result, half from the start and half from the end: a model reads all of
+    /// it.
     pub output_cap: usize,
 }
 

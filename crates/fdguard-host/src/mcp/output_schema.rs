@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::say::{Interrupted, Ran};
 
-/// What a command came to: `fdguard.exec/1`.
+/// Result of a command: `fdguard.exec/1`.
 pub(super) fn exec() -> Arc<JsonObject> {
     named::<Ran>("fdguard.exec/1")
 }
@@ -20,7 +20,7 @@ pub(super) fn interrupted() -> Arc<JsonObject> {
     named::<Interrupted>("fdguard.interrupted/1")
 }
 
-/// The receipt of what ended, `fdguard.receipt/1`, or `fdguard.reset/1` where there was no session.
+/// The receipt `fdguard.receipt/1`, or `fdguard.reset/1` if there was no session.
 pub(super) fn reset() -> Arc<JsonObject> {
     object(json!({
         "type": "object",

@@ -10,7 +10,7 @@ use super::trial::Ended;
 use crate::document::Document;
 use crate::session::{Done, Outcome, Output};
 
-/// Lines of what a program said last that an answer shows where it failed.
+/// Last lines of a failed program's stderr that a result shows.
 const LAST_LINES: usize = 15;
 
 /// Result of a command.
@@ -33,7 +33,7 @@ pub(super) struct Interrupted {
     pub(super) was_running: bool,
 }
 
-/// What a command came to.
+/// Result of a command.
 pub(super) fn ran(ran: Ran) -> CallToolResult {
     let text = text(&ran.done, ran.renewed.as_deref());
     let failed = failed(ran.done.outcome);
@@ -45,7 +45,8 @@ pub(super) fn seen(document: &Value, failed: bool) -> CallToolResult {
     result(answer(document), document, failed)
 }
 
-/// What `trace` or `check` came to: the answer, then how it ended. The document has one member more, `run`.
+/// Result of `trace` or `check`: the text, then how it ended. The document has one more member,
+/// `run`.
 pub(super) fn tried(ended: Ended) -> CallToolResult {
     let failed = ended.status.is_none_or(|status| status > 1);
     let mut text = match &ended.document {
@@ -94,7 +95,8 @@ pub(super) fn refused(error: impl std::fmt::Display) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(parts.join("; "))])
 }
 
-/// Whether it did not end by itself. A status other than 0 is an answer: `grep` gives it, too.
+/// Whether it did not finish by itself. A nonzero status is a normal result: `grep` returns it,
+/// too.
 fn failed(outcome: Outcome) -> bool {
     !matches!(
         outcome,
@@ -129,7 +131,7 @@ fn add(text: &mut String, head: &str, output: &Output) {
     }
 }
 
-/// How it ended, what is missing, and whether variables are gone.
+/// How it ended, how much output is missing, and whether variables are lost.
 fn last_line(done: &Done) -> String {
     let ms = done.ms.round();
     let end = match done.outcome {

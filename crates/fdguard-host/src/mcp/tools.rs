@@ -19,7 +19,8 @@ pub(super) const INSTRUCTIONS: &str =
      `trace` and `check` run a program and name the line of code that leaves descriptors open. Use \
      `check` to prove that a fix works.";
 
-/// All tools. Those that look at processes need the command that does it, `archive` needs folders in which it may.
+/// All tools. Those that examine processes need the `fdguard` command; `archive` needs root
+/// directories.
 pub(super) fn all(can_look: bool, can_archive: bool) -> Vec<Tool> {
     let mut tools = vec![python(), bash(), interrupt(), reset()];
     if can_archive {
@@ -62,7 +63,7 @@ fn inside(destructive: bool, idempotent: bool) -> ToolAnnotations {
         .open_world(false)
 }
 
-/// Only looks.
+/// Read-only.
 fn looking() -> ToolAnnotations {
     ToolAnnotations::new()
         .read_only(true)

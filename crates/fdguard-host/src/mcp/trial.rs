@@ -21,7 +21,8 @@ use crate::Error;
 use crate::scope::Program;
 use crate::session::{Collector, Output};
 
-/// What `fdguard` may take beyond the time of the program: a program that does not end by TERM, names of symbols, leftovers.
+/// Extra time for `fdguard` after the program's time: a program that ignores TERM, symbol names,
+/// leftovers.
 const SPARE: Duration = Duration::from_secs(60);
 
 /// A command to be run under the tracer.
@@ -50,7 +51,7 @@ pub(super) struct Ended {
     pub(super) status: Option<i32>,
     /// What the program printed.
     pub(super) stdout: Output,
-    /// What program and `fdguard` said there.
+    /// Stderr of the program and of `fdguard`.
     pub(super) stderr: Output,
     /// How long it took.
     pub(super) took: Duration,
@@ -67,7 +68,7 @@ impl Trial {
         let running = Program::start(plan).await?;
         let ended = async {
             let exit = running.finish().await;
-            // Nobody writes any more: its own end of the pipe was the last one.
+            // The last write end of the pipe was this one.
             drop(report.theirs);
             exit
         };
@@ -159,7 +160,8 @@ impl Trial {
     }
 }
 
-/// The pipe of the document. `fdguard` opens it by its place in our table: a descriptor that were handed down would reach the program, too.
+/// The pipe of the document. `fdguard` opens it through the host's descriptor table: an inherited
+/// descriptor would also reach the program.
 struct Report {
     ours: OwnedFd,
     theirs: OwnedFd,
@@ -183,7 +185,7 @@ fn status(exit: Exit) -> i32 {
     }
 }
 
-/// All of a stream, its begin and its end kept.
+/// Collects a stream, keeping its start and its end.
 async fn collect(mut pipe: Receiver, cap: usize) -> Result<Output, Error> {
     let mut kept = Collector::new(cap);
     let mut piece = vec![0; 16 << 10];

@@ -9,7 +9,7 @@ use fdguard_files::Dir;
 use super::root::Root;
 use crate::roots::{Below, OutsideRoots, Roots};
 
-/// In the scope's root, when nobody says where.
+/// Default archive directory, in the scope's root.
 const DEFAULT: &str = "archive";
 
 /// The place.

@@ -8,7 +8,7 @@ use crate::receipt::Receipt;
 /// The name and version of the document.
 pub const SCHEMA: &str = "fdguard.cleanup/1";
 
-/// When a clean-up is a success; every document says it.
+/// Definition of `success`; part of every document.
 pub const SUCCESS_RULE: &str = "Every process that the scope owned is gone, no process with the scope's mark in its environment is left, and every file, directory and descriptor was handled. Absent resources count as handled. Lent resources are not examined.";
 
 /// Result of closing a scope.

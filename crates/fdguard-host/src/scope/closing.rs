@@ -23,7 +23,7 @@ use super::resource::{Entry, Ownership, Resource};
 /// Files that are handled at a time: each takes a thread that may block.
 const FILES_AT_A_TIME: usize = 4;
 
-/// Who is cleaned up.
+/// The scope to clean up.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) scope: String,
@@ -58,7 +58,7 @@ pub(super) async fn close(
     };
     let broken = Broken::new(&subject, around.why);
     let (means, scope) = (Arc::clone(&around.means), subject.scope.clone());
-    // In a task of its own: should it panic, whoever waits gets an answer.
+    // In its own task: if it panics, the waiting callers still get an answer.
     let work = tokio::spawn(clean_up(subject, entries, around));
     let mut clean_up = work.await.unwrap_or_else(|error| broken.told(&error));
     clean_up.errors.extend(errors);
@@ -115,7 +115,7 @@ async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> Clea
     }
 }
 
-/// What is told when the clean-up itself broke.
+/// The result when the cleanup itself failed.
 #[derive(Debug)]
 struct Broken(CleanUp);
 
@@ -150,7 +150,7 @@ fn split(entries: Vec<Entry>, is_first: impl Fn(&Resource) -> bool) -> (Vec<Entr
     entries.into_iter().partition(first)
 }
 
-/// Ends these side by side, so many at a time. Each has a task of its own: one that panics is one error.
+/// Ends these in parallel, a limited number at a time. Each has its own task: a panic is one error.
 async fn at_once(
     subject: &Subject,
     entries: Vec<Entry>,
@@ -198,7 +198,8 @@ fn end(resource: Resource, around: Around) -> BoxFuture<'static, End> {
                 End::fine(Did::Closed)
             }
             Resource::Socket { fd, .. } => {
-                // Whoever has a copy of it must see its end as well. One that is not connected says no, and is closed.
+                // Holders of a duplicate must see its end as well. A socket that is not connected
+                // returns an error and is closed.
                 let _not_connected = shutdown(&fd, Shutdown::Both);
                 drop(fd);
                 End::fine(Did::Closed)
@@ -209,7 +210,7 @@ fn end(resource: Resource, around: Around) -> BoxFuture<'static, End> {
     })
 }
 
-/// Looks for what nobody keeps, ends it where that is wanted, and looks again.
+/// Searches for processes without a keeper, ends them if requested, and searches again.
 async fn leftovers(
     subject: &Subject,
     first_number: u64,

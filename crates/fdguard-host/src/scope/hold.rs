@@ -69,7 +69,8 @@ impl Scope {
         Ok(Taken { number, pid })
     }
 
-    /// Takes a process that somebody else started. It gets a signal only while it is that very process.
+    /// Adds a process that was started elsewhere. It is signalled only while it is that very
+    /// process.
     pub fn take_process(
         &self,
         identity: Identity,
@@ -90,17 +91,17 @@ impl Scope {
         self.hold(Resource::File { path, end }, Ownership::Owned, Role::Helper)
     }
 
-    /// Takes a log: it is archived at the end, and its growth says that the agent is alive.
+    /// Adds a log: it is archived at the end, and its growth shows that the agent is alive.
     pub fn take_log(&self, path: &Path) -> Result<u64, Error> {
         self.take_file(path, FileEnd::Archive)
     }
 
-    /// Takes a file with a prompt: it is deleted at the end.
+    /// Adds a prompt file: it is deleted at the end.
     pub fn take_prompt(&self, path: &Path) -> Result<u64, Error> {
         self.take_file(path, FileEnd::Delete)
     }
 
-    /// Makes a folder below the root that only we may enter, and that is removed at the end. Gives its path.
+    /// Creates a private directory below the root that is removed at the end. Returns its path.
     pub fn make_directory(&self, name: &str) -> Result<PathBuf, Error> {
         self.is_open()?;
         let inner = format!("{name}-{}", random::id()?);
@@ -109,14 +110,14 @@ impl Scope {
         let path = inner.clone();
         let resource = Resource::Directory { path, id };
         if let Err(error) = self.hold(resource, Ownership::Owned, Role::Helper) {
-            // It is empty, and nobody has it.
+            // It is empty and unused.
             drop(self.root.remove_empty(&inner));
             return Err(error);
         }
         Ok(self.root.path().join(inner))
     }
 
-    /// Takes a socket of ours: both directions are shut down at the end, then it is closed.
+    /// Adds a socket of the host: both directions are shut down at the end, then it is closed.
     pub fn take_socket(&self, name: &str, fd: OwnedFd) -> Result<u64, Error> {
         let name = name.to_owned();
         self.hold(
@@ -126,7 +127,7 @@ impl Scope {
         )
     }
 
-    /// Takes any other descriptor of ours.
+    /// Adds any other descriptor of the host.
     pub fn take_descriptor(&self, name: &str, fd: OwnedFd) -> Result<u64, Error> {
         let name = name.to_owned();
         self.hold(
@@ -159,7 +160,7 @@ impl Scope {
         }
     }
 
-    /// What cannot be taken is dropped, and with it ended; after the lock is given back.
+    /// A rejected resource is dropped, and thereby ended, after the lock is released.
     fn hold(&self, resource: Resource, ownership: Ownership, role: Role) -> Result<u64, Error> {
         let mut state = self.state();
         let number = state.next_number;
@@ -190,8 +191,8 @@ impl Scope {
         Ok(number)
     }
 
-    /// Lets go of something without ending it: from now on it is somebody else's. A descriptor is closed. A program cannot be let go of: it
-    /// would be killed.
+    /// Releases a resource without ending it. A descriptor is closed. A program cannot be released:
+    /// it would be killed.
     pub fn release(&self, number: u64) -> Result<(), Error> {
         let unknown = || Error::Unknown {
             what: "resource",

@@ -17,18 +17,19 @@ use crate::environment::{inherited, is_fit};
 /// What is to be started.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The program and its words; it is looked for as a shell does.
+    /// The program and its arguments; it is looked up in `PATH`, as a shell does.
     pub command: Vec<String>,
     /// Besides the host's own.
     pub environment: BTreeMap<String, String>,
-    /// Below the root: what it prints is added there, and archived at the end. Absent: nobody hears it.
+    /// File below the root that its output is appended to, archived at the end. Absent: output is
+    /// discarded.
     pub log: Option<PathBuf>,
-    /// What its end means.
+    /// What its end means for the agent.
     pub role: Role,
 }
 
 impl Scope {
-    /// Starts a program in the scope's folder, in a session of its own, without input.
+    /// Starts a program in the scope's directory, in its own session, without input.
     pub async fn launch(&self, launch: Launch) -> Result<Taken, Error> {
         let has_no_name = launch.command.first().is_none_or(String::is_empty);
         let mut variables = launch.environment.iter();
@@ -50,7 +51,7 @@ impl Scope {
         let more = launch.environment.into_iter();
         environment.extend(more.map(|(name, value)| (name.into(), value.into())));
         let command = launch.command.into_iter().map(OsString::from).collect();
-        // Another folder may have its name by now.
+        // Another directory may have replaced it by now.
         drop(self.root().dir().map_err(refused)?);
         let plan = Plan {
             folder: Some(self.root().path().to_owned()),

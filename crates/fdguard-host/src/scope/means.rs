@@ -11,7 +11,7 @@ use super::daemon::Scan;
 use crate::host::Host;
 use crate::roots::Roots;
 
-/// Something that happened without anybody having asked.
+/// An event that no caller requested.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -33,11 +33,11 @@ pub enum Event {
         /// Why.
         error: String,
     },
-    /// The daemon looked.
+    /// The daemon completed a scan.
     Scanned(Arc<Scan>),
 }
 
-/// Who hears what happens. Called from many tasks: it must not wait.
+/// The event observer. It is called from many tasks and must not block.
 #[derive(Clone)]
 pub struct Observer(Arc<dyn Fn(&Event) + Send + Sync>);
 
@@ -73,7 +73,7 @@ pub struct Means {
     pub registry: Option<Registry>,
     /// Where what scopes hold is written down for the next host; absent: it is not.
     pub wills: Option<Wills>,
-    /// Hears of every end.
+    /// Receives every end.
     pub observer: Observer,
     /// Roots and archives of scopes are below these; absent: anywhere.
     pub roots: Option<Roots>,

@@ -73,9 +73,9 @@ use will::{Head, Line, Will};
 pub struct ScopeSpec {
     /// For people.
     pub name: String,
-    /// All its files are below this folder.
+    /// All its files are below this directory.
     pub root: PathBuf,
-    /// Whose it is: it ends with the client's lease.
+    /// Id of the client that owns it. It ends with the client's lease.
     pub client: Option<String>,
     /// Where files are archived; `archive` in the root when absent.
     pub archive_to: Option<PathBuf>,
@@ -90,7 +90,7 @@ pub struct Scope {
     archive: ArchivePlace,
     mark: Option<String>,
     started_at: Timestamp,
-    /// The same by a clock that nobody sets.
+    /// The same by the monotonic clock.
     born: Instant,
     means: Arc<Means>,
     runtime: Handle,
@@ -100,7 +100,7 @@ pub struct Scope {
 
 #[derive(Debug)]
 struct State {
-    /// `None` when somebody has begun to close it.
+    /// `None` once closing has started.
     entries: Option<Vec<Entry>>,
     next_number: u64,
     status: Status,
@@ -166,7 +166,8 @@ impl Scope {
         Ok(scope)
     }
 
-    /// One that a host left which is gone: it holds what its will says. Its entry in the registry is that host's.
+    /// A scope left by a dead host: it holds what its journal lists. Its registry entry belongs to
+    /// that host.
     fn inherited(will: Will, means: Arc<Means>) -> Result<Self, Error> {
         let (spec, head) = (will.head.spec(), will.head);
         let scope = Self::made(head.scope, spec, head.mark, means)?;

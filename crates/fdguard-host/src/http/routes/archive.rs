@@ -19,7 +19,7 @@ use crate::http::route::{self, Asked, Route};
 use crate::roots::{Below, OutsideRoots, Roots};
 
 const SCHEMA: &str = "fdguard.archive/1";
-/// Who waits longer asks again.
+/// A caller that needs more time asks again.
 const LONGEST_WAIT: u64 = 600_000;
 /// More are more than one request.
 const MOST_FILES: usize = 10_000;
@@ -87,7 +87,7 @@ pub(crate) async fn run(roots: &Roots, asked: NewArchive) -> Result<Report, Prob
     Ok(report.map_err(|_ended| Error::Closing)?)
 }
 
-/// The root that a folder is below, as its links lead now.
+/// The root that a directory is below, with links resolved now.
 pub(in crate::http) fn find_root(roots: &Roots, folder: &Path) -> Result<Below, Problem> {
     roots.find(folder).map_err(|error| match &error {
         OutsideRoots::NotWhole(_) => Problem::senseless(error.to_string()),
@@ -95,7 +95,8 @@ pub(in crate::http) fn find_root(roots: &Roots, folder: &Path) -> Result<Below, 
     })
 }
 
-/// The archive itself looks again, by opening it below the root; this gives one clear refusal for all.
+/// The archive checks again by opening below the root; this check gives one clear error for all
+/// files.
 fn below(root: &Dir, file: &Path) -> Result<(), Problem> {
     let folder = file.parent().and_then(|folder| root.relative(folder));
     if folder.is_some() {

@@ -20,7 +20,7 @@ use crate::http::problem::Problem;
 use crate::http::route::{Asked, Reply, Route};
 use crate::receipt::{Reason, Receipt};
 
-/// A day; who needs more renews.
+/// One day; a client that needs longer renews.
 const LONGEST_LEASE: u64 = 86_400;
 
 /// A client to register.

@@ -31,7 +31,8 @@ const SCHEMA: &str = "fdguard.exec/1";
 const WAITING: usize = 64;
 /// A day.
 const LONGEST: u64 = 86_400_000;
-/// A refusal comes within this time; a command that is silent for longer begins its stream without a word.
+/// Errors are returned within this time; a command that is silent for longer starts its stream
+/// without output.
 const REFUSED_WITHIN: Duration = Duration::from_millis(100);
 /// A sign of life while a command is silent.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -80,7 +81,8 @@ async fn exec(asked: Asked, bytes: bytes::Bytes) -> Result<Response, Problem> {
     Ok(Sse::new(events(live)).keep_alive(keep).into_response())
 }
 
-/// A command that runs on its own. Dropped, it is interrupted: nobody waits for it any more.
+/// A command running in its own task. Dropping it interrupts the command, since nobody waits for
+/// it.
 struct Running {
     done: oneshot::Receiver<Result<Done, Error>>,
     _abandoned: DropGuard,
@@ -92,10 +94,10 @@ impl Running {
         let abandoned = CancellationToken::new();
         let guard = abandoned.clone().drop_guard();
         let api = Arc::clone(api);
-        // Its end comes by the channel.
+        // Its result arrives through the channel.
         drop(tokio::spawn(async move {
             let ended = run(&api, &id, command, live, &abandoned).await;
-            // Nobody waits any more: then nobody is told.
+            // If nobody waits, the result is dropped.
             drop(sender.send(ended));
         }));
         Self {
@@ -105,12 +107,13 @@ impl Running {
     }
 
     async fn done(&mut self) -> Result<Done, Error> {
-        // The task ends without a word only when the runtime does.
+        // The task ends without a result only when the runtime does.
         (&mut self.done).await.unwrap_or(Err(Error::Closing))
     }
 }
 
-/// Runs it; when it is abandoned before its end, it is interrupted, and its end is awaited all the same: the session is free then.
+/// Runs the command. If it is abandoned, it is interrupted, and its end is still awaited, so that
+/// the session is free afterwards.
 async fn run(
     api: &Api,
     id: &str,

@@ -90,7 +90,7 @@ impl State {
         ]
     }
 
-    /// What is ours alone.
+    /// Metrics that only fdguard has.
     fn own_gauges(&self) -> Vec<Gauge> {
         let health = &self.health;
         let sessions = &health.sessions;

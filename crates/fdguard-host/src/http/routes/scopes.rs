@@ -21,7 +21,7 @@ use crate::scope::{
     tcp_callers,
 };
 
-/// An agent that asks for its own end has this long to read the answer.
+/// Time for an agent that closes its own scope to read the answer.
 const SOON: Duration = Duration::from_secs(1);
 
 /// A scope to create.
@@ -131,7 +131,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
 
 async fn open(asked: Asked, body: NewScope) -> Result<Reply<ScopeView>, Problem> {
     let roots = &asked.api.settings.roots;
-    // The scope looks again, by opening them; this gives one clear refusal.
+    // The scope checks again by opening them; this check gives one clear error.
     find_root(roots, &body.root)?;
     if let Some(to) = &body.archive_to {
         find_root(roots, to)?;

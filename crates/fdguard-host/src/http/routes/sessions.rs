@@ -20,7 +20,7 @@ use crate::session::{Channel, Limits, Program, Spec};
 
 /// More output than this is streamed, not kept.
 const LARGEST_OUTPUT: usize = 64 << 20;
-/// Who needs longer to get ready never will.
+/// An interpreter that needs longer will never be ready.
 const LONGEST_START: u64 = 600_000;
 
 /// A session to open.
@@ -110,7 +110,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
         Route::tell((Method::POST, "/v1/sessions"), "open_session", made, open)
             .summary("Start an interpreter. 201 means that it is ready for commands.")
             .example(json!({"program": "bash", "folder": "/tmp", "channel": "pipes"}))
-            // One whose limits are too small for its program ends before it is ready.
+            // An interpreter whose limits are too small ends before it is ready.
             .refuses(&[404, 410]),
         Route::ask(
             (Method::GET, "/v1/sessions"),
@@ -162,10 +162,11 @@ async fn open(asked: Asked, mut body: NewSession) -> Result<Reply<Info>, Problem
     Ok(Reply::new(info).at(&format!("/v1/sessions/{id}")))
 }
 
-/// Opens it in a task of its own: when its caller goes away meanwhile, nobody knows its id, and it is closed.
+/// Opens it in its own task: if the caller disconnects meanwhile, the id is lost, and the session
+/// is closed.
 async fn open_for(host: Host, client: Option<String>, spec: Spec) -> Result<String, Error> {
     let (sender, opened) = oneshot::channel();
-    // Its end comes by the channel.
+    // Its result arrives through the channel.
     drop(tokio::spawn(async move {
         let outcome = host.open(client.as_deref(), spec).await;
         if let Err(Ok(id)) = sender.send(outcome) {
@@ -173,7 +174,7 @@ async fn open_for(host: Host, client: Option<String>, spec: Spec) -> Result<Stri
             let _closed = host.close(&id, Reason::ClientGone).await;
         }
     }));
-    // The task ends without a word only when the runtime does.
+    // The task ends without a result only when the runtime does.
     opened.await.unwrap_or(Err(Error::Closing))
 }
 

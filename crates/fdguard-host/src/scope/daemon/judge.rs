@@ -49,7 +49,7 @@ pub enum ReasonCode {
     ExitedWithSuccess,
 }
 
-/// Something without which there is no agent.
+/// A resource without which there is no agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Main {
     /// A session, and whether it is there.
@@ -61,7 +61,7 @@ pub enum Main {
     Process {
         /// It lives.
         is_alive: bool,
-        /// It ended with status 0; unknown for a process that we did not start.
+        /// It exited with status 0; unknown for a process that the host did not start.
         has_succeeded: Option<bool>,
     },
 }
@@ -88,7 +88,7 @@ pub struct Rules {
     pub idle_after: Duration,
 }
 
-/// What is wrong, without having asked its log.
+/// Problems of an agent, without reading its log.
 #[must_use]
 pub fn unhealthy(seen: &Seen, rules: Rules) -> Vec<ReasonCode> {
     if seen.status.is_terminal() {
@@ -109,7 +109,7 @@ pub fn unhealthy(seen: &Seen, rules: Rules) -> Vec<ReasonCode> {
     reasons
 }
 
-/// What an agent with something wrong is: its log has the last word. `None` when nothing may be said yet.
+/// The verdict on an agent with problems: its log decides. `None` if it is too early.
 #[must_use]
 pub fn verdict(
     seen: &Seen,
@@ -134,7 +134,7 @@ pub fn verdict(
     }
 }
 
-/// Only programs are gone, and each said that all is well.
+/// Only programs are gone, and each exited with status 0.
 fn has_succeeded(seen: &Seen, reasons: &[ReasonCode]) -> bool {
     let fine = |main: &Main| match main {
         Main::Process {

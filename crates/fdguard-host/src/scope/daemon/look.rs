@@ -20,7 +20,8 @@ pub(super) struct Looked {
     pub(super) outputs: Vec<PathBuf>,
 }
 
-/// Looks at the processes and sessions of a scope; `None` when it is no longer open. It blocks for a few files of `/proc`.
+/// Examines the processes and sessions of a scope; `None` if it is no longer open. It blocks for a
+/// few reads of `/proc`.
 pub(super) fn processes(scope: &Arc<Scope>) -> Option<Looked> {
     let mut sessions = Vec::new();
     let mut mains = Vec::new();

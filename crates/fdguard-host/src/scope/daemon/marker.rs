@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::root::Root;
 
-/// How much of a log's end is read. A last line that is longer is not understood.
+/// How much of a log's end is read. A longer last line is not parsed.
 const TAIL: u64 = 1 << 20;
 
 /// What the last entry is.

@@ -32,9 +32,9 @@ use super::{Event, How, Scopes};
 use crate::Error;
 use scan::Scanner;
 
-/// The heartbeat's file in the state folder.
+/// The heartbeat file in the state directory.
 pub const HEARTBEAT: &str = "cleanup-daemon.heartbeat";
-/// The lock's file in the state folder.
+/// The lock file in the state directory.
 pub const LOCK: &str = "cleanup-daemon.lock";
 
 /// When the daemon does what.
@@ -101,7 +101,7 @@ impl Options {
     }
 }
 
-/// The daemon. Dropped, it ends after its step.
+/// The daemon. When dropped, it ends after its current step.
 #[derive(Debug)]
 pub struct Daemon {
     end: CancellationToken,

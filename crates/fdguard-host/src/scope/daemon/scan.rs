@@ -175,7 +175,7 @@ impl Scanner {
             let Some((status, reasons)) = verdict(&looked.seen, &reasons, last) else {
                 continue;
             };
-            // Its client may have said something meanwhile: that stays.
+            // Its client may have set a status meanwhile: that stays.
             if looked.scope.judge(status, reasons.clone()) {
                 scan.verdicts.push(Verdict {
                     scope: looked.scope.id().to_owned(),
@@ -200,7 +200,7 @@ impl Scanner {
         }
         let ends = due.iter().map(|(_, scope)| scope.closed());
         let ends = async { Ok(join_all(ends).await) };
-        // What takes longer goes on; the next scan does not begin it again.
+        // A close that takes longer continues; the next scan does not start it again.
         let (step, _) = limited("close", self.options.limits.files, ends).await;
         scan.steps.push(step);
         let done = due.iter().filter_map(|(_, scope)| scope.result());

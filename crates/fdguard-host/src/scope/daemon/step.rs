@@ -23,7 +23,7 @@ pub struct Step {
     pub error: Option<String>,
 }
 
-/// Runs a step to its end or its limit. No time at all is no limit but a mistake.
+/// Runs a step to its end or its time limit. A limit of zero is a mistake, not "no limit".
 pub async fn limited<T>(
     step: &'static str,
     limit: Duration,
@@ -53,7 +53,7 @@ pub async fn limited<T>(
     (step, value)
 }
 
-/// A step that blocks. One that hangs is not begun again beside itself: threads would pile up.
+/// A blocking step. A hanging step is not started again in parallel: threads would pile up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocking {
     runs: Arc<AtomicBool>,

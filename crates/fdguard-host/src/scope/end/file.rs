@@ -58,7 +58,7 @@ pub(in crate::scope) async fn end_file(path: PathBuf, end: FileEnd, around: Arou
     }
 }
 
-/// Removes a folder with everything in it, if it is the one that the scope made.
+/// Removes a directory with its content, if it is the one that the scope created.
 pub(in crate::scope) async fn delete_directory(
     path: PathBuf,
     id: (u64, u64),
@@ -104,7 +104,7 @@ fn archive(path: &Path, around: &Around) -> Result<End, Failure> {
     judge(path, &receipt)
 }
 
-/// The name of a file that an archive which was ended in the middle of it has left.
+/// The name that an interrupted archive leaves.
 fn half_archived(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".closing");
@@ -119,7 +119,7 @@ fn judge(path: &Path, receipt: &Receipt) -> Result<End, Failure> {
     let problem = receipt.error.as_ref();
     match receipt.outcome {
         Outcome::Archived | Outcome::AlreadyArchived => Ok(End::fine(Did::Archived).with(details)),
-        // It went between our look and the archive's.
+        // It disappeared between this check and the archive's.
         _ if problem.is_some_and(|it| it.kind == Trouble::NotFound) => Ok(End::fine(Did::Absent)),
         _ => {
             let why = problem.map_or("not archived", |it| it.message.as_str());
@@ -159,14 +159,15 @@ fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<End, Failure> 
     }
 }
 
-/// A folder that is open, as a path that means it and nothing else.
+/// An open directory as a path that refers to exactly that directory.
 fn through(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
 type Tried = Result<End, Failure>;
 
-/// Runs it on a thread that may block. What takes too long is not begun a second time beside itself: it is waited for once more.
+/// Runs it on a blocking thread. An attempt that takes too long is not started a second time in
+/// parallel: it is awaited once more.
 async fn twice(limit: Duration, work: impl Fn() -> Tried + Clone + Send + 'static) -> End {
     let mut running = spawn_blocking(work.clone());
     let first = match timeout(limit, &mut running).await {

@@ -29,7 +29,8 @@ pub struct How {
     pub limit: Duration,
     /// How long each try waits for the last writer of a file.
     pub archive_wait: Duration,
-    /// Processes that are found by their environment alone are ended, too; otherwise they are only told of.
+    /// Also end processes that are found only by their environment; otherwise they are only
+    /// reported.
     pub end_leftovers: bool,
 }
 
@@ -44,7 +45,7 @@ impl Default for How {
     }
 }
 
-/// What all ends of one clean-up share.
+/// Context shared by all ends of one cleanup.
 #[derive(Clone, Debug)]
 pub(super) struct Around {
     pub(super) how: How,
@@ -54,7 +55,7 @@ pub(super) struct Around {
     pub(super) archive: ArchivePlace,
 }
 
-/// What an end came to, before it has a number.
+/// Result of an end, before it has a number.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) did: Did,

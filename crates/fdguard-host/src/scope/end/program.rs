@@ -22,7 +22,7 @@ pub(in crate::scope) async fn end_program(program: &Program, around: &Around) ->
     if let Ok((exit, over)) = timeout(limit, program.over()).await {
         return ended(exit.map(words), over, was_over);
     }
-    // The second try asks for nothing any more.
+    // The second attempt kills without asking.
     program.ask(Stop {
         signal: KILL,
         grace: std::time::Duration::ZERO,
@@ -46,7 +46,8 @@ fn ended(exit: Option<String>, over: Over, was_over: bool) -> End {
                 ..Details::default()
             })
         }
-        // Whoever killed or held its keeper: the host ended what was below it, and found nothing more.
+        // The keeper was killed or stopped: the host killed everything below it and found nothing
+        // more.
         Over::Lost { left: Some(0) } => End::fine(Did::Ended).with(Details {
             survivors: Some(Vec::new()),
             exit,
@@ -68,7 +69,7 @@ fn ended(exit: Option<String>, over: Over, was_over: bool) -> End {
     }
 }
 
-/// Names who lives on below the keeper. The keeper stays with them.
+/// Names the processes still running below the keeper. The keeper stays with them.
 async fn survived(keeper: u32) -> End {
     let look = move || -> Option<Vec<u32>> {
         let below = Probe::new().ok()?.tree(keeper).ok()?;

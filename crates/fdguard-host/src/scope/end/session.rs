@@ -39,7 +39,7 @@ async fn once(id: &str, around: &Around) -> Result<End, String> {
 /// A receipt that does not say how many live on proves nothing.
 fn ended(receipt: Receipt) -> End {
     let is_gone = receipt.survivors == Some(0);
-    // The host keeps the receipt of a session that ended before.
+    // The host keeps the receipt of a session that ended earlier.
     let was_gone = receipt.reason == Reason::ProgramEnded;
     let mut end = End::fine(if was_gone { Did::Absent } else { Did::Ended });
     end.ok = is_gone;
