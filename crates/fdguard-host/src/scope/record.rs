@@ -34,7 +34,8 @@ impl Record {
         }
     }
 
-    /// Says who closes the scope, and which files it had. The claim is needed to say how that ended.
+    /// Records who closes the scope, and which files it had. The claim is needed to record the
+    /// result.
     pub(super) async fn claim(self, files: Vec<String>) -> Result<Claimed, String> {
         self.added.await.map_err(|error| error.to_string())??;
         let (registry, id) = (self.registry.clone(), self.id);
@@ -66,7 +67,7 @@ fn claim(registry: &Registry, id: &str, files: Vec<String>) -> Result<Claim, Str
     registry.begin_closing(id, &owner).map_err(words)
 }
 
-/// The right to say how the close ended.
+/// The right to record the result of the close.
 #[derive(Debug)]
 pub(super) struct Claimed {
     registry: Registry,

@@ -43,7 +43,7 @@ pub enum Role {
     Helper,
 }
 
-/// One thing that is held.
+/// A resource.
 #[derive(Debug)]
 pub(super) enum Resource {
     Session { id: String },

@@ -17,22 +17,22 @@ use rustix::io::Errno;
 
 use crate::roots::{Below, Roots};
 
-/// How often a path is followed anew that others rename meanwhile.
+/// How often a path that others rename meanwhile is resolved again.
 const RENAMED: usize = 16;
 
 /// Why a path was not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// It is not below the folder.
+    /// It is not below the directory.
     #[error("{} is outside {}", path.display(), root.display())]
     Outside {
         /// As it was given.
         path: PathBuf,
-        /// The folder.
+        /// The directory.
         root: PathBuf,
     },
-    /// Another folder has its name now.
+    /// Another directory has replaced it.
     #[error("{}: another directory has replaced it", .0.display())]
     Replaced(PathBuf),
     /// The system refused.
@@ -45,7 +45,7 @@ pub enum Refused {
     },
 }
 
-/// The folder.
+/// The directory.
 #[derive(Clone, Debug)]
 pub struct Root {
     path: PathBuf,
@@ -54,10 +54,10 @@ pub struct Root {
     below: Option<Below>,
 }
 
-/// What has a name below the folder.
+/// An entry below the directory.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The folder that it is in.
+    /// The directory that contains it.
     pub(super) parent: OwnedFd,
     /// Its name there.
     pub(super) name: OsString,
@@ -68,7 +68,7 @@ pub(super) struct Place {
 }
 
 impl Root {
-    /// Remembers the folder, not only its name.
+    /// Remembers the identity of the directory, not only its name.
     pub fn new(path: &Path) -> Result<Self, Refused> {
         let failed = |source| Refused::Io {
             path: path.to_owned(),
@@ -87,7 +87,7 @@ impl Root {
         })
     }
 
-    /// The same for a folder that must be below one of these.
+    /// The same for a directory that must be below one of these roots.
     pub(super) fn in_roots(path: &Path, roots: &Roots) -> Result<Self, Refused> {
         let io = |source| Refused::Io {
             path: path.to_owned(),
@@ -110,7 +110,7 @@ impl Root {
         &self.path
     }
 
-    /// A path from the folder on: of one that is given from the folder on, or whole. It need not exist.
+    /// The path relative to the directory, from a relative or absolute path. It need not exist.
     pub fn relative(&self, path: &Path) -> Result<PathBuf, Refused> {
         let outside = || Refused::Outside {
             path: path.to_owned(),
@@ -121,7 +121,7 @@ impl Root {
         } else if let Ok(inner) = path.strip_prefix(&self.path) {
             inner.to_owned()
         } else {
-            // The folder may have been named by another way that leads to it.
+            // The directory may have been named by another path that leads to it.
             let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
             let name = path.file_name().ok_or_else(outside)?;
             let whole = parent.ok_or_else(outside)?.join(name);
@@ -161,7 +161,7 @@ impl Root {
         }))
     }
 
-    /// The folder of a path, and the name in it; `None` when there is no such folder.
+    /// The parent directory of a path and the name in it; `None` if there is no such directory.
     pub(super) fn parent(&self, inner: &Path) -> Result<Option<(OwnedFd, OsString)>, Refused> {
         let name = inner.file_name().unwrap_or(OsStr::new("")).to_owned();
         let folder = match inner.parent() {
@@ -176,7 +176,7 @@ impl Root {
         }
     }
 
-    /// Opens what is at a path for reading, without waiting for whoever writes into a pipe.
+    /// Opens a path for reading, without blocking on a pipe.
     pub(super) fn open(&self, inner: &Path) -> Result<OwnedFd, Refused> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = self.open_beneath(inner, flags, Mode::empty());
@@ -197,7 +197,7 @@ impl Root {
         opened.map_err(|errno| self.why(inner, errno))
     }
 
-    /// Makes a folder that only we may enter; gives its device and inode.
+    /// Creates a private directory; returns its device and inode.
     pub(super) fn make(&self, name: &Path) -> Result<(u64, u64), Refused> {
         let made = self.folder().and_then(|root| {
             rustix::fs::mkdirat(&root, name, Mode::RWXU)?;
@@ -207,7 +207,7 @@ impl Root {
         made.map_err(|errno| self.why(name, errno))
     }
 
-    /// Removes a folder that is empty.
+    /// Removes an empty directory.
     pub(super) fn remove_empty(&self, name: &Path) -> Result<(), Refused> {
         let removed = self
             .folder()
@@ -220,7 +220,7 @@ impl Root {
         self.open_beneath(inner, flags, Mode::empty())
     }
 
-    /// Links that stay in the folder are followed.
+    /// Links that stay inside the directory are followed.
     fn open_beneath(&self, inner: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let folder = self.folder()?;
         for _ in 0..RENAMED {
@@ -233,13 +233,13 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
-    /// The folder itself, held open: for what goes on for longer than one step.
+    /// The directory itself, held open: for operations of several steps.
     pub(super) fn dir(&self) -> Result<Dir, Refused> {
         self.folder()
             .map_err(|errno| self.why(Path::new(""), errno))
     }
 
-    /// The folder itself; `STALE` when it is another one.
+    /// The directory itself; `STALE` if it was replaced.
     fn folder(&self) -> Result<Dir, Errno> {
         let opened = match &self.below {
             Some(below) => below.open(),

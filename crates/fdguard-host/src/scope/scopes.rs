@@ -96,7 +96,8 @@ impl Scopes {
         Ok(scope)
     }
 
-    /// Begins to close what hosts left that are gone, where its root is `allowed`. Gives those scopes; what cannot be taken over is told.
+    /// Starts to close the scopes of dead hosts whose root is `allowed`. Returns those scopes; what
+    /// cannot be taken over is reported.
     pub async fn inherit(&self, allowed: impl Fn(&Path) -> bool) -> Vec<Arc<Scope>> {
         let means = self.means();
         let Some(wills) = &means.wills else {
@@ -124,7 +125,7 @@ impl Scopes {
                     inherited.push(scope);
                 }
                 Err(error) => {
-                    // Without its folder there is nothing left to be done, today and later.
+                    // Without its directory there is nothing to do, now or later.
                     let forgotten = if root.exists() {
                         Ok(())
                     } else {
@@ -151,7 +152,7 @@ impl Scopes {
         how: How,
     ) -> Result<Result<Arc<Scope>, StartFailed>, Error> {
         let scope = self.create(spec)?;
-        // Whoever waits for the start may go away in the middle of it.
+        // The caller may disconnect during the start.
         let guard = self.guard(&scope);
         let taken = scope.take_all(wants, how).await;
         guard.keep();
@@ -198,7 +199,7 @@ impl Scopes {
         }
         let (asked, callers) = (Arc::clone(&scope), callers.to_owned());
         let look = move || callers.iter().any(|pid| asked.is_inside(*pid));
-        // Should the look break, the careful answer is the late one.
+        // If the check fails, the delayed answer is the safe one.
         let is_inside = tokio::task::spawn_blocking(look).await.unwrap_or(true);
         if is_inside {
             return scope.close_soon(soon, how).map(Closing::Soon);
@@ -206,7 +207,7 @@ impl Scopes {
         Ok(Closing::Done(scope.close(Why::Asked, how).await))
     }
 
-    /// What a ticket says.
+    /// State of a ticket.
     pub fn ticket(&self, ticket: &str) -> Result<Ticket, Error> {
         self.forget_old();
         let has_it = |scope: &Arc<Scope>| {
@@ -233,7 +234,7 @@ impl Scopes {
         self.close_those(|_| true, Why::Shutdown, how).await
     }
 
-    /// The ends of those that were not closed before; their order is that of their ids.
+    /// Closes those that were still open, in the order of their ids.
     async fn close_those(
         &self,
         which: impl Fn(&Arc<Scope>) -> bool,

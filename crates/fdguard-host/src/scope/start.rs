@@ -21,15 +21,15 @@ pub enum Want {
     OpenSession(String, Ownership, Role),
     /// A program that is started.
     Program(Box<Plan>, Role),
-    /// A process that somebody else started.
+    /// A process that was started elsewhere.
     Process(Identity, Ownership, Role),
     /// A file.
     File(PathBuf, FileEnd),
-    /// A folder that is made.
+    /// A directory to create.
     Directory(String),
-    /// A socket of ours.
+    /// A socket of the host.
     Socket(String, std::os::fd::OwnedFd),
-    /// Any other descriptor of ours.
+    /// Any other descriptor of the host.
     Descriptor(String, std::os::fd::OwnedFd),
 }
 

@@ -60,7 +60,7 @@ impl Scope {
         Ok(accepted)
     }
 
-    /// What its ticket says.
+    /// State of its ticket.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         let accepted = self.state().ticket.clone()?;

@@ -38,11 +38,11 @@ pub(super) struct Head {
     pub(super) client: Option<String>,
     /// What its processes carry in their environment.
     pub(super) mark: Option<String>,
-    /// The process that would have ended it.
+    /// The host process that owned the scope.
     pub(super) host: String,
 }
 
-/// One thing that is to be ended, or that is not any more.
+/// A resource to clean up, or one that was released.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Line {
@@ -93,7 +93,7 @@ pub(super) struct Unreadable {
 }
 
 impl Wills {
-    /// In a host's folder; it is made where it is missing.
+    /// Opens the journals in a state directory, creating their directory if missing.
     pub fn make(state: &Path) -> io::Result<Self> {
         let folder = state.join(FOLDER);
         let mut builder = fs::DirBuilder::new();
@@ -101,7 +101,7 @@ impl Wills {
         Ok(Self { folder })
     }
 
-    /// The wills of hosts that are gone, in a state folder; nothing is made or changed.
+    /// The journals of dead hosts in a state directory; nothing is created or changed.
     #[must_use]
     pub fn unfinished(state: &Path) -> Vec<Unfinished> {
         let folder = state.join(FOLDER);
@@ -122,7 +122,7 @@ impl Wills {
         put(options.open(self.path(&head.scope))?, head)
     }
 
-    /// Adds a line. A will that is over is not begun again.
+    /// Adds a line. A journal that was removed is not started again.
     pub(super) fn add(&self, scope: &str, line: &Line) -> io::Result<()> {
         let file = OpenOptions::new().append(true).open(self.path(scope));
         match file {
@@ -140,7 +140,7 @@ impl Wills {
         }
     }
 
-    /// Those whose hosts are gone, and those that nobody can read.
+    /// The journals whose hosts are gone, and those that cannot be read.
     pub(super) fn left(&self) -> (Vec<Will>, Vec<Unreadable>) {
         let (mut wills, mut unreadable) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -195,7 +195,7 @@ impl Head {
     }
 }
 
-/// Whether the host lives. One that is not known is gone: nobody else writes wills.
+/// Whether the host is running. An unknown one is gone: only hosts write journals.
 fn is_kept(host: &str) -> bool {
     host.parse::<Identity>().is_ok_and(|host| host.matches())
 }
@@ -207,7 +207,7 @@ fn put(mut file: fs::File, line: &impl Serialize) -> io::Result<()> {
     file.write_all(&bytes)
 }
 
-/// What is written of a thing; nothing of what ends with the host, and of what stays.
+/// The journal line of a resource; none for resources that end with the host or stay.
 pub(super) fn line(entry: &Entry) -> Option<Line> {
     let number = entry.number;
     let is_owned = entry.ownership == Ownership::Owned;
@@ -230,7 +230,7 @@ pub(super) fn line(entry: &Entry) -> Option<Line> {
     }
 }
 
-/// Reads one. A last line that was not written to its end is none.
+/// Parses a journal. An incomplete last line is ignored.
 fn parse(bytes: &[u8]) -> Result<Will, String> {
     let end = bytes.iter().rposition(|byte| *byte == b'\n');
     let whole = bytes.get(..end.unwrap_or(0)).unwrap_or_default();

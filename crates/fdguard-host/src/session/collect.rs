@@ -21,7 +21,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Keeps this many bytes, half of them from the begin.
+    /// Keeps this many bytes, half of them from the start.
     pub(crate) fn new(cap: usize) -> Self {
         Self {
             head_room: cap / 2,
@@ -106,7 +106,7 @@ impl Collector {
     }
 }
 
-/// The line that stands in the place of what is missing.
+/// The line that replaces what was dropped.
 fn marker(dropped: &Dropped) -> String {
     let Dropped {
         bytes,

@@ -9,7 +9,8 @@ use super::keeper::words;
 use super::running::{ROOM, Running};
 use crate::receipt::{Reason, Receipt, StepTime};
 
-/// HUP is what a terminal that goes away means: an idle bash, which ignores TERM, runs its EXIT trap and is gone within a millisecond, and our Python driver unwinds. Whoever is busy or ignores it
+/// HUP is what a closing terminal sends: an idle bash, which ignores TERM, runs its EXIT trap and
+/// exits within a millisecond, and the Python driver unwinds. A program that is busy or ignores it
 /// has this long.
 pub(super) const GENTLY: Stop = Stop {
     signal: 1,
@@ -22,12 +23,12 @@ pub(super) const AT_ONCE: Stop = Stop {
     grace: Duration::ZERO,
 };
 
-/// The tree itself gives up before, on what the kernel cannot end.
+/// The tree gives up earlier on processes that the kernel cannot end.
 const LONGEST: Duration = Duration::from_secs(8);
 /// What the terminal still holds is read for so long.
 const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 
-/// What is known of an end; the rest of a receipt is the session's.
+/// What is known of an end; the session adds the rest of the receipt.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     over: Option<TreeEvent>,
@@ -39,7 +40,8 @@ pub(super) struct Ended {
     errors: Vec<String>,
 }
 
-/// Ends the tree first, then reads what is left, then closes: a survivor may hold the terminal, so its end of file is not waited for.
+/// Ends the tree first, then reads the remaining output, then closes: a survivor may hold the
+/// terminal, so end of file is not awaited.
 pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
     let mut clock = Clock::new();
     let mut ended = Ended {
@@ -98,17 +100,17 @@ fn drain(running: &mut Running) -> u64 {
 }
 
 impl Ended {
-    /// Its keeper was killed, and nobody knows yet what is left.
+    /// Its keeper was killed, and it is not known yet what is left.
     pub(super) fn is_unsure(&self) -> bool {
         matches!(self.over, Some(TreeEvent::Lost)) && self.survivors.is_none()
     }
 
-    /// Somebody looked.
+    /// Sets the number of survivors.
     pub(super) fn settle(&mut self, survivors: Option<u32>) {
         self.survivors = survivors;
     }
 
-    /// The receipt of a session. `unheard` is output that was read and that nobody got.
+    /// The receipt of a session. `unheard` is output that was read but not delivered.
     pub(super) fn receipt(self, session: &str, reason: Reason, unheard: u64) -> Receipt {
         let mut errors = self.errors;
         let (survivors, exit, killed, reaped) = match self.over {
@@ -129,7 +131,7 @@ impl Ended {
             }
             None => (self.survivors, None, None, None),
         };
-        // The keeper tells the end when there is no child left to wait for, zombies included.
+        // The keeper reports the end only when it has no child left to reap, zombies included.
         let zombies = survivors.filter(|survivors| *survivors == 0);
         Receipt {
             session: session.to_owned(),
@@ -151,7 +153,7 @@ impl Ended {
     }
 }
 
-/// The end of what had ended before: a program that could not be started again.
+/// The end of a session whose program could not be restarted.
 pub(super) fn nothing() -> Ended {
     Ended {
         survivors: Some(0),
@@ -159,7 +161,7 @@ pub(super) fn nothing() -> Ended {
     }
 }
 
-/// A receipt when the task of a session was lost and nobody can say.
+/// The receipt if the session's task was lost: everything is unknown.
 pub(super) fn unknown(session: &str, reason: Reason) -> Receipt {
     let mut receipt = Ended::default().receipt(session, reason, 0);
     receipt.clean = false;

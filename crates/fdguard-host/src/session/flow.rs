@@ -81,7 +81,7 @@ impl Flow {
         }
     }
 
-    /// What was said.
+    /// The collected output.
     pub(super) fn finish(self) -> (Output, Option<Output>) {
         (self.stdout.finish(), self.stderr.map(Collector::finish))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many are held. A clone counts the same ones.
+/// Number of held descriptors. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held(Arc<AtomicU32>);
 

@@ -26,7 +26,7 @@ use super::hub_address::HubAddress;
 use super::message::{self, End};
 use crate::{Error, random, watched};
 
-/// What all sessions of a host share: the one socket on which ends of commands arrive.
+/// Shared by all sessions of a host: the one socket on which ends of commands arrive.
 #[derive(Debug)]
 pub struct Hub {
     inner: Arc<Inner>,
@@ -47,14 +47,14 @@ struct Waiting {
     tell: oneshot::Sender<End>,
 }
 
-/// A session's end of the side channel, to be handed to its program.
+/// A session's end of the side channel, to be passed to its program.
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) fd: OwnedFd,
     pub(super) address: SocketAddrUnix,
 }
 
-/// An end that is waited for; dropped, it is not any more.
+/// An end that is waited for; dropping it stops the wait.
 #[derive(Debug)]
 pub(super) struct Expected {
     pub(super) nonce: String,
@@ -63,7 +63,7 @@ pub(super) struct Expected {
 }
 
 impl Hub {
-    /// Opens the socket and begins to listen, on the runtime that calls.
+    /// Opens the socket and starts to listen, on the calling runtime.
     pub fn open() -> Result<Arc<Self>, Error> {
         let (fd, address) = HubAddress::bind()?;
         let socket = watched::owned(fd, Interest::READABLE);
@@ -83,7 +83,7 @@ impl Hub {
         self.inner.strangers.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody but the host can find its socket; false where no directory for it could be made.
+    /// Whether only the host can find its socket; false if no directory for it could be created.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.inner.address.is_private()
@@ -98,7 +98,7 @@ impl Hub {
         Ok(Side { fd, address })
     }
 
-    /// A new nonce, and the end that comes with it from this address.
+    /// A new nonce, and the end that arrives with it from this address.
     pub(super) fn expect(&self, from: &SocketAddrUnix) -> Result<Expected, Error> {
         let nonce = random::nonce()?;
         let (tell, end) = oneshot::channel();
@@ -145,7 +145,7 @@ impl Inner {
                 .zip(Some(end))
         });
         match heard {
-            // Who waited may have given up at this moment: then nobody needs it.
+            // The waiter may have given up at this moment.
             Some((one, end)) => drop(one.tell.send(end)),
             None => {
                 self.strangers.fetch_add(1, Ordering::Relaxed);

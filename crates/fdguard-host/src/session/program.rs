@@ -21,10 +21,12 @@ use crate::environment::{inherited, is_fit};
 const BASH_START: &str = include_str!("driver/bash.sh");
 const BASH_LOOP: &str = include_str!("driver/bash_loop.sh");
 
-/// What a Python session runs: it defines `_fdguard_drive(channel, ready)`, which takes the number of the side channel and the nonce (bytes) to tell when it is ready.
+/// The driver of a Python session: it defines `_fdguard_drive(channel, ready)`, which takes the
+/// descriptor of the side channel and the nonce (bytes) to send when it is ready.
 pub const PYTHON_DRIVER: &str = include_str!("driver/python.py");
 
-/// Our interpreters do not start with fewer descriptors: bash has its channel at number 19.
+/// The built-in interpreters do not start with fewer descriptors: bash has its channel at number
+/// 19.
 const FEWEST: u64 = 24;
 /// The number of the side channel in the program.
 const SIDE: u32 = plan::FIRST_HANDED;
@@ -77,7 +79,8 @@ fn pipes(with_input: bool, held: &Held) -> std::io::Result<Result<Ends, Error>> 
     }))
 }
 
-/// How the program is started: in a session of its own, with the side channel at number 3 and nothing else of ours.
+/// The start plan: its own session, with the side channel at number 3 and no other descriptor of
+/// the host.
 pub(super) fn plan(
     spec: &Spec,
     folder: Option<PathBuf>,
@@ -115,7 +118,8 @@ fn command(program: &Program, ready: &str) -> Vec<OsString> {
     }
 }
 
-/// The host's environment, what suits a terminal without a person, and what was asked for, in this order.
+/// The host's environment, then settings for a terminal without a person, then the requested
+/// variables.
 fn environment(spec: &Spec, is_terminal: bool, ready: &str) -> Vec<(OsString, OsString)> {
     let mut variables: BTreeMap<OsString, OsString> = inherited().into_iter().collect();
     let mut set = |name: &str, value: &str| variables.insert(name.into(), value.into());
@@ -145,7 +149,8 @@ fn limits(asked: Limits) -> plan::Limits {
     }
 }
 
-/// The longest text that goes through the channel; `version` is what the program said of itself when it was ready.
+/// The longest text that fits the channel; `version` is what the program reported when it was
+/// ready.
 pub(super) fn inline_limit(program: &Program, version: i32) -> usize {
     match program {
         // The room of bash's reads: a longer datagram would be cut.

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, watch};
 use super::keeper::Place;
 use crate::receipt::Receipt;
 
-/// What somebody wants of the command that runs.
+/// Control requests for the running command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wishes {
     pub(super) interrupts: u64,
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     pub(super) async fn wait_for_end(&self) {
-        // Fails only when the sender is gone, and it is ours.
+        // Fails only if the sender is gone, and it belongs to this struct.
         let mut end = self.has_ended.subscribe();
         let _never = end.wait_for(|ended| *ended).await.is_err();
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::scratch;
 use crate::Error;
 
-/// A file that only we may read, removed when it is dropped.
+/// A private file, removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct TextFile(PathBuf);
 
@@ -64,7 +64,7 @@ fn write_one(dir: &Path, name: &str, text: &str) -> io::Result<TextFile> {
 
 impl Drop for TextFile {
     fn drop(&mut self) {
-        // Somebody else removed it, or the folder is gone: it is not there, as it should be.
+        // It was removed by someone else, or the directory is gone: fine either way.
         let _gone = std::fs::remove_file(&self.0);
     }
 }

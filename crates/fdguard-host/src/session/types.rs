@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 pub struct Spec {
     /// The interpreter.
     pub program: Program,
-    /// Where it starts; the host's folder when absent.
+    /// Working directory; default: the host's.
     pub folder: Option<PathBuf>,
-    /// Variables besides the host's own environment.
+    /// Environment variables to add to the host's environment.
     pub environment: Vec<(String, String)>,
     /// How it is spoken to.
     pub channel: Channel,
     /// What it may use.
     pub limits: Limits,
-    /// Bytes of output that a command's result keeps of each stream, half from its begin and half from its end.
+    /// Bytes of output kept per command and stream, half from the start and half from the end.
     pub output_cap: usize,
     /// From its start to the first command that it can take.
     pub ready_within: Duration,
@@ -103,7 +103,7 @@ pub struct Limits {
 pub struct Exec {
     /// Its text, any number of lines.
     pub code: String,
-    /// From its begin to the interrupt.
+    /// Time limit after which the command is interrupted.
     pub timeout: Duration,
 }
 

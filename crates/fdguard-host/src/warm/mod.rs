@@ -52,7 +52,8 @@ struct State {
 }
 
 impl Pool {
-    /// Starts the interpreter and waits until it is warm. `keeper` is our own program, `driver` the text that defines `_fdguard_drive(channel, ready)`.
+    /// Starts the interpreter and waits until it is warm. `keeper` is the fdguard program, `driver`
+    /// the text that defines `_fdguard_drive(channel, ready)`.
     pub async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
         let pool = Self {
             python: python.to_owned(),
@@ -65,8 +66,9 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Forks a session as the plan says, its command aside; `ready` is what the driver says first. The end of the side channel is the plan's only handed
-    /// descriptor. When this fails, nothing is left, and a cold start may do.
+    /// Forks a session according to the plan, except for its command; `ready` is the driver's first
+    /// message. The side channel is the plan's only passed descriptor. If this fails, nothing is
+    /// left, and a cold start may work.
     pub async fn fork(&self, plan: &Plan, ready: &str) -> Result<Tree, Error> {
         self.serves(plan)?;
         let mut offer = Offer::new(plan.limits, plan.cgroup, ORPHAN_GRACE)?;
@@ -78,7 +80,7 @@ impl Pool {
                 return Err(Error::Closing);
             };
             if let Err(error) = zygote.send(&request, plan, &offer).await {
-                // Too long a request says nothing about the interpreter.
+                // A request that is too long is not a problem of the interpreter.
                 if error.kind() == std::io::ErrorKind::BrokenPipe {
                     self.retire(&mut state, "it exited".to_owned());
                 }
@@ -95,8 +97,8 @@ impl Pool {
         })
     }
 
-    /// Whether a session that this plan asks for would be the same if it were forked: another interpreter, another language or
-    /// other settings of Python are read by an interpreter only when it starts.
+    /// Whether a forked session would equal a cold one: an interpreter reads its path, locale and
+    /// Python settings only at startup.
     pub fn serves(&self, plan: &Plan) -> Result<(), Error> {
         let ours = |name: &str| std::env::var_os(name);
         let theirs = |name: &str| {
@@ -128,7 +130,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Why sessions are started cold, if they are: what the interpreter said when it could not start, or why it ended.
+    /// Why sessions start cold, if they do: the interpreter's startup error, or why it ended.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock();

@@ -39,7 +39,7 @@ impl Request {
         })
     }
 
-    /// The keeper's words, each ended by a zero byte, one more of these, and the session's part.
+    /// The keeper's arguments, each followed by a NUL byte, one more NUL, and the session's part.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let words = self.words.iter().flat_map(|word| [word.as_bytes(), b"\0"]);
         // It has no maps with other keys and no numbers: this cannot fail.

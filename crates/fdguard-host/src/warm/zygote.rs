@@ -28,7 +28,7 @@ use crate::watched::{readable, until, writable};
 const PROGRAM: &str = include_str!("zygote.py");
 /// Cold machines and slow disks; usually 100 ms.
 const LONGEST_START: Duration = Duration::from_secs(20);
-/// An end by KILL takes milliseconds. One that the kernel cannot end is left to its keeper.
+/// KILL takes milliseconds. A process that the kernel cannot end is left to its keeper.
 const LONGEST_END: Duration = Duration::from_secs(7);
 /// What is read of its last words.
 const LAST_WORDS: u64 = 4096;
@@ -128,7 +128,7 @@ fn plan(command: Vec<OsString>, null: OwnedFd, words: OwnedFd, requests: OwnedFd
     }
 }
 
-/// Waits for its first word; false when it ended instead.
+/// Waits for its first message; false if it ended instead.
 async fn ready(requests: &OwnedFd) -> io::Result<bool> {
     loop {
         readable(requests.as_fd()).await?;

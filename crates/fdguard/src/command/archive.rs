@@ -31,7 +31,7 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
     } else {
         output::emit_styled(file, |out| write(out, &report))?;
         for receipt in of(&report, Outcome::NotSeen) {
-            // What could not be looked at is no result.
+            // A file that could not be examined is not a result.
             let (message, remedy) = said_of(receipt);
             exit::report(&Hinted::look(message, remedy).into());
         }
@@ -46,7 +46,7 @@ fn of(report: &Report, outcome: Outcome) -> impl Iterator<Item = &Receipt> {
         .filter(move |receipt| receipt.outcome == outcome)
 }
 
-/// "Could not look" wins, as everywhere.
+/// "Could not look" takes precedence, as everywhere.
 fn exit_code(report: &Report) -> u8 {
     if of(report, Outcome::NotSeen).next().is_some() {
         exit::COULD_NOT_LOOK

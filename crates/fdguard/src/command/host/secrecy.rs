@@ -14,8 +14,8 @@ use anyhow::Context as _;
 use fdguard_host::environment::{TOKEN, TOKEN_FD};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// Executes this program anew without the token in its environment, which the kernel shows as it was at the start. The token goes
-/// through a pipe.
+/// Re-executes this program without the token in its environment, because the kernel shows the
+/// initial environment. The token is passed through a pipe.
 pub(super) fn leave_environment() -> anyhow::Result<()> {
     let Some(token) = std::env::var_os(TOKEN) else {
         return Ok(());
@@ -44,7 +44,7 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
 /// One byte more than a token may have: what is cut is still refused.
 const LONGEST: usize = 1025;
 
-/// From here on nobody but root reads memory and descriptors of this process and of its keepers.
+/// From here on only root can read memory and descriptors of this process and its keepers.
 pub(super) fn hide_memory() -> anyhow::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .context("cannot protect the host's memory from other processes")

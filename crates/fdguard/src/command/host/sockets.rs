@@ -13,7 +13,7 @@ use fdguard_supervise::port::{self, Ours};
 use crate::cli::HostArgs;
 use crate::exit::{self, Hinted};
 
-/// Where, when nobody says it.
+/// The default address.
 const DEFAULT: &str = "127.0.0.1:7878";
 
 /// Where the host is to listen.
@@ -31,7 +31,7 @@ pub(super) struct Listening {
 }
 
 impl Sockets {
-    /// What is asked for, if it may be.
+    /// Parses the requested addresses and checks that they are allowed.
     pub(super) fn plan(args: &HostArgs, inherited: &Inherited) -> anyhow::Result<Self> {
         if let Some(gap) = inherited.gaps.first() {
             return Err(Hinted::look(gap.why.clone(), gap.remedy.clone()).into());
@@ -64,7 +64,7 @@ impl Sockets {
         };
         for listen in self.0 {
             let bound = listen.bind().map_err(|error| refused(&listen, &error))?;
-            // The server owns the socket; the file is removed by the one who bound it.
+            // The server owns the socket; the binder removes the file.
             listening
                 .fds
                 .push(rustix::io::fcntl_dupfd_cloexec(&bound.fd, 0)?);
@@ -101,7 +101,7 @@ fn parse(args: &HostArgs, text: &str) -> anyhow::Result<Listen> {
     Ok(listen)
 }
 
-/// Sessions run whatever they are told: nobody offers that to a network by accident.
+/// Sessions run arbitrary commands: they must not be exposed to a network by accident.
 fn refuse_remote(args: &HostArgs, what: &str, address: Option<SocketAddr>) -> anyhow::Result<()> {
     let Some(address) = address.filter(|address| !address.ip().is_loopback()) else {
         return Ok(());
@@ -132,7 +132,7 @@ fn refused(listen: &Listen, error: &BindError) -> anyhow::Error {
     anyhow::Error::new(hinted).context(format!("--listen {listen}"))
 }
 
-/// Who has it, if that can be found out.
+/// The process that holds the address, if it can be found.
 fn held_by(at: &At) -> Option<Hinted> {
     let probe = Probe::new().ok()?;
     let ours = Ours {

@@ -56,7 +56,8 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
     Ok(Some(Found { token, from }))
 }
 
-/// Where run-time files are, else where state is. Relative values are not believed, as their specification asks.
+/// In the runtime directory, else in the state directory. Relative values are ignored, as the
+/// specification requires.
 fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = variable(name).map(PathBuf::from);
@@ -92,7 +93,7 @@ fn read_or_make(path: &Path) -> io::Result<Token> {
     Token::new(&text).map_err(io::Error::other)
 }
 
-/// Refuses a file that somebody else can read or has written.
+/// Rejects a file that another user can read or has written.
 fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
     let mode = found.mode() & 0o777;
     if !found.is_file() {
@@ -118,7 +119,7 @@ fn make(path: &Path) -> io::Result<Token> {
             .create(folder)?;
     }
     let text = random()?;
-    // A file that somebody else put there meanwhile, or a link, is not written to.
+    // A file that someone else put there meanwhile, or a link, is not written to.
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)

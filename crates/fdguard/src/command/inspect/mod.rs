@@ -56,7 +56,7 @@ struct Document {
     schema: &'static str,
     taken_at: Timestamp,
     files: Vec<Inspected>,
-    /// Files that could not be looked at.
+    /// Files that could not be examined.
     gaps: Vec<Gap>,
 }
 
@@ -73,7 +73,7 @@ impl Document {
         self.gaps.push(Gap::new(what, why, remedy));
     }
 
-    /// "Could not look" wins, as everywhere: the others are printed all the same.
+    /// "Could not look" takes precedence, as everywhere; the other files are still printed.
     fn exit_code(&self) -> u8 {
         let found = |file: &Inspected| match &file.healed {
             Some(healed) if healed.outcome != Outcome::NothingToDo => {
@@ -115,7 +115,7 @@ fn remedy(error: &Error) -> &'static str {
     }
 }
 
-/// The files that are meant: of a folder the databases in it.
+/// The files to inspect; a directory stands for the databases in it.
 fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in &args.files {
@@ -203,7 +203,7 @@ fn write(args: &InspectArgs, document: &Document) -> anyhow::Result<()> {
         let width = file.map_or_else(crate::terminal::width, |_| None);
         output::emit_styled(file, |out| text::write(out, document, width))?;
     }
-    // What could not be looked at is no result.
+    // A file that could not be examined is not a result.
     for gap in &document.gaps {
         let message = format!("{}: {}", gap.what, gap.why);
         exit::report(&Hinted::look(message, gap.remedy.clone()).into());

@@ -143,7 +143,7 @@ fn lies_in(field: &Finding, foreign: &Finding) -> bool {
     else {
         return false;
     };
-    // The magic begins before what has overwritten a part of it.
+    // The magic starts before the data that overwrote a part of it.
     field.rule == "magic" && from < 16 || (from..from + length).contains(&at)
 }
 

@@ -5,7 +5,7 @@ use fdguard_core::hazard::Hazard;
 use fdguard_files::holding::Holding;
 use fdguard_trace::{Observed, Symbols};
 
-/// The rules that tell how foreign bytes come into a file.
+/// The rules that explain how foreign data gets into a file.
 const RULES: [&str; 4] = [
     "recycled-write",
     "stranger-close",
@@ -18,7 +18,7 @@ pub(super) fn hazards(holding: &Holding) -> Vec<Hazard> {
     let mut symbols = Symbols::new();
     let mut found: Vec<Hazard> = Vec::new();
     for process in &holding.processes {
-        // Most processes are not traced, and some may not be asked.
+        // Most processes are not traced, and some cannot be queried.
         let Ok(observed) = Observed::find(process.pid) else {
             continue;
         };

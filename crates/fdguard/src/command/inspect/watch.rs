@@ -62,7 +62,7 @@ pub(super) fn run(args: &InspectArgs) -> anyhow::Result<u8> {
     })
 }
 
-/// Readable once a signal to end has come; the second one ends us at once.
+/// Readable once a terminating signal has arrived; a second one ends the process immediately.
 fn stop_signal() -> std::io::Result<UnixStream> {
     let (came, tell) = UnixStream::pair()?;
     let again = Arc::new(AtomicBool::new(false));
@@ -74,7 +74,7 @@ fn stop_signal() -> std::io::Result<UnixStream> {
     Ok(came)
 }
 
-/// Waits for the kernel to tell something, for a signal, or for the time; whether it was a signal.
+/// Waits for a kernel event, a signal or the timeout; returns whether it was a signal.
 fn wait(watch: &Watch, stop: &UnixStream, longest: Duration) -> bool {
     let told = watch.as_fd();
     let mut fds = [
@@ -85,7 +85,7 @@ fn wait(watch: &Watch, stop: &UnixStream, longest: Duration) -> bool {
         tv_sec: 3600,
         tv_nsec: 0,
     });
-    // Interrupted by a signal it looks again at once.
+    // If interrupted by a signal, it checks again immediately.
     let _ = poll(&mut fds, Some(&timeout));
     !fds[1].revents().is_empty()
 }
@@ -106,7 +106,7 @@ struct Line<'a> {
     path: Text,
     findings: &'a [Finding],
     holders: &'a Holding,
-    /// From a trace of a holder: who wrote, by which line.
+    /// From a trace of a holder: the line that wrote.
     hazards: &'a [Hazard],
     gaps: &'a [Gap],
 }
@@ -131,7 +131,7 @@ struct Last {
     seconds: f64,
 }
 
-/// As many as are told to people.
+/// Maximum number of hazards shown to people.
 const MOST_HAZARDS: usize = 4;
 
 const SCHEMA: &str = "fdguard.inspection-event/1";
