@@ -16,7 +16,7 @@ use fdguard_process::tree::{Exit, StartError, Stop, TreeEvent, Tree};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 use crate::unit;
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ impl Bounded {
     }
 
     /// What it waits for; nothing when it is gone.
-    pub(crate) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(crate) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if self.is_gone {
             return;
         }
@@ -178,7 +178,7 @@ impl Bounded {
     }
 
     /// Its end, once: when nothing of it is left, or at the deadline, when what is left is being killed.
-    pub(crate) fn turn(&mut self, now: Instant, ready: &Ready) -> Option<Ended> {
+    pub(crate) fn turn(&mut self, now: Instant, ready: &Readiness) -> Option<Ended> {
         if self.output.as_ref().is_some_and(|output| ready.has(output)) {
             self.listen();
         }

@@ -14,7 +14,7 @@ use rustix::mm::{Advice, madvise};
 
 /// Resident memory before and after, in bytes; absent where it could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trimmed {
+pub struct TrimResult {
     /// Before.
     pub before: Option<u64>,
     /// After.
@@ -29,14 +29,14 @@ struct Range {
 }
 
 /// Gives back what can be had again from the files it came from, and what the allocator keeps for later.
-pub fn give_back() -> Trimmed {
+pub fn give_back() -> TrimResult {
     let before = resident();
     return_free_memory();
     let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for range in untouched(&maps) {
         forget(range);
     }
-    Trimmed {
+    TrimResult {
         before,
         after: resident(),
     }

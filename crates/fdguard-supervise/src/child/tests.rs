@@ -9,7 +9,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, se
 use testkit::Held;
 
 use super::{Bounded, Ended, Heard, Helper, KEPT, null};
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -18,8 +18,8 @@ fn start(helper: Helper, within: Duration) -> Bounded {
 }
 
 /// Waits for what it wants.
-fn wait(bounded: &Bounded) -> Ready {
-    let mut wants = Wants::default();
+fn wait(bounded: &Bounded) -> Readiness {
+    let mut wants = Interest::default();
     bounded.wants(&mut wants);
     wants.wait().unwrap()
 }
@@ -146,7 +146,7 @@ fn one_that_ignores_term_ends_at_its_deadline() {
         assert_eq!(bounded.turn(Instant::now(), &ready), None);
     }
     let late = Instant::now() + LONG;
-    assert_eq!(bounded.turn(late, &Ready::default()), Some(Ended::TimeUp));
+    assert_eq!(bounded.turn(late, &Readiness::default()), Some(Ended::TimeUp));
     until_gone(&mut bounded);
     assert!(began.elapsed() < LONG, "it did not wait for the sleep");
 }
@@ -156,8 +156,8 @@ fn the_turn_does_not_wait_for_what_cannot_be_ended() {
     let mut bounded = start(Helper::shell("exec sleep 600"), LONG);
     let stuck = Held::new(bounded.tree.keeper());
     let late = Instant::now() + LONG;
-    assert_eq!(bounded.turn(late, &Ready::default()), Some(Ended::TimeUp));
-    assert_eq!(bounded.turn(late, &Ready::default()), None);
+    assert_eq!(bounded.turn(late, &Readiness::default()), Some(Ended::TimeUp));
+    assert_eq!(bounded.turn(late, &Readiness::default()), None);
     assert!(!bounded.is_gone());
     drop(stuck);
     until_gone(&mut bounded);
@@ -167,7 +167,7 @@ fn the_turn_does_not_wait_for_what_cannot_be_ended() {
 fn an_end_before_the_deadline_that_is_seen_late_is_an_end() {
     let mut bounded = start(Helper::shell("exit 5"), LONG);
     let late = Instant::now() + LONG;
-    let mut wants = Wants::default();
+    let mut wants = Interest::default();
     wants.read(bounded.tree.fd());
     let ready = wants.wait().unwrap();
     assert_eq!(bounded.turn(late, &ready), Some(Ended::Code(5)));
@@ -187,7 +187,7 @@ fn a_keeper_that_somebody_kills_is_told() {
     };
     assert_eq!(ended, Ended::Lost);
     drop(bounded);
-    let mut wants = Wants::default();
+    let mut wants = Interest::default();
     wants.read(main.as_fd());
     wants.until(Instant::now() + LONG);
     assert!(wants.wait().unwrap().has(&main), "it was killed as well");
@@ -234,7 +234,7 @@ fn many_helpers_leave_no_descriptor_and_no_process() {
         if number % 3 < 2 {
             run(bounded);
         } else if number % 2 == 0 {
-            bounded.turn(now + LONG, &Ready::default());
+            bounded.turn(now + LONG, &Readiness::default());
         }
         // The others are dropped in the middle of their run.
     }

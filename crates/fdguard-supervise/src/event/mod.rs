@@ -3,4 +3,4 @@
 mod sink;
 
 pub use fdguard_core::log_event::{Event, Value};
-pub use sink::{Form, Sink};
+pub use sink::{EventFormat, EventSink};

@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::dial::{Dial, Step, wording};
 use super::response::{self, Progress, Response};
 use super::spec::Page;
-use crate::turn::{Ready, Wants};
+use crate::poll::{Readiness, Interest};
 
 /// A page, ready to be asked for.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Get {
         }
     }
 
-    pub(super) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(super) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match &self.stage {
             Stage::Dialing(dial) => dial.wants(wants),
             Stage::Talking(talk) if talk.sent < self.asked.request.len() => {
@@ -110,7 +110,7 @@ impl Get {
         }
     }
 
-    pub(super) fn turn(&mut self, ready: &Ready) -> Step<()> {
+    pub(super) fn turn(&mut self, ready: &Readiness) -> Step<()> {
         if let Stage::Dialing(dial) = &mut self.stage {
             let connected = dial.turn(ready).and_then(|socket| {
                 let bytes = Vec::new();

@@ -11,7 +11,7 @@ use fdguard_probe::parse::net::{self, InetKind, Row, SocketRecord};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::accept::{Listener, Queue};
+use super::accept::{Listener, AcceptQueue};
 
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
@@ -21,12 +21,12 @@ const LISTEN: u8 = 10;
 const LOWEST: usize = 1024;
 
 /// What waits at these sockets now, by port.
-pub fn look(listeners: &[Listener]) -> io::Result<BTreeMap<u16, Queue>> {
+pub fn look(listeners: &[Listener]) -> io::Result<BTreeMap<u16, AcceptQueue>> {
     let ours: BTreeSet<u64> = listeners.iter().map(|one| one.ino).collect();
     let ports: BTreeSet<u16> = listeners.iter().map(|one| one.address.port()).collect();
     let mut looks = BTreeMap::new();
     for port in ports {
-        let mut queue = Queue::default();
+        let mut queue = AcceptQueue::default();
         each(&[LISTEN], port, |ino, _, _, length| {
             if ours.contains(&ino) {
                 queue.listens = true;
@@ -172,7 +172,7 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     use super::{by_text, find, look};
-    use crate::health::accept::{Listener, Progress};
+    use crate::health::accept::{Listener, AcceptProgress};
 
     fn ours(listener: &TcpListener) -> Listener {
         Listener {
@@ -186,7 +186,7 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let known = [ours(&server)];
         let port = known[0].address.port();
-        let mut progress = Progress::default();
+        let mut progress = AcceptProgress::default();
         let mut judge = || progress.seen(look(&known).unwrap());
         assert_eq!(judge(), Ok(()));
         let dial = || TcpStream::connect(known[0].address).unwrap();
@@ -243,7 +243,7 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let known = [ours(&server)];
         drop(server);
-        let mut progress = Progress::default();
+        let mut progress = AcceptProgress::default();
         assert!(
             progress
                 .seen(look(&known).unwrap())

@@ -6,14 +6,14 @@ use fdguard_core::Class;
 use fdguard_core::exposition::{Sample, Text, Type};
 use jiff::Timestamp;
 
-use super::state::{Host, Own, Process, Service, State, number};
+use super::state::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, number};
 
 /// Processes of one service that have samples of their own: those with the most descriptors. Nobody's dashboard holds thousands.
 const PROCESSES: usize = 32;
 
 /// The whole page.
 #[must_use]
-pub fn write(state: &State) -> String {
+pub fn write(state: &MetricsState) -> String {
     let mut text = Text::default();
     own(&mut text, &state.own);
     host(&mut text, state.host);
@@ -36,7 +36,7 @@ fn one(text: &mut Text, name: &str, help: &str, value: Option<f64>) {
     text.family(name, Type::Gauge, help, sample);
 }
 
-fn own(text: &mut Text, own: &Own) {
+fn own(text: &mut Text, own: &SupervisorMetrics) {
     one(
         text,
         "process_open_fds",
@@ -64,7 +64,7 @@ fn own(text: &mut Text, own: &Own) {
     );
 }
 
-fn host(text: &mut Text, host: Host) {
+fn host(text: &mut Text, host: HostMetrics) {
     let help = "File descriptor statistics: allocated.";
     one(
         text,
@@ -80,7 +80,7 @@ fn host(text: &mut Text, host: Host) {
 struct Row<'s> {
     service: &'s str,
     pid: String,
-    process: &'s Process,
+    process: &'s ProcessMetrics,
 }
 
 impl Row<'_> {
@@ -94,7 +94,7 @@ impl Row<'_> {
     }
 }
 
-type Value = fn(&Process) -> Option<f64>;
+type Value = fn(&ProcessMetrics) -> Option<f64>;
 
 const BY_PROCESS: [(&str, &str, Value); 7] = [
     (
@@ -134,10 +134,10 @@ const BY_PROCESS: [(&str, &str, Value); 7] = [
     ),
 ];
 
-fn processes(text: &mut Text, services: &[Service]) {
+fn processes(text: &mut Text, services: &[ServiceMetrics]) {
     let mut rows = Vec::new();
     for service in services {
-        let mut largest: Vec<&Process> = service.processes.iter().collect();
+        let mut largest: Vec<&ProcessMetrics> = service.processes.iter().collect();
         largest.sort_by_key(|one| std::cmp::Reverse(one.open_fds));
         largest.truncate(PROCESSES);
         rows.extend(largest.into_iter().map(|process| Row {
@@ -191,7 +191,7 @@ fn by_kind(classes: &[(Class, u64)]) -> BTreeMap<String, u64> {
 }
 
 /// The same for dashboards that were made for process-exporter.
-fn groups(text: &mut Text, services: &[Service]) {
+fn groups(text: &mut Text, services: &[ServiceMetrics]) {
     let open = services.iter().filter_map(|service| {
         let known = service.processes.iter().filter_map(|one| one.open_fds);
         let total = known.reduce(u64::saturating_add)?;
@@ -218,7 +218,7 @@ fn groups(text: &mut Text, services: &[Service]) {
     );
 }
 
-type OfService = fn(&Service) -> Option<f64>;
+type OfService = fn(&ServiceMetrics) -> Option<f64>;
 
 const BY_SERVICE: [(&str, Type, &str, OfService); 11] = [
     (
@@ -289,7 +289,7 @@ const BY_SERVICE: [(&str, Type, &str, OfService); 11] = [
     ),
 ];
 
-fn services(text: &mut Text, services: &[Service]) {
+fn services(text: &mut Text, services: &[ServiceMetrics]) {
     for (name, kind, help, value) in BY_SERVICE {
         let known = services
             .iter()
@@ -298,7 +298,7 @@ fn services(text: &mut Text, services: &[Service]) {
     }
 }
 
-fn restarts(text: &mut Text, services: &[Service]) {
+fn restarts(text: &mut Text, services: &[ServiceMetrics]) {
     let all = services.iter().flat_map(|service| {
         let reasons = service.restarts.iter();
         reasons.map(|(reason, count)| {

@@ -18,6 +18,6 @@ mod server_tests;
 mod tests;
 
 pub use fdguard_core::bearer::Token;
-pub use server::Server;
-pub use state::{Host, Own, Process, Service, State, Target};
-pub use token::{Source, read as read_token};
+pub use server::MetricsServer;
+pub use state::{HostMetrics, SupervisorMetrics, ProcessMetrics, ServiceMetrics, MetricsState, TargetMetrics};
+pub use token::{TokenSource, read as read_token};

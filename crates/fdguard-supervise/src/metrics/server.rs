@@ -12,8 +12,8 @@ use rustix::net::{
 };
 
 use super::request::{self, HEAD, Head};
-use super::state::State;
-use crate::turn::{Ready, Wants};
+use super::state::MetricsState;
+use crate::poll::{Readiness, Interest};
 
 /// Connections at a time. The oldest gives way to a new one: whoever says nothing cannot keep others out.
 const CONNECTIONS: usize = 16;
@@ -26,7 +26,7 @@ const REST: usize = 64 << 10;
 
 /// A listening socket with its connections.
 #[derive(Debug)]
-pub struct Server {
+pub struct MetricsServer {
     listener: OwnedFd,
     address: SocketAddr,
     token: Option<Token>,
@@ -34,7 +34,7 @@ pub struct Server {
     pause: Option<Instant>,
 }
 
-impl Server {
+impl MetricsServer {
     /// Listens there; port 0 is any free one.
     pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Self> {
         let family = match address {
@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// What it waits for.
-    pub fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         match self.pause {
             None => wants.read(self.listener.as_fd()),
             Some(until) => wants.until(until),
@@ -81,7 +81,7 @@ impl Server {
     }
 
     /// Goes on with all connections, without waiting. The state is asked for at most once, and only when somebody asks for it.
-    pub fn turn(&mut self, now: Instant, ready: &Ready, state: &mut dyn FnMut() -> State) {
+    pub fn turn(&mut self, now: Instant, ready: &Readiness, state: &mut dyn FnMut() -> MetricsState) {
         let mut known = None;
         let (token, address) = (self.token.as_ref(), self.address);
         let mut answer = |request: &request::Request<'_>| {
@@ -159,7 +159,7 @@ enum Stage {
 }
 
 impl Connection {
-    fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         wants.until(self.deadline);
         match self.stage {
             Stage::Writing { .. } => wants.write(self.socket.as_fd()),

@@ -11,8 +11,8 @@ use super::run::{Ending, LOOK, Run, SETTLE, Settle, status};
 use super::{Context, Service, State, Survivors};
 use crate::config::Background;
 use crate::event::{Event, Value};
-use crate::policy::{Cause, Halt, Next};
-use crate::turn::Ready;
+use crate::policy::{EndCause, Halt, NextStep};
+use crate::poll::Readiness;
 
 /// What a program left behind does no work that anybody waits for, and holds its successor up.
 const LEFT_GRACE: Duration = Duration::from_millis(500);
@@ -48,7 +48,7 @@ impl Service<'_> {
     }
 
     /// Hears the keeper.
-    pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+    pub(super) fn hear_keeper(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let heard = |run: &Run| {
             let is_due = run.tree.deadline().is_some_and(|at| at <= cx.now);
             let has_ended = run.tree.program_end().is_some_and(|end| ready.has(end));
@@ -85,7 +85,7 @@ impl Service<'_> {
             None => "its keeper was killed; what was known of it was ended",
         };
         let event = Event::of("keeper_lost", self.name()).with("survivors", left.0);
-        cx.sink.tell(&event.with("text", text));
+        cx.sink.emit(&event.with("text", text));
         self.over(None, 0, 0, cx);
     }
 
@@ -134,7 +134,7 @@ impl Service<'_> {
             .with("action", action)
             .with("listening", listening.join(","))
             .with("processes", named(&members));
-        cx.sink.tell(&event.with("text", explanation));
+        cx.sink.emit(&event.with("text", explanation));
         match self.settings.background {
             Background::Adopt => self.adopt(&members, cx),
             Background::End => self.end_the_left(Ending::Left, self.settings.stop.grace, cx),
@@ -149,7 +149,7 @@ impl Service<'_> {
         run.is_adopted = true;
         run.main = members.first().copied().unwrap_or(run.main);
         let event = Event::of("adopted", &self.settings.name).with("pid", run.main);
-        cx.sink.tell(&event.with("count", members.len()));
+        cx.sink.emit(&event.with("count", members.len()));
         let main = run.main;
         self.begin_thrift(main, cx);
     }
@@ -162,7 +162,7 @@ impl Service<'_> {
                 .with("count", members.len())
                 .with("processes", named(&members))
                 .with("action", "ended");
-            cx.sink.tell(&event);
+            cx.sink.emit(&event);
         }
         self.end_run_within(ending, grace);
     }
@@ -191,7 +191,7 @@ impl Service<'_> {
                 .with("uptime_s", seconds(up))
                 .with("killed", killed)
                 .with("reaped", reaped);
-            cx.sink.tell(&event);
+            cx.sink.emit(&event);
         }
         let exit = exit.unwrap_or(Exit::Code(1));
         match run.ending {
@@ -203,17 +203,17 @@ impl Service<'_> {
                 self.state = State::Failed;
                 self.outcome = Some(code);
             }
-            Some(Ending::Sick(reason)) => self.follow(exit, Cause::Sick, reason, cx),
-            Some(Ending::Renew(reason)) => self.follow(exit, Cause::Asked, reason, cx),
+            Some(Ending::Sick(reason)) => self.follow(exit, EndCause::Sick, reason, cx),
+            Some(Ending::Renew(reason)) => self.follow(exit, EndCause::Asked, reason, cx),
             None | Some(Ending::Left) if is_relieved => {
-                self.follow(exit, Cause::Asked, self.reason(), cx)
+                self.follow(exit, EndCause::Asked, self.reason(), cx)
             }
             None | Some(Ending::Left) => {
                 let reason = match exit {
                     Exit::Code(_) => "exit",
                     Exit::Signal(_) => "signal",
                 };
-                self.follow(exit, Cause::Itself, reason, cx);
+                self.follow(exit, EndCause::Itself, reason, cx);
             }
         }
     }
@@ -222,32 +222,32 @@ impl Service<'_> {
     pub(super) fn follow(
         &mut self,
         exit: Exit,
-        cause: Cause,
+        cause: EndCause,
         reason: &'static str,
         cx: &mut Context<'_>,
     ) {
         let policy = &self.settings.policy;
         match self.history.ended(policy, cx.now, exit, cause, chance()) {
-            Next::Start { at } => {
+            NextStep::Start { at } => {
                 self.restarts += 1;
                 *self.reasons.entry(reason.to_owned()).or_default() += 1;
                 let event = Event::of("restart", self.name()).with("reason", reason);
                 let event = self.thrift.told_restart(told(event, Some(exit)));
-                cx.sink.tell(&event.with("restarts", self.restarts));
+                cx.sink.emit(&event.with("restarts", self.restarts));
                 let delay = at.saturating_duration_since(cx.now);
                 if delay.is_zero() {
                     return self.start(cx);
                 }
                 let event = Event::of("backoff", self.name());
-                cx.sink.tell(&event.with("delay_ms", millis(delay)));
+                cx.sink.emit(&event.with("delay_ms", millis(delay)));
                 self.state = State::BackingOff;
                 self.next_start = Some(at);
             }
-            Next::Done => {
+            NextStep::Done => {
                 self.state = State::Stopped;
                 self.outcome = Some(0);
             }
-            Next::Halt(halt) => self.stay_down(halt, exit, cx),
+            NextStep::Halt(halt) => self.stay_down(halt, exit, cx),
         }
     }
 
@@ -272,7 +272,7 @@ impl Service<'_> {
             Halt::NotRunnable => "a program that cannot be run is not tried again",
         };
         let event = event.with("last_output", self.last_words());
-        cx.sink.tell(&event.with("text", text));
+        cx.sink.emit(&event.with("text", text));
     }
 }
 

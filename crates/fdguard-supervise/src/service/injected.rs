@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::{Context, Service};
-use crate::relief::Told;
+use crate::remedy::RemedyNotice;
 
 impl Service<'_> {
     /// A program is about to be started with this environment.
@@ -14,7 +14,7 @@ impl Service<'_> {
         let (name, command) = (&self.settings.name, &self.settings.command);
         let begin = || injector.begin(name, command, environment);
         for event in cx.reserve.lend(begin) {
-            cx.sink.tell(&event);
+            cx.sink.emit(&event);
         }
     }
 
@@ -22,33 +22,33 @@ impl Service<'_> {
     pub(super) fn end_injected(&self, cx: &mut Context<'_>) {
         if let Some(injector) = &mut cx.injector {
             for event in injector.ended(&self.settings.name) {
-                cx.sink.tell(&event);
+                cx.sink.emit(&event);
             }
         }
     }
 
     /// The place in the code that opened most, where something was put into the program that knows: looked up when a breach is told first, and
     /// once more behind the steps that take their time, where a large program's lines took longer than a moment.
-    pub(super) fn find_line_of(&mut self, told: &Told, cx: &mut Context<'_>) {
+    pub(super) fn find_line_of(&mut self, told: &RemedyNotice, cx: &mut Context<'_>) {
         let known = self
             .thrift
             .breach
             .as_ref()
             .map(|(breach, _)| breach.passed.pid);
         let pid = match told {
-            Told::Waits(_) => {
+            RemedyNotice::Waits(_) => {
                 self.thrift.line = None;
                 return;
             }
-            Told::Begun(breach) => {
+            RemedyNotice::Begun(breach) => {
                 self.thrift.line = None;
                 breach.passed.pid
             }
-            Told::Again(again) => {
+            RemedyNotice::Again(again) => {
                 self.thrift.line = None;
                 again.breach.passed.pid
             }
-            Told::Evidence(_) | Told::Drained(..) if self.thrift.line.is_none() => known.flatten(),
+            RemedyNotice::Evidence(_) | RemedyNotice::Drained(..) if self.thrift.line.is_none() => known.flatten(),
             _ => return,
         };
         // The process that goes: later there is another one.

@@ -15,17 +15,17 @@ use rustix::fs::{Mode, OFlags};
 
 use super::run::Run;
 use super::{Service, State};
-use crate::event::{Event, Sink};
-use crate::health::Pipe;
+use crate::event::{Event, EventSink};
+use crate::health::HeartbeatPipe;
 use crate::inject::Injector;
 use crate::limit;
-use crate::policy::Cause;
+use crate::policy::EndCause;
 
 /// What a service needs from the loop.
 #[derive(Debug)]
 pub(crate) struct Context<'c> {
     /// Where it tells.
-    pub(crate) sink: &'c mut Sink,
+    pub(crate) sink: &'c mut EventSink,
     /// This turn's moment.
     pub(crate) now: Instant,
     /// What of our own environment a program gets.
@@ -62,7 +62,7 @@ impl Service<'_> {
         }
     }
 
-    fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<Pipe>, StartError> {
+    fn begin_checks(&mut self, cx: &Context<'_>) -> Result<Option<HeartbeatPipe>, StartError> {
         let refused = |source| StartError::Refused {
             step: "readiness pipe",
             source,
@@ -73,7 +73,7 @@ impl Service<'_> {
         }
     }
 
-    fn plan(&mut self, pipe: Option<Pipe>, cx: &mut Context<'_>) -> Result<Plan, StartError> {
+    fn plan(&mut self, pipe: Option<HeartbeatPipe>, cx: &mut Context<'_>) -> Result<Plan, StartError> {
         let mut handed = self.sockets.clone();
         handed.extend(self.store.handed());
         if let Some(pipe) = pipe {
@@ -123,7 +123,7 @@ impl Service<'_> {
                 Err(error) => {
                     let event = Event::of("notify_failed", self.name());
                     let text = format!("no socket for its notifications: {error}");
-                    cx.sink.tell(&event.with("text", text));
+                    cx.sink.emit(&event.with("text", text));
                 }
             }
         }
@@ -140,7 +140,7 @@ impl Service<'_> {
                 0 => event.with("command", shown(&self.settings.command)),
                 restarts => event.with("restarts", restarts),
             };
-            cx.sink.tell(&event);
+            cx.sink.emit(&event);
         }
         run.ready_until = self
             .ready
@@ -159,17 +159,17 @@ impl Service<'_> {
         self.end_injected(cx);
         let code = error.code().unwrap_or(125);
         let event = Event::of("start_failed", self.name()).with("status", u32::from(code));
-        cx.sink.tell(&event.with("text", error.to_string()));
+        cx.sink.emit(&event.with("text", error.to_string()));
         if let Some(check) = &mut self.ready {
             check.end();
         }
         self.history.started(cx.now);
-        self.follow(Exit::Code(code), Cause::Itself, "start_failed", cx);
+        self.follow(Exit::Code(code), EndCause::Itself, "start_failed", cx);
     }
 }
 
 /// Puts the pipe at the number that the program expects it at: what has a name stands first, so numbers before it are filled.
-fn hand_pipe(handed: &mut Vec<Handed>, pipe: Pipe) -> Result<(), StartError> {
+fn hand_pipe(handed: &mut Vec<Handed>, pipe: HeartbeatPipe) -> Result<(), StartError> {
     let refused = |source: std::io::Error| StartError::Refused {
         step: "readiness pipe",
         source,

@@ -8,7 +8,7 @@ impl Supervisor<'_> {
     pub(super) fn turn_injector(&mut self) {
         if let Some(injector) = &mut self.injector {
             for event in injector.turn(Instant::now()) {
-                self.sink.tell(&event);
+                self.sink.emit(&event);
             }
         }
     }
@@ -17,7 +17,7 @@ impl Supervisor<'_> {
     pub(super) fn end_injector(&mut self) {
         if let Some(mut injector) = self.injector.take() {
             for event in injector.finish() {
-                self.sink.tell(&event);
+                self.sink.emit(&event);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Parser as _;
-use fdguard_supervise::config::{Overrides, Settings};
+use fdguard_supervise::config::{Overrides, RunSettings};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -66,7 +66,7 @@ fn every_command_that_we_write_is_one_that_run_takes() {
             flags: args.said(),
             ..Overrides::default()
         };
-        let settings = Settings::of(&said, None).unwrap_or_else(|error| panic!("{error}"));
+        let settings = RunSettings::of(&said, None).unwrap_or_else(|error| panic!("{error}"));
         let [service] = &settings.services[..] else {
             panic!("{words:?}");
         };

@@ -12,7 +12,7 @@ use fdguard_host::mcp;
 use fdguard_host::scope::{Unfinished, Wills};
 use fdguard_process::listen::inherited;
 use fdguard_process::reserve;
-use fdguard_supervise::event::{Event, Sink};
+use fdguard_supervise::event::{Event, EventSink};
 use serde::Serialize;
 
 use crate::cli::HostArgs;
@@ -156,23 +156,23 @@ fn roots(given: &[PathBuf]) -> anyhow::Result<Roots> {
     })
 }
 
-type Shared = Arc<Mutex<Sink>>;
+type Shared = Arc<Mutex<EventSink>>;
 
 fn sink(args: &HostArgs) -> anyhow::Result<Shared> {
     let form = args.log_format.parse().map_err(anyhow::Error::msg)?;
     let stderr = rustix::io::dup(rustix::stdio::stderr()).ok();
-    let sink = Sink::new(form, stderr.map(reserve::raise));
+    let sink = EventSink::new(form, stderr.map(reserve::raise));
     Ok(Arc::new(Mutex::new(sink)))
 }
 
-fn lock(sink: &Shared) -> std::sync::MutexGuard<'_, Sink> {
+fn lock(sink: &Shared) -> std::sync::MutexGuard<'_, EventSink> {
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The sink never blocks, so it may be called from anywhere.
 fn events(sink: &Shared) -> Events {
     let sink = Arc::clone(sink);
-    Events::to(move |event| lock(&sink).tell(event))
+    Events::to(move |event| lock(&sink).emit(event))
 }
 
 /// One line for people and scripts on stdout, the same with all that is to know as an event.
@@ -182,7 +182,7 @@ fn announce(sink: &Shared, addresses: &[SocketAddr], paths: &[PathBuf], from: Op
     let all: Vec<String> = tcp.chain(unix).collect();
     let token = from.unwrap_or_else(|| "none: anyone who can connect has full access".to_owned());
     let event = Event::new("host_ready").with("at", all.join(","));
-    lock(sink).tell(&event.with("token", token));
+    lock(sink).emit(&event.with("token", token));
     let line = format!("fdguard host listens at {}\n", all.join(" "));
     // A closed stdout is not a reason to stop.
     drop(output::emit(

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use fdguard_probe::Probe;
 use fdguard_process::listen::inherited::Inherited;
 use fdguard_process::listen::{At, BindError, Bound, Listen};
-use fdguard_supervise::port::{self, Ours};
+use fdguard_supervise::port::{self, OwnProcesses};
 
 use crate::cli::HostArgs;
 use crate::exit::{self, Hinted};
@@ -135,7 +135,7 @@ fn refused(listen: &Listen, error: &BindError) -> anyhow::Error {
 /// The process that holds the address, if it can be found.
 fn held_by(at: &At) -> Option<Hinted> {
     let probe = Probe::new().ok()?;
-    let ours = Ours {
+    let ours = OwnProcesses {
         members: &[],
         service: "host",
         registered: &[],

@@ -7,11 +7,11 @@ use fdguard_probe::Probe;
 use fdguard_process::listen::inherited;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
-use fdguard_supervise::config::{Mistake, Overrides, Service, Settings, explain};
+use fdguard_supervise::config::{ConfigMistake, Overrides, ServiceConfig, RunSettings, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
 use fdguard_supervise::input_file;
-use fdguard_supervise::supervisor::{self, Launch, Refusal};
+use fdguard_supervise::supervisor::{self, SupervisorLaunch, StartRefusal};
 use fdguard_trace::Program;
 
 use crate::cli::RunArgs;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let file = file
         .as_ref()
         .map(|(name, text)| (name.as_str(), text.as_str()));
-    let settings = Settings::of(&said, file).map_err(|mistake| mistaken(&mistake))?;
+    let settings = RunSettings::of(&said, file).map_err(|mistake| mistaken(&mistake))?;
     if args.explain {
         output::emit(
             None,
@@ -58,7 +58,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let injector = injector(args, &settings)?;
     let stderr = rustix::io::dup(rustix::stdio::stderr()).ok();
     let probe = Probe::new()?;
-    let launch = Launch {
+    let launch = SupervisorLaunch {
         probe: &probe,
         settings,
         said,
@@ -71,7 +71,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
 }
 
 /// What is put into the programs. One that cannot be protected is not started: nobody would notice.
-fn injector(args: &RunArgs, settings: &Settings) -> anyhow::Result<Option<Box<dyn Injector>>> {
+fn injector(args: &RunArgs, settings: &RunSettings) -> anyhow::Result<Option<Box<dyn Injector>>> {
     let protection = args.protect.protection();
     if protection.is_some() {
         for service in &settings.services {
@@ -82,7 +82,7 @@ fn injector(args: &RunArgs, settings: &Settings) -> anyhow::Result<Option<Box<dy
     Ok(is_wanted.then(|| -> Box<dyn Injector> { Box::new(Injected::new(protection, args.once)) }))
 }
 
-fn refuse_blind(service: &Service) -> anyhow::Result<()> {
+fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
     // What cannot be run is told by its start.
     let program = service.command.first().map(|name| Program::find(name));
     let Some(Ok(program)) = program else {
@@ -131,7 +131,7 @@ fn read(path: &Path) -> anyhow::Result<(String, String)> {
     Ok((name, text?))
 }
 
-fn mistaken(mistake: &Mistake) -> anyhow::Error {
+fn mistaken(mistake: &ConfigMistake) -> anyhow::Error {
     let code = if mistake.is_in_file() {
         CONFIGURATION
     } else {
@@ -158,7 +158,7 @@ fn refuse_to_nest(parent: &Parent) -> anyhow::Result<()> {
     Err(Hinted::usage(message, hint)).context("run")
 }
 
-fn refused(refusal: Refusal) -> anyhow::Error {
+fn refused(refusal: StartRefusal) -> anyhow::Error {
     anyhow::Error::new(Hinted {
         message: refusal.message,
         hint: refusal.hint,

@@ -6,40 +6,40 @@ use std::sync::Arc;
 use super::{Context, Service};
 use crate::event::Event;
 use crate::health;
-use crate::output::{Happened, Output};
-use crate::turn::Ready;
+use crate::output::{OutputEvent, ServiceOutput};
+use crate::poll::Readiness;
 
 impl Service<'_> {
     /// What the program gets as its standard output and error; ours when nobody needs to read along. After a quick end somebody does: the
     /// last lines of a crash loop say more than its status.
     pub(super) fn streams(&mut self, cx: &mut Context<'_>) -> [Option<Arc<OwnedFd>>; 3] {
-        let is_line = |spec: &health::Spec| matches!(spec.kind, health::Kind::Line(_));
+        let is_line = |spec: &health::CheckSpec| matches!(spec.kind, health::Kind::Line(_));
         let needs_lines = self.settings.ready.as_ref().is_some_and(is_line);
         let may_loop = self.settings.policy.crash_loop.is_some() && !cx.once;
         let is_wanted = needs_lines || (may_loop && self.history.is_troubled());
         if !self.settings.output.is_captured(is_wanted) {
             return [None, None, None];
         }
-        let begun = self.open_output(cx).and_then(Output::begin);
+        let begun = self.open_output(cx).and_then(ServiceOutput::begin);
         match begun {
             Ok([out, err]) => [None, Some(Arc::new(out)), Some(Arc::new(err))],
             Err(error) => {
                 let event = Event::of("log_failed", self.name());
                 let text = format!("its output goes where ours goes: {error}");
-                cx.sink.tell(&event.with("text", text));
+                cx.sink.emit(&event.with("text", text));
                 [None, None, None]
             }
         }
     }
 
-    fn open_output(&mut self, cx: &mut Context<'_>) -> std::io::Result<&mut Output> {
+    fn open_output(&mut self, cx: &mut Context<'_>) -> std::io::Result<&mut ServiceOutput> {
         if self.output.is_none() {
             let ours = [rustix::stdio::stdout(), rustix::stdio::stderr()];
             let form = &self.settings.output;
-            let opened = Output::open(form, &self.settings.name, ours);
+            let opened = ServiceOutput::open(form, &self.settings.name, ours);
             if let Err(error) = &opened {
                 let event = Event::of("log_failed", &self.settings.name);
-                cx.sink.tell(&event.with("text", error.to_string()));
+                cx.sink.emit(&event.with("text", error.to_string()));
             }
             self.output = Some(opened?);
         }
@@ -49,7 +49,7 @@ impl Service<'_> {
     }
 
     /// Reads what it wrote.
-    pub(super) fn hear_output(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+    pub(super) fn hear_output(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let Some(output) = &mut self.output else {
             return;
         };
@@ -64,26 +64,26 @@ impl Service<'_> {
         }
     }
 
-    fn tell_output(&self, happened: &Happened, cx: &mut Context<'_>) {
+    fn tell_output(&self, happened: &OutputEvent, cx: &mut Context<'_>) {
         let failed = Event::of("log_failed", self.name());
         let event = match happened {
-            Happened::LogFailing { path, why } => {
+            OutputEvent::LogFailing { path, why } => {
                 failed.with("file", path.display().to_string()).with(
                     "text",
                     format!("{why}; lines wait in memory as long as there is room"),
                 )
             }
-            Happened::LogBack { path, dropped } => Event::of("log_back", self.name())
+            OutputEvent::LogBack { path, dropped } => Event::of("log_back", self.name())
                 .with("file", path.display().to_string())
                 .with("dropped", dropped.lines),
-            Happened::NotRotated { path, why } => failed
+            OutputEvent::NotRotated { path, why } => failed
                 .with("file", path.display().to_string())
                 .with("text", format!("cannot be rotated and grows: {why}")),
-            Happened::NobodyReads { stream, why } => failed
+            OutputEvent::NobodyReads { stream, why } => failed
                 .with("stream", *stream)
                 .with("text", format!("nobody reads it any more: {why}")),
         };
-        cx.sink.tell(&event);
+        cx.sink.emit(&event);
     }
 
     /// The last lines, for the report of an end.
@@ -97,6 +97,6 @@ impl Service<'_> {
 
     /// Whether everything that it wrote is where it belongs.
     pub(crate) fn is_written(&self) -> bool {
-        self.output.as_ref().is_none_or(Output::is_idle)
+        self.output.as_ref().is_none_or(ServiceOutput::is_idle)
     }
 }

@@ -14,26 +14,26 @@ use super::end::seconds;
 use super::run::Ending;
 use super::wording::{class, drained, measured, shown, suspected};
 use super::{Context, Service};
-use crate::budget::{Budget, Kind, Memory, Passed, Reading, Verdict, judge};
+use crate::budget::{Budget, Kind, BudgetHistory, Excess, ServiceReading, BudgetVerdict, judge};
 use crate::config;
 use crate::event::Event;
 use crate::meter::{Leak, Meter};
-use crate::metrics::Target;
-use crate::policy::Restart;
-use crate::relief::{self, Action, Breach, Flight, Instance, Relief};
-use crate::report::{self, Report};
-use crate::turn::{Ready, Wants};
+use crate::metrics::TargetMetrics;
+use crate::policy::RestartWhen;
+use crate::remedy::{self, RemedyAction, Breach, RemedyLock, Instance, Remedy};
+use crate::report::{self, RemedyReport};
+use crate::poll::{Readiness, Interest};
 
 /// Meter, judgement and relief of one service.
 #[derive(Debug)]
-pub(super) struct Thrift<'p> {
+pub(super) struct ServiceBudgets<'p> {
     pub(super) meter: Meter<'p>,
     budgets: Vec<Budget>,
-    memory: Memory,
-    relief: Relief,
+    memory: BudgetHistory,
+    relief: Remedy,
     is_on: bool,
     /// What the last look saw.
-    pub(super) reading: Option<Reading>,
+    pub(super) reading: Option<ServiceReading>,
     /// The breach that is being dealt with, and what leaks, for the events.
     pub(super) breach: Option<(Breach, Vec<Leak>)>,
     /// The line that opened it, where something was put into the program that knows.
@@ -45,14 +45,14 @@ pub(super) struct Thrift<'p> {
     is_broken: bool,
 }
 
-impl<'p> Thrift<'p> {
-    pub(super) fn new(probe: &'p Probe, settings: &config::Service, flight: &Flight) -> Self {
+impl<'p> ServiceBudgets<'p> {
+    pub(super) fn new(probe: &'p Probe, settings: &config::ServiceConfig, flight: &RemedyLock) -> Self {
         let budgets = settings.budgets.clone();
         Self {
             meter: Meter::new(probe, &budgets, Instant::now()),
             budgets,
-            memory: Memory::default(),
-            relief: Relief::new(settings.relief, flight.clone()),
+            memory: BudgetHistory::default(),
+            relief: Remedy::new(settings.relief, flight.clone()),
             is_on: false,
             reading: None,
             breach: None,
@@ -65,11 +65,11 @@ impl<'p> Thrift<'p> {
     }
 
     /// What leaks, by what it points at.
-    pub(super) fn targets(&self) -> Vec<Target> {
+    pub(super) fn targets(&self) -> Vec<TargetMetrics> {
         let leaks = self.meter.leaks();
         let named = leaks.iter().filter_map(|leak| {
             let name = shown(leak.target.as_ref()?);
-            Some(Target {
+            Some(TargetMetrics {
                 name,
                 count: leak.count,
             })
@@ -82,7 +82,7 @@ impl<'p> Thrift<'p> {
         !self.is_broken
     }
 
-    pub(super) fn wants(&self, wants: &mut Wants<'_>) {
+    pub(super) fn wants(&self, wants: &mut Interest<'_>) {
         if self.is_on {
             self.meter.wants(wants);
         }
@@ -111,7 +111,7 @@ impl<'p> Thrift<'p> {
 }
 
 /// How long until the wall, if it goes on as since the start.
-fn at_this_rate(passed: &Passed) -> Option<Duration> {
+fn at_this_rate(passed: &Excess) -> Option<Duration> {
     let (first, since) = passed.first?;
     let per_second = (passed.value - first) / since.as_secs_f64();
     let left = (passed.wall? - passed.value).max(0.0) / per_second;
@@ -134,7 +134,7 @@ impl Service<'_> {
         self.thrift.reading = None;
         self.thrift.is_on = !cx.once && !self.thrift.budgets.is_empty();
         if let Some(instance) = instance(main) {
-            self.relieve(relief::Event::Started(instance), cx);
+            self.relieve(remedy::RemedyEvent::Started(instance), cx);
         }
     }
 
@@ -145,22 +145,22 @@ impl Service<'_> {
         }
         let main = self.run.as_ref().map(|run| run.main);
         if let Some(instance) = main.and_then(instance) {
-            self.relieve(relief::Event::Answered(instance), cx);
+            self.relieve(remedy::RemedyEvent::Answered(instance), cx);
         }
     }
 
     /// Nothing of it is left. Gives whether the relief wants another start, whatever the policy says.
     pub(super) fn end_thrift(&mut self, cx: &mut Context<'_>) -> bool {
         self.thrift.is_on = false;
-        self.relieve(relief::Event::Ended, cx)
+        self.relieve(remedy::RemedyEvent::Ended, cx)
     }
 
     /// Looks, judges, acts.
-    pub(super) fn watch_budgets(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+    pub(super) fn watch_budgets(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         self.turn_steps(cx, ready);
         let due = self.thrift.relief.deadline().is_some_and(|at| at <= cx.now);
         if due || self.thrift.relief.can_begin() {
-            self.relieve(relief::Event::Time, cx);
+            self.relieve(remedy::RemedyEvent::Time, cx);
         }
         let Some(run) = self
             .run
@@ -185,7 +185,7 @@ impl Service<'_> {
             self.judged(verdict, cx);
         }
         if self.is_urgent() {
-            self.relieve(relief::Event::Urgent, cx);
+            self.relieve(remedy::RemedyEvent::Urgent, cx);
         }
     }
 
@@ -195,7 +195,7 @@ impl Service<'_> {
         let memory = memory.and_then(|reading| reading.memory.seen());
         let breach = self.thrift.relief.waits_for_evidence();
         breach.zip(memory).is_some_and(|(breach, memory)| {
-            let now = Passed {
+            let now = Excess {
                 value: as_f64(memory.bytes),
                 ..breach.passed.clone()
             };
@@ -203,25 +203,25 @@ impl Service<'_> {
         })
     }
 
-    fn judged(&mut self, verdict: Verdict, cx: &mut Context<'_>) {
-        let Verdict { what, kind } = verdict;
+    fn judged(&mut self, verdict: BudgetVerdict, cx: &mut Context<'_>) {
+        let BudgetVerdict { what, kind } = verdict;
         match kind {
             Kind::Warn(passed) => {
                 let event = Event::of("breach_warn", self.name());
                 let class = class(&what, self.thrift.meter.leaks().first());
-                cx.sink.tell(&measured(event, &what, &passed, class));
+                cx.sink.emit(&measured(event, &what, &passed, class));
             }
             Kind::Cleared(passed) => {
                 let event = Event::of("breach_cleared", self.name());
                 cx.sink
-                    .tell(&measured(event, &what, &passed, class(&what, None)));
+                    .emit(&measured(event, &what, &passed, class(&what, None)));
                 self.thrift.is_broken = false;
-                self.relieve(relief::Event::Cleared(what), cx);
+                self.relieve(remedy::RemedyEvent::Cleared(what), cx);
             }
             Kind::Unmeasured(gap) => {
                 let event = Event::of("unmeasured", self.name()).with("budget", what.to_string());
                 let text = format!("{}: {} ({})", gap.what, gap.why, gap.remedy);
-                cx.sink.tell(&event.with("text", text));
+                cx.sink.emit(&event.with("text", text));
             }
             Kind::Act(passed) => {
                 self.thrift.breaches += 1;
@@ -231,7 +231,7 @@ impl Service<'_> {
                     what,
                     passed,
                 };
-                self.relieve(relief::Event::Breached(breach), cx);
+                self.relieve(remedy::RemedyEvent::Breached(breach), cx);
             }
         }
     }
@@ -242,16 +242,16 @@ impl Service<'_> {
     }
 
     /// Tells the relief what happened and does what it says. Gives whether it wants a start.
-    pub(super) fn relieve(&mut self, event: relief::Event, cx: &mut Context<'_>) -> bool {
+    pub(super) fn relieve(&mut self, event: remedy::RemedyEvent, cx: &mut Context<'_>) -> bool {
         let mut wants_start = false;
         let mut actions = self.thrift.relief.handle(cx.now, event);
         while !actions.is_empty() {
             let mut next = Vec::new();
             for action in actions {
                 match action {
-                    Action::StartTree => wants_start = true,
-                    Action::StopTree => self.stop_for_budget(cx),
-                    Action::Tell(told) => self.tell_relief(told, cx),
+                    RemedyAction::StartTree => wants_start = true,
+                    RemedyAction::StopTree => self.stop_for_budget(cx),
+                    RemedyAction::Tell(told) => self.tell_relief(told, cx),
                     step => {
                         if let Some(event) = self.do_step(&step, cx) {
                             next.extend(self.thrift.relief.handle(cx.now, event));
@@ -268,7 +268,7 @@ impl Service<'_> {
         let is_final = self.thrift.relief.has_given_up();
         let ending = if is_final {
             Ending::Down(1)
-        } else if self.settings.policy.restart == Restart::Never {
+        } else if self.settings.policy.restart == RestartWhen::Never {
             // A parent is asked for what we are not to do.
             Ending::Down(if cx.is_supervised { 75 } else { 1 })
         } else {
@@ -283,29 +283,29 @@ impl Service<'_> {
         breach.map_or("fd_budget", |(breach, _)| report::reason(&breach.what))
     }
 
-    fn tell_relief(&mut self, told: relief::Told, cx: &mut Context<'_>) {
+    fn tell_relief(&mut self, told: remedy::RemedyNotice, cx: &mut Context<'_>) {
         let name = self.settings.name.clone();
         self.find_line_of(&told, cx);
         let event = match told {
-            relief::Told::Begun(breach) => {
+            remedy::RemedyNotice::Begun(breach) => {
                 let leaks = self.thrift.meter.leaks();
                 let event = self.breached(&breach, &leaks);
                 self.thrift.evidence = None;
                 self.thrift.breach = Some((breach, leaks));
                 event
             }
-            relief::Told::Waits(breach) => self
+            remedy::RemedyNotice::Waits(breach) => self
                 .breached(&breach, &[])
                 .with("waits", "another service is being restarted"),
-            relief::Told::Evidence(Ok(place)) => {
+            remedy::RemedyNotice::Evidence(Ok(place)) => {
                 self.thrift.evidence = Some(place.clone());
                 Event::of("evidence", &name).with("place", place)
             }
-            relief::Told::Evidence(Err(why)) => Event::of("evidence", &name).with("failed", why),
-            relief::Told::Drained(how, took) => Event::of("drained", &name)
+            remedy::RemedyNotice::Evidence(Err(why)) => Event::of("evidence", &name).with("failed", why),
+            remedy::RemedyNotice::Drained(how, took) => Event::of("drained", &name)
                 .with("how", drained(&how))
                 .with("took_s", seconds(took)),
-            relief::Told::Proven(proof) => {
+            remedy::RemedyNotice::Proven(proof) => {
                 self.thrift.is_broken = false;
                 let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
                 let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), |report| {
@@ -319,7 +319,7 @@ impl Service<'_> {
                     .with("leak_line", self.thrift.line.take())
                     .with("text", text)
             }
-            relief::Told::Unproven(breach, why) => {
+            remedy::RemedyNotice::Unproven(breach, why) => {
                 self.thrift.is_broken = true;
                 let leaks = self.thrift.breach.take().map(|(_, leaks)| leaks);
                 let text = self.reported(&breach, &leaks.unwrap_or_default(), |report| {
@@ -329,7 +329,7 @@ impl Service<'_> {
                     .with("leak_line", self.thrift.line.take())
                     .with("text", text)
             }
-            relief::Told::Again(again) => {
+            remedy::RemedyNotice::Again(again) => {
                 self.thrift.is_broken = true;
                 let leaks = self.thrift.meter.leaks();
                 let text = self.reported(&again.breach, &leaks, |report| report.again(&again));
@@ -338,7 +338,7 @@ impl Service<'_> {
                     .with("text", text)
             }
         };
-        cx.sink.tell(&event);
+        cx.sink.emit(&event);
     }
 
     fn breached(&self, breach: &Breach, leaks: &[Leak]) -> Event {
@@ -352,11 +352,11 @@ impl Service<'_> {
         &self,
         breach: &Breach,
         leaks: &[Leak],
-        text: impl FnOnce(&Report<'_>) -> String,
+        text: impl FnOnce(&RemedyReport<'_>) -> String,
     ) -> String {
         let words = self.settings.command.iter();
         let command = command_line::quoted(words.map(|word| word.as_encoded_bytes()));
-        text(&Report {
+        text(&RemedyReport {
             service: self.name(),
             breach,
             leaks,

@@ -4,28 +4,28 @@
 //! it always comes to an end. One service at a time is relieved ([`Flight`]). And it never loops: a budget that is breached again at
 //! once is one that a restart cannot help, and is left alone with an explanation.
 
-mod flight;
-mod news;
-mod rules;
+mod lock;
+mod event;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 use std::time::{Duration, Instant};
 
-use flight::Ticket;
+use lock::Ticket;
 
-pub use flight::Flight;
-pub use news::{Action, Again, Breach, Drained, Event, Instance, Proof, Told};
-pub use rules::{Rules, WhenAgain};
+pub use lock::RemedyLock;
+pub use event::{RemedyAction, Again, Breach, DrainResult, RemedyEvent, Instance, RestartProof, RemedyNotice};
+pub use settings::{RemedySettings, RepeatPolicy};
 
 /// Why there is no evidence of a breach that could not wait for it.
 const URGENT: &str = "the budget is well exceeded: nothing was waited for";
 
 /// The relief of one service.
 #[derive(Debug)]
-pub struct Relief {
-    rules: Rules,
-    flight: Flight,
+pub struct Remedy {
+    rules: RemedySettings,
+    flight: RemedyLock,
     state: State,
     /// The process that runs, and since when.
     running: Option<(Instance, Instant)>,
@@ -69,10 +69,10 @@ struct Run {
     _ticket: Ticket,
 }
 
-impl Relief {
+impl Remedy {
     /// Nothing happened yet.
     #[must_use]
-    pub fn new(rules: Rules, flight: Flight) -> Self {
+    pub fn new(rules: RemedySettings, flight: RemedyLock) -> Self {
         Self {
             rules: rules.bounded(),
             flight,
@@ -140,14 +140,14 @@ impl Relief {
     }
 
     /// Takes in what happened and says what is to be done.
-    pub fn handle(&mut self, now: Instant, event: Event) -> Vec<Action> {
-        if let Event::Started(instance) = event {
+    pub fn handle(&mut self, now: Instant, event: RemedyEvent) -> Vec<RemedyAction> {
+        if let RemedyEvent::Started(instance) = event {
             self.running = Some((instance, now));
         }
         let state = std::mem::replace(&mut self.state, State::Idle);
         match (state, event) {
-            (State::Idle, Event::Breached(breach)) => self.breached(now, breach),
-            (State::Resting(quiet), Event::Breached(breach)) => {
+            (State::Idle, RemedyEvent::Breached(breach)) => self.breached(now, breach),
+            (State::Resting(quiet), RemedyEvent::Breached(breach)) => {
                 self.breached_again(now, quiet, breach)
             }
             (State::Waiting(breach), event) => self.waited(now, breach, &event),
@@ -159,7 +159,7 @@ impl Relief {
         }
     }
 
-    fn breached(&mut self, now: Instant, breach: Breach) -> Vec<Action> {
+    fn breached(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
         match self.again(now, &breach) {
             Some(again) => self.give_in(now, again),
             None => self.begin(now, breach),
@@ -167,8 +167,8 @@ impl Relief {
     }
 
     /// After a long quiet time it is another story.
-    fn breached_again(&mut self, now: Instant, quiet: Instant, breach: Breach) -> Vec<Action> {
-        let calm = self.within() * rules::CALM;
+    fn breached_again(&mut self, now: Instant, quiet: Instant, breach: Breach) -> Vec<RemedyAction> {
+        let calm = self.within() * settings::CALM;
         if now.saturating_duration_since(quiet) >= calm {
             return self.breached(now, breach);
         }
@@ -203,23 +203,23 @@ impl Relief {
         })
     }
 
-    fn give_in(&mut self, now: Instant, again: Again) -> Vec<Action> {
-        let tell = Action::Tell(Told::Again(again));
+    fn give_in(&mut self, now: Instant, again: Again) -> Vec<RemedyAction> {
+        let tell = RemedyAction::Tell(RemedyNotice::Again(again));
         match self.rules.when_again {
-            WhenAgain::Keep => {
+            RepeatPolicy::Keep => {
                 self.state = State::Resting(now);
                 vec![tell]
             }
-            WhenAgain::Stop => {
+            RepeatPolicy::Stop => {
                 self.state = State::GivenUp;
-                vec![tell, Action::StopTree]
+                vec![tell, RemedyAction::StopTree]
             }
         }
     }
 
-    fn begin(&mut self, now: Instant, breach: Breach) -> Vec<Action> {
+    fn begin(&mut self, now: Instant, breach: Breach) -> Vec<RemedyAction> {
         let Some(ticket) = self.flight.take() else {
-            let tell = Action::Tell(Told::Waits(breach.clone()));
+            let tell = RemedyAction::Tell(RemedyNotice::Waits(breach.clone()));
             self.state = State::Waiting(breach);
             return vec![tell];
         };
@@ -229,7 +229,7 @@ impl Relief {
         } else {
             self.rules.evidence_within(breach.left)
         };
-        let tell = Action::Tell(Told::Begun(breach.clone()));
+        let tell = RemedyAction::Tell(RemedyNotice::Begun(breach.clone()));
         let pid = breach
             .passed
             .pid
@@ -244,20 +244,20 @@ impl Relief {
         if bound.is_zero() {
             let mut actions = vec![tell];
             if is_urgent && !self.rules.evidence.is_zero() {
-                actions.push(Action::Tell(Told::Evidence(Err(URGENT.to_owned()))));
+                actions.push(RemedyAction::Tell(RemedyNotice::Evidence(Err(URGENT.to_owned()))));
             }
             actions.extend(self.drain(now, run));
             return actions;
         }
         self.state = State::In(Step::Evidence, now + bound, run);
-        vec![tell, Action::WriteEvidence(pid, bound)]
+        vec![tell, RemedyAction::WriteEvidence(pid, bound)]
     }
 
-    fn waited(&mut self, now: Instant, breach: Breach, event: &Event) -> Vec<Action> {
+    fn waited(&mut self, now: Instant, breach: Breach, event: &RemedyEvent) -> Vec<RemedyAction> {
         let over = match event {
             // Another process has not breached anything yet.
-            Event::Ended | Event::Started(_) => true,
-            Event::Cleared(what) => *what == breach.what,
+            RemedyEvent::Ended | RemedyEvent::Started(_) => true,
+            RemedyEvent::Cleared(what) => *what == breach.what,
             _ => false,
         };
         if over {
@@ -276,42 +276,42 @@ impl Relief {
         step: Step,
         until: Instant,
         run: Run,
-        event: Event,
-    ) -> Vec<Action> {
+        event: RemedyEvent,
+    ) -> Vec<RemedyAction> {
         let late = now >= until;
         match (step, event) {
-            (Step::Evidence, Event::Evidence(outcome)) => self.evidence(now, run, outcome, false),
-            (Step::Evidence, Event::Ended) => {
-                let mut actions = vec![Action::StopEvidence];
+            (Step::Evidence, RemedyEvent::Evidence(outcome)) => self.evidence(now, run, outcome, false),
+            (Step::Evidence, RemedyEvent::Ended) => {
+                let mut actions = vec![RemedyAction::StopEvidence];
                 actions.extend(self.start(now, run));
                 actions
             }
-            (Step::Evidence, Event::Urgent) => {
+            (Step::Evidence, RemedyEvent::Urgent) => {
                 self.evidence(now, run, Err(URGENT.to_owned()), true)
             }
             (Step::Evidence, _) if late => {
                 let why = "it was not written in time".to_owned();
                 self.evidence(now, run, Err(why), true)
             }
-            (Step::Draining, Event::Drained(how)) => self.drained(now, run, how),
-            (Step::Draining, Event::Ended) => self.drained(now, run, Drained::Ended),
-            (Step::Draining, _) if late => self.drained(now, run, Drained::TimeUp),
-            (Step::Stopping, Event::Ended) => self.start(now, run),
+            (Step::Draining, RemedyEvent::Drained(how)) => self.drained(now, run, how),
+            (Step::Draining, RemedyEvent::Ended) => self.drained(now, run, DrainResult::Ended),
+            (Step::Draining, _) if late => self.drained(now, run, DrainResult::TimeUp),
+            (Step::Stopping, RemedyEvent::Ended) => self.start(now, run),
             (Step::Stopping, _) if late => {
                 self.unproven(now, run, "the old processes did not end".to_owned())
             }
-            (Step::Starting, Event::Started(_)) => {
+            (Step::Starting, RemedyEvent::Started(_)) => {
                 self.state = State::In(Step::Proving, now + self.rules.prove, run);
                 Vec::new()
             }
-            (Step::Starting, Event::StartFailed(why)) => self.unproven(now, run, why),
+            (Step::Starting, RemedyEvent::StartFailed(why)) => self.unproven(now, run, why),
             (Step::Starting, _) if late => {
                 self.unproven(now, run, "it was not started in time".to_owned())
             }
-            (Step::Proving, Event::Answered(instance)) if is_newer(instance, run.before) => {
+            (Step::Proving, RemedyEvent::Answered(instance)) if is_newer(instance, run.before) => {
                 self.proven(now, run, instance)
             }
-            (Step::Proving, Event::Ended) => self.unproven(
+            (Step::Proving, RemedyEvent::Ended) => self.unproven(
                 now,
                 run,
                 "the new process ended before it answered".to_owned(),
@@ -336,29 +336,29 @@ impl Relief {
         run: Run,
         outcome: Result<String, String>,
         late: bool,
-    ) -> Vec<Action> {
+    ) -> Vec<RemedyAction> {
         let mut actions = Vec::new();
         if late {
-            actions.push(Action::StopEvidence);
+            actions.push(RemedyAction::StopEvidence);
         }
-        actions.push(Action::Tell(Told::Evidence(outcome)));
+        actions.push(RemedyAction::Tell(RemedyNotice::Evidence(outcome)));
         actions.extend(self.drain(now, run));
         actions
     }
 
-    fn drain(&mut self, now: Instant, run: Run) -> Vec<Action> {
+    fn drain(&mut self, now: Instant, run: Run) -> Vec<RemedyAction> {
         let run = Run { down: now, ..run };
         if self.rules.drain.is_zero() {
             return self.stop(now, run);
         }
         self.state = State::In(Step::Draining, now + self.rules.drain, run);
-        vec![Action::BeginDrain(self.rules.drain)]
+        vec![RemedyAction::BeginDrain(self.rules.drain)]
     }
 
-    fn drained(&mut self, now: Instant, run: Run, how: Drained) -> Vec<Action> {
-        let ended = how == Drained::Ended;
+    fn drained(&mut self, now: Instant, run: Run, how: DrainResult) -> Vec<RemedyAction> {
+        let ended = how == DrainResult::Ended;
         let took = now.saturating_duration_since(run.down);
-        let mut actions = vec![Action::StopDrain, Action::Tell(Told::Drained(how, took))];
+        let mut actions = vec![RemedyAction::StopDrain, RemedyAction::Tell(RemedyNotice::Drained(how, took))];
         actions.extend(if ended {
             self.start(now, run)
         } else {
@@ -367,21 +367,21 @@ impl Relief {
         actions
     }
 
-    fn stop(&mut self, now: Instant, run: Run) -> Vec<Action> {
+    fn stop(&mut self, now: Instant, run: Run) -> Vec<RemedyAction> {
         self.state = State::In(Step::Stopping, now + self.rules.stop, run);
-        vec![Action::StopTree]
+        vec![RemedyAction::StopTree]
     }
 
-    fn start(&mut self, now: Instant, run: Run) -> Vec<Action> {
+    fn start(&mut self, now: Instant, run: Run) -> Vec<RemedyAction> {
         self.restarts += 1;
         self.state = State::In(Step::Starting, now + self.rules.start, run);
-        vec![Action::StartTree]
+        vec![RemedyAction::StartTree]
     }
 
-    fn proven(&mut self, now: Instant, run: Run, instance: Instance) -> Vec<Action> {
+    fn proven(&mut self, now: Instant, run: Run, instance: Instance) -> Vec<RemedyAction> {
         let down = now.saturating_duration_since(run.down);
         self.last = Some((now, down));
-        vec![Action::Tell(Told::Proven(Proof {
+        vec![RemedyAction::Tell(RemedyNotice::Proven(RestartProof {
             before: run.before,
             now: instance,
             took: now.saturating_duration_since(run.began),
@@ -391,9 +391,9 @@ impl Relief {
         }))]
     }
 
-    fn unproven(&mut self, now: Instant, run: Run, why: String) -> Vec<Action> {
+    fn unproven(&mut self, now: Instant, run: Run, why: String) -> Vec<RemedyAction> {
         self.last = Some((now, now.saturating_duration_since(run.down)));
-        vec![Action::Tell(Told::Unproven(run.breach, why))]
+        vec![RemedyAction::Tell(RemedyNotice::Unproven(run.breach, why))]
     }
 }
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 /// Says that only one service at a time is relieved. Clones are the same one.
 #[derive(Clone, Debug, Default)]
-pub struct Flight(Rc<Cell<bool>>);
+pub struct RemedyLock(Rc<Cell<bool>>);
 
-impl Flight {
+impl RemedyLock {
     pub(super) fn take(&self) -> Option<Ticket> {
         let free = !self.0.replace(true);
         free.then(|| Ticket(Rc::clone(&self.0)))

@@ -8,12 +8,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What the parts wait for until the next turn.
 #[derive(Debug, Default)]
-pub struct Wants<'f> {
+pub struct Interest<'f> {
     fds: Vec<PollFd<'f>>,
     deadline: Option<Instant>,
 }
 
-impl<'f> Wants<'f> {
+impl<'f> Interest<'f> {
     /// Until this can be read.
     pub fn read(&mut self, fd: BorrowedFd<'f>) {
         self.fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -36,7 +36,7 @@ impl<'f> Wants<'f> {
     }
 
     /// Waits.
-    pub fn wait(mut self) -> rustix::io::Result<Ready> {
+    pub fn wait(mut self) -> rustix::io::Result<Readiness> {
         let left = self
             .deadline
             .map(|at| at.saturating_duration_since(Instant::now()));
@@ -46,13 +46,13 @@ impl<'f> Wants<'f> {
             Err(error) => return Err(error),
         }
         let happened = self.fds.iter().filter(|fd| !fd.revents().is_empty());
-        Ok(Ready(happened.map(Number::of).collect()))
+        Ok(Readiness(happened.map(Number::of).collect()))
     }
 }
 
 /// Where something happened.
 #[derive(Debug, Default)]
-pub struct Ready(Vec<Number>);
+pub struct Readiness(Vec<Number>);
 
 /// The number of a descriptor of ours, to be compared and for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Number {
     }
 }
 
-impl Ready {
+impl Readiness {
     /// Whether something happened here: it can be read or written, or hung up.
     #[must_use]
     pub fn has(&self, fd: impl AsFd) -> bool {

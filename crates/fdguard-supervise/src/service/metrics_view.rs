@@ -3,23 +3,23 @@
 use std::time::Instant;
 
 use super::{Service, State};
-use crate::budget::{Highest, OfProcess};
+use crate::budget::{HighestFd, ProcessReading};
 use crate::health;
 use crate::metrics;
 use crate::supervisor::ago;
 
 impl Service<'_> {
-    pub(crate) fn shown(&self, now: Instant) -> metrics::Service {
+    pub(crate) fn shown(&self, now: Instant) -> metrics::ServiceMetrics {
         let reading = self.thrift.reading.as_ref();
         let processes = reading.map(|reading| &reading.processes[..]);
         let zombies = reading.and_then(|reading| reading.zombies.seen().copied());
-        let mut processes: Vec<metrics::Process> =
+        let mut processes: Vec<metrics::ProcessMetrics> =
             processes.unwrap_or_default().iter().map(process).collect();
         if let Some(first) = processes.first_mut() {
             first.zombies = zombies;
         }
-        let states = self.checks.iter().map(health::Check::state);
-        metrics::Service {
+        let states = self.checks.iter().map(health::HealthCheck::state);
+        metrics::ServiceMetrics {
             name: self.name().to_owned(),
             processes: if self.run.is_some() {
                 processes
@@ -48,28 +48,28 @@ impl Service<'_> {
 }
 
 /// Absent without checks, and before the first answer.
-fn all_well(states: impl Iterator<Item = health::State>) -> Option<bool> {
+fn all_well(states: impl Iterator<Item = health::HealthState>) -> Option<bool> {
     let mut well = None;
     for state in states {
         match state {
-            health::State::Failing => return Some(false),
-            health::State::Healthy => well = Some(true),
-            health::State::Unknown => {}
+            health::HealthState::Failing => return Some(false),
+            health::HealthState::Healthy => well = Some(true),
+            health::HealthState::Unknown => {}
         }
     }
     well
 }
 
-fn process(seen: &OfProcess) -> metrics::Process {
+fn process(seen: &ProcessReading) -> metrics::ProcessMetrics {
     let comm = std::fs::read_to_string(format!("/proc/{}/comm", seen.pid));
-    metrics::Process {
+    metrics::ProcessMetrics {
         pid: seen.pid,
         comm: comm.unwrap_or_default().trim_end().to_owned(),
         open_fds: seen.count.seen().copied(),
         soft: seen.limits.soft,
         hard: seen.limits.hard,
         highest: match seen.highest {
-            Highest::Is(number) => Some(number),
+            HighestFd::Is(number) => Some(number),
             _ => None,
         },
         threads: status(seen.pid, "Threads:"),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::WhenAgain;
-use crate::budget::{Passed, What};
+use super::RepeatPolicy;
+use crate::budget::{Excess, Measure};
 
 /// A process that is told from every other by the time it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ impl Instance {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
     /// Which.
-    pub what: What,
+    pub what: Measure,
     /// By how much.
-    pub passed: Passed,
+    pub passed: Excess,
     /// How long until the wall, where that is known.
     pub left: Option<Duration>,
 }
@@ -44,7 +44,7 @@ impl Breach {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum RemedyEvent {
     /// The program runs, started by us or by the policy of restarts.
     Started(Instance),
     /// It could not be started.
@@ -54,11 +54,11 @@ pub enum Event {
     /// What was breached went on and is well exceeded now: nothing is worth to wait for.
     Urgent,
     /// What was breached fell back by itself.
-    Cleared(What),
+    Cleared(Measure),
     /// The evidence is written, at this place, or could not be.
     Evidence(Result<String, String>),
     /// The drain came to its end.
-    Drained(Drained),
+    Drained(DrainResult),
     /// Nothing is left of the tree.
     Ended,
     /// The readiness check was answered by this process.
@@ -69,7 +69,7 @@ pub enum Event {
 
 /// How a drain ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Drained {
+pub enum DrainResult {
     /// No connection is left.
     ConnectionsGone,
     /// The hook said that all is done.
@@ -86,7 +86,7 @@ pub enum Drained {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum RemedyAction {
     /// Write evidence about this process, within this time.
     WriteEvidence(Option<u32>, Duration),
     /// End what writes it.
@@ -100,12 +100,12 @@ pub enum Action {
     /// Start the program anew.
     StartTree,
     /// Say this.
-    Tell(Told),
+    Tell(RemedyNotice),
 }
 
 /// What is to be said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum RemedyNotice {
     /// A relief begins.
     Begun(Breach),
     /// It has to wait: another service is being restarted.
@@ -113,9 +113,9 @@ pub enum Told {
     /// The evidence is there, or not.
     Evidence(Result<String, String>),
     /// The drain is over.
-    Drained(Drained, Duration),
+    Drained(DrainResult, Duration),
     /// A newer process answers.
-    Proven(Proof),
+    Proven(RestartProof),
     /// None does, for this reason. From here on the policy of restarts has the service.
     Unproven(Breach, String),
     /// It will not be relieved again: see the explanation.
@@ -124,7 +124,7 @@ pub enum Told {
 
 /// A restart that worked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proof {
+pub struct RestartProof {
     /// Why it was done.
     pub breach: Breach,
     /// The process before.
@@ -151,5 +151,5 @@ pub struct Again {
     /// A breach earlier than this is again at once.
     pub within: Duration,
     /// What becomes of the service.
-    pub then: WhenAgain,
+    pub then: RepeatPolicy,
 }

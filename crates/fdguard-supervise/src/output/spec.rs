@@ -11,9 +11,9 @@ use crate::unit;
 /// Where a service's output goes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Form {
+pub struct OutputSpec {
     /// Whether it goes to our own output too. Absent: it is inherited without a log, and off with one.
-    pub pass: Option<Pass>,
+    pub pass: Option<Forwarding>,
     /// A file that is rotated (`--log FILE`).
     pub log: Option<PathBuf>,
     /// From which size on it is rotated (`--log-size 10MiB`).
@@ -28,7 +28,7 @@ pub const SMALLEST: u64 = 4 << 10;
 /// More finished files than anybody looks at; each is renamed at every rotation.
 pub const MOST: u32 = 1000;
 
-impl Default for Form {
+impl Default for OutputSpec {
     fn default() -> Self {
         Self {
             pass: None,
@@ -39,19 +39,19 @@ impl Default for Form {
     }
 }
 
-impl Form {
+impl OutputSpec {
     /// Whether it has to go through us; `needs_lines` when somebody else wants to see it (a check, a report of the last lines).
     #[must_use]
     pub fn is_captured(&self, needs_lines: bool) -> bool {
-        needs_lines || self.log.is_some() || self.way() != Pass::Inherit
+        needs_lines || self.log.is_some() || self.way() != Forwarding::Inherit
     }
 
     /// What becomes of it besides the log.
     #[must_use]
-    pub fn way(&self) -> Pass {
+    pub fn way(&self) -> Forwarding {
         let usual = match self.log {
-            Some(_) => Pass::Off,
-            None => Pass::Inherit,
+            Some(_) => Forwarding::Off,
+            None => Forwarding::Inherit,
         };
         self.pass.unwrap_or(usual)
     }
@@ -68,7 +68,7 @@ impl Form {
     }
 }
 
-impl FromStr for Form {
+impl FromStr for OutputSpec {
     type Err = String;
 
     /// `off`, or `FILE`, which may be followed by `size=10MiB`, `keep=5` and `pass=lines`.
@@ -101,7 +101,7 @@ impl FromStr for Form {
 /// What becomes of output besides a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Pass {
+pub enum Forwarding {
     /// The service has our own output, and we have nothing to do with it. When it must go through us, the same as `Lines`.
     #[default]
     Inherit,
@@ -113,7 +113,7 @@ pub enum Pass {
     Off,
 }
 
-impl FromStr for Pass {
+impl FromStr for Forwarding {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -145,42 +145,42 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Form, Pass};
+    use super::{OutputSpec, Forwarding};
 
     #[test]
     fn a_table_is_read_and_wrong_keys_are_errors() {
-        let form: Form =
+        let form: OutputSpec =
             toml::from_str("pass = \"prefix\"\nlog = \"a.log\"\nlog_size = \"1MiB\"\nlog_keep = 2")
                 .unwrap();
-        let expected = Form {
-            pass: Some(Pass::Prefix),
+        let expected = OutputSpec {
+            pass: Some(Forwarding::Prefix),
             log: Some("a.log".into()),
             log_size: 1 << 20,
             log_keep: 2,
         };
         assert_eq!(form, expected);
         assert!(form.check().is_ok());
-        let error = toml::from_str::<Form>("logs = 3").unwrap_err().to_string();
+        let error = toml::from_str::<OutputSpec>("logs = 3").unwrap_err().to_string();
         assert!(error.contains("logs"), "{error}");
-        assert!(toml::from_str::<Form>("log_size = \"some\"").is_err());
-        assert!("loud".parse::<Pass>().is_err());
+        assert!(toml::from_str::<OutputSpec>("log_size = \"some\"").is_err());
+        assert!("loud".parse::<Forwarding>().is_err());
     }
 
     #[test]
     fn a_flag_is_a_file_with_words_behind_it() {
-        let form: Form = "/var/log/my app.log size=1MiB keep=9 pass=lines"
+        let form: OutputSpec = "/var/log/my app.log size=1MiB keep=9 pass=lines"
             .parse()
             .unwrap();
-        let expected = Form {
-            pass: Some(Pass::Lines),
+        let expected = OutputSpec {
+            pass: Some(Forwarding::Lines),
             log: Some("/var/log/my app.log".into()),
             log_size: 1 << 20,
             log_keep: 9,
         };
         assert_eq!(form, expected);
-        let alone: Form = "a.log".parse().unwrap();
-        assert_eq!((alone.way(), alone.log_keep), (Pass::Off, 5));
-        assert_eq!("off".parse(), Ok(Form::default()));
+        let alone: OutputSpec = "a.log".parse().unwrap();
+        assert_eq!((alone.way(), alone.log_keep), (Forwarding::Off, 5));
+        assert_eq!("off".parse(), Ok(OutputSpec::default()));
         for bad in [
             "",
             "a.log size=x",
@@ -189,15 +189,15 @@ mod tests {
             "a.log size=1B",
             "a.log keep=5000",
         ] {
-            assert!(bad.parse::<Form>().is_err(), "{bad}");
+            assert!(bad.parse::<OutputSpec>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn output_goes_through_us_only_when_somebody_needs_it() {
-        let form = Form::default();
+        let form = OutputSpec::default();
         assert!(!form.is_captured(false) && form.is_captured(true));
-        let small = Form {
+        let small = OutputSpec {
             log: Some("x".into()),
             log_size: 10,
             ..form

@@ -9,12 +9,12 @@ const BYTES: usize = 4 << 10;
 
 /// The last lines that a service wrote.
 #[derive(Clone, Debug, Default)]
-pub struct Last {
+pub struct LastLines {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
 }
 
-impl Last {
+impl LastLines {
     /// One more line; its newline does not count.
     pub fn push(&mut self, line: &[u8]) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -43,11 +43,11 @@ impl Last {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES, LINES, Last};
+    use super::{BYTES, LINES, LastLines};
 
     #[test]
     fn the_last_lines_are_kept_within_bounds() {
-        let mut last = Last::default();
+        let mut last = LastLines::default();
         for number in 0..100 {
             last.push(format!("line {number}\n").as_bytes());
         }

@@ -6,9 +6,9 @@ use fdguard_process::notify::client::monotonic_now;
 use fdguard_process::notify::{Client, Heartbeat, Message};
 
 use super::Supervisor;
-use crate::event::{Event, Sink};
+use crate::event::{Event, EventSink};
 use crate::service::State;
-use crate::turn::Wants;
+use crate::poll::Interest;
 
 /// While something takes its time the parent is asked for so much more,
 const MORE: Duration = Duration::from_secs(20);
@@ -17,7 +17,7 @@ const ASK: Duration = Duration::from_secs(5);
 
 /// Our end towards the parent.
 #[derive(Debug, Default)]
-pub(super) struct Above {
+pub(super) struct ParentNotify {
     client: Option<Client>,
     heartbeat: Option<Heartbeat>,
     first_gap: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Above {
     ask: Option<Instant>,
 }
 
-impl Above {
+impl ParentNotify {
     /// As the environment says; around one program that runs to its end the parent hears nobody.
     pub(super) fn new(once: bool, now: Instant) -> Self {
         if once {
@@ -50,7 +50,7 @@ impl Above {
         self.first_gap.take()
     }
 
-    pub(super) fn wants(&self, wants: &mut Wants<'_>) {
+    pub(super) fn wants(&self, wants: &mut Interest<'_>) {
         let Some(client) = &self.client else { return };
         let due = [
             client.due(),
@@ -60,17 +60,17 @@ impl Above {
         due.into_iter().flatten().for_each(|at| wants.until(at));
     }
 
-    fn tell(&mut self, message: &Message, sink: &mut Sink) {
+    fn tell(&mut self, message: &Message, sink: &mut EventSink) {
         let Some(client) = &mut self.client else {
             return;
         };
         if let Some(gap) = client.tell(message, Instant::now()) {
             let text = format!("{}: {}", gap.what, gap.why);
-            sink.tell(&Event::new("notify_failed").with("text", text));
+            sink.emit(&Event::new("notify_failed").with("text", text));
         }
     }
 
-    pub(super) fn stopping(&mut self, sink: &mut Sink) {
+    pub(super) fn stopping(&mut self, sink: &mut EventSink) {
         let message = Message {
             stopping: true,
             status: Some("stopping".to_owned()),
@@ -80,7 +80,7 @@ impl Above {
         self.ask = Some(Instant::now());
     }
 
-    pub(super) fn reloading(&mut self, sink: &mut Sink) {
+    pub(super) fn reloading(&mut self, sink: &mut EventSink) {
         let message = Message {
             reloading: true,
             monotonic: Some(monotonic_now()),
@@ -106,7 +106,7 @@ impl Supervisor<'_> {
         {
             let text = format!("{}: {}", gap.what, gap.why);
             self.sink
-                .tell(&Event::new("notify_failed").with("text", text));
+                .emit(&Event::new("notify_failed").with("text", text));
         }
         if self.stopping.is_none() {
             self.tell_standing();

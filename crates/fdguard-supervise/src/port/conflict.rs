@@ -12,7 +12,7 @@ use fdguard_process::listen::At;
 use fdguard_process::run_id::{self, RunId};
 use jiff::Timestamp;
 
-use super::class::{Class, Ours, classify};
+use super::class::{HolderClass, OwnProcesses, classify};
 use super::text;
 
 const LISTENS: u8 = 10;
@@ -25,14 +25,14 @@ pub struct Conflict {
     /// Whether somebody listens there; else only a connection, or a socket that is bound, is in the way.
     pub listens: bool,
     /// The processes that hold it; several may hold one socket.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<AddressHolder>,
     /// Sockets whose process was not found: another user's, or of another pid namespace.
-    pub unseen: Vec<Unseen>,
+    pub unseen: Vec<HiddenSocket>,
 }
 
 /// A process that holds what we want.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct AddressHolder {
     /// Its number.
     pub pid: Pid,
     /// Its start, in clock ticks after boot.
@@ -44,19 +44,19 @@ pub struct Holder {
     /// Since when it runs.
     pub since: Option<Timestamp>,
     /// Whether it is ours.
-    pub class: Class,
+    pub class: HolderClass,
 }
 
 /// A socket without a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unseen {
+pub struct HiddenSocket {
     /// Its inode.
     pub ino: u64,
     /// The user who made it, where the tables tell.
     pub user: Option<String>,
 }
 
-impl Holder {
+impl AddressHolder {
     /// Who it is, reuse of the number excluded.
     #[must_use]
     pub fn key(&self) -> Option<ProcKey> {
@@ -69,13 +69,13 @@ impl Conflict {
     /// Whether all of it was left behind by earlier runs, and so may be ended.
     #[must_use]
     pub fn is_all_ours_before(&self) -> bool {
-        let before = |holder: &Holder| matches!(holder.class, Class::OursBefore { .. });
+        let before = |holder: &AddressHolder| matches!(holder.class, HolderClass::OursBefore { .. });
         self.unseen.is_empty() && !self.holders.is_empty() && self.holders.iter().all(before)
     }
 }
 
 /// Who holds this address; nothing when nobody does.
-pub fn look(probe: &Probe, at: &At, ours: &Ours<'_>) -> Result<Option<Conflict>, Error> {
+pub fn look(probe: &Probe, at: &At, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
     let rows = probe.sockets()?;
     let rows: Vec<_> = rows
         .into_iter()
@@ -104,10 +104,10 @@ pub fn look(probe: &Probe, at: &At, ours: &Ours<'_>) -> Result<Option<Conflict>,
             Err(error) => return Err(error),
         }
     }
-    let unseen: Vec<Unseen> = rows
+    let unseen: Vec<HiddenSocket> = rows
         .iter()
         .filter(|row| !found.by_socket.contains_key(&row.0))
-        .map(|(ino, _, record)| Unseen {
+        .map(|(ino, _, record)| HiddenSocket {
             ino: *ino,
             user: uid_of(record).map(|uid| users.name(uid)),
         })
@@ -122,9 +122,9 @@ pub fn look(probe: &Probe, at: &At, ours: &Ours<'_>) -> Result<Option<Conflict>,
     Ok((!is_over).then_some(conflict))
 }
 
-fn holder(who: &Identified, ours: &Ours<'_>, users: &text::Users) -> Holder {
+fn holder(who: &Identified, ours: &OwnProcesses<'_>, users: &text::Users) -> AddressHolder {
     let process = &who.process;
-    Holder {
+    AddressHolder {
         pid: process.pid,
         start_ticks: process.start_ticks,
         command: text::command(process),

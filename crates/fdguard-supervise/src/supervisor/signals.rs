@@ -5,12 +5,12 @@ use std::time::Instant;
 use fdguard_process::signals::{self, Heard};
 use rustix::process::Signal;
 
-use super::{Stopping, Supervisor, own};
+use super::{Stopping, Supervisor, self_check};
 use crate::event::Event;
-use crate::turn::Ready;
+use crate::poll::Readiness;
 
 impl Supervisor<'_> {
-    pub(super) fn hear_signals(&mut self, ready: &Ready) {
+    pub(super) fn hear_signals(&mut self, ready: &Readiness) {
         if !ready.has(&self.signals) {
             return;
         }
@@ -52,14 +52,14 @@ impl Supervisor<'_> {
         }
         let stopping = stopping_by(signal);
         let event = Event::new("stopping").with("why", stopping.why.as_str());
-        self.sink.tell(&event);
+        self.sink.emit(&event);
         self.stopping = Some(stopping);
         self.above.stopping(&mut self.sink);
     }
 
     /// A second Ctrl-C: nobody wants to wait.
     fn hurry(&mut self) {
-        self.sink.tell(
+        self.sink.emit(
             &Event::new("stopping")
                 .with("why", "second SIGINT")
                 .with("kill", true),
@@ -78,12 +78,12 @@ impl Supervisor<'_> {
         let event = Event::new("state")
             .with("pid", std::process::id())
             .with("uptime_s", up)
-            .with("fds", own::descriptors())
+            .with("fds", self_check::descriptors())
             .with("stopping", self.stopping.is_some());
-        self.sink.tell(&event);
+        self.sink.emit(&event);
         self.each(|service, cx, _| {
             let event = service.told_state(cx.now);
-            cx.sink.tell(&event);
+            cx.sink.emit(&event);
         });
     }
 }

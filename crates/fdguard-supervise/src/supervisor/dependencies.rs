@@ -4,12 +4,12 @@ use crate::service::{Context, Service, State};
 
 /// How all services stand, for the decisions about one of them.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct Dependencies {
     services: Vec<(String, State, bool, Vec<String>)>,
     is_stopping: bool,
 }
 
-impl Standing {
+impl Dependencies {
     pub(super) fn of(services: &[Service<'_>], is_stopping: bool) -> Self {
         let one = |service: &Service<'_>| {
             let after = service.settings.after.clone();

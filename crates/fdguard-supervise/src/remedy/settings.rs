@@ -20,7 +20,7 @@ pub(super) const CALM: u32 = 10;
 
 /// How a relief goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct RemedySettings {
     /// For the evidence, 30 s at most; nothing for none.
     pub evidence: Duration,
     /// For the drain, 300 s at most; nothing for none.
@@ -37,10 +37,10 @@ pub struct Rules {
     /// A breach this soon after a start is one of a program at rest.
     pub at_start: Duration,
     /// What becomes of a service that restarts cannot help.
-    pub when_again: WhenAgain,
+    pub when_again: RepeatPolicy,
 }
 
-impl Default for Rules {
+impl Default for RemedySettings {
     fn default() -> Self {
         Self {
             evidence: LONGEST_EVIDENCE,
@@ -50,12 +50,12 @@ impl Default for Rules {
             prove: Duration::from_secs(120),
             again_within: None,
             at_start: Duration::from_secs(10),
-            when_again: WhenAgain::Keep,
+            when_again: RepeatPolicy::Keep,
         }
     }
 }
 
-impl Rules {
+impl RemedySettings {
     pub(super) fn bounded(self) -> Self {
         Self {
             evidence: self.evidence.min(LONGEST_EVIDENCE),
@@ -92,7 +92,7 @@ impl Rules {
 /// What becomes of a service whose budget is breached again at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WhenAgain {
+pub enum RepeatPolicy {
     /// It runs on: a service that is near its wall answers more than one that is down.
     #[default]
     Keep,
@@ -100,7 +100,7 @@ pub enum WhenAgain {
     Stop,
 }
 
-impl FromStr for WhenAgain {
+impl FromStr for RepeatPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -7,19 +7,19 @@ use fdguard_core::Pid;
 use super::{Context, Service, State};
 use crate::drain::{self, Drain};
 use crate::event::Event;
-use crate::evidence::{self, Evidence};
-use crate::relief::{self, Action, Drained};
-use crate::turn::{Ready, Wants};
+use crate::evidence::{self, EvidenceJob};
+use crate::remedy::{self, RemedyAction, DrainResult};
+use crate::poll::{Readiness, Interest};
 
 /// What is under way.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
-    evidence: Option<Evidence>,
+    evidence: Option<EvidenceJob>,
     drain: Option<Drain>,
 }
 
 impl Steps {
-    pub(super) fn wants<'f>(&'f self, wants: &mut Wants<'f>) {
+    pub(super) fn wants<'f>(&'f self, wants: &mut Interest<'f>) {
         if let Some(evidence) = &self.evidence {
             evidence.wants(wants);
         }
@@ -31,25 +31,25 @@ impl Steps {
 
 impl Service<'_> {
     /// Begins or ends a step. Gives how it ended, when it did so at once.
-    pub(super) fn do_step(&mut self, step: &Action, cx: &mut Context<'_>) -> Option<relief::Event> {
+    pub(super) fn do_step(&mut self, step: &RemedyAction, cx: &mut Context<'_>) -> Option<remedy::RemedyEvent> {
         match step {
-            Action::WriteEvidence(pid, within) => {
+            RemedyAction::WriteEvidence(pid, within) => {
                 let begun = self.begin_evidence(*pid, *within, cx);
-                begun.err().map(|why| relief::Event::Evidence(Err(why)))
+                begun.err().map(|why| remedy::RemedyEvent::Evidence(Err(why)))
             }
-            Action::BeginDrain(within) => {
+            RemedyAction::BeginDrain(within) => {
                 let begun = self.begin_drain(*within, cx);
-                begun.err().map(relief::Event::Drained)
+                begun.err().map(remedy::RemedyEvent::Drained)
             }
-            Action::StopEvidence => {
+            RemedyAction::StopEvidence => {
                 self.steps.evidence = None;
                 None
             }
-            Action::StopDrain => {
+            RemedyAction::StopDrain => {
                 self.steps.drain = None;
                 None
             }
-            Action::StopTree | Action::StartTree | Action::Tell(_) => None,
+            RemedyAction::StopTree | RemedyAction::StartTree | RemedyAction::Tell(_) => None,
         }
     }
 
@@ -61,20 +61,20 @@ impl Service<'_> {
     ) -> Result<(), String> {
         let folder = cx.evidence.ok_or("it is off (--evidence off)")?;
         let pid = pid.or(self.main()).ok_or("there is no process any more")?;
-        let settings = evidence::Settings::new(folder.to_owned());
+        let settings = evidence::EvidenceSettings::new(folder.to_owned());
         let of = (self.settings.name.as_str(), pid);
         let begun = cx
             .reserve
-            .lend(|| Evidence::begin(&settings, of, cx.null, cx.now, within));
+            .lend(|| EvidenceJob::begin(&settings, of, cx.null, cx.now, within));
         self.steps.evidence = Some(begun?);
         Ok(())
     }
 
-    fn begin_drain(&mut self, within: Duration, cx: &mut Context<'_>) -> Result<(), Drained> {
+    fn begin_drain(&mut self, within: Duration, cx: &mut Context<'_>) -> Result<(), DrainResult> {
         let Some(run) = &mut self.run else {
-            return Err(Drained::Ended);
+            return Err(DrainResult::Ended);
         };
-        let given = drain::Given {
+        let given = drain::DrainContext {
             pid: run.main,
             within,
             listens: !self.sockets.is_empty(),
@@ -88,25 +88,25 @@ impl Service<'_> {
         }
         self.state = State::Draining;
         let event = Event::of("drain", &self.settings.name).with("within_s", within.as_secs());
-        cx.sink.tell(&event);
+        cx.sink.emit(&event);
         Ok(())
     }
 
     /// Goes on with what is under way.
-    pub(super) fn turn_steps(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+    pub(super) fn turn_steps(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         if let Some(evidence) = &mut self.steps.evidence
             && let Some(outcome) = evidence.turn(cx.now, ready)
         {
             self.steps.evidence = None;
-            self.relieve(relief::Event::Evidence(outcome), cx);
+            self.relieve(remedy::RemedyEvent::Evidence(outcome), cx);
         }
         if let Some(how) = self.turn_drain(cx.now, ready) {
             self.steps.drain = None;
-            self.relieve(relief::Event::Drained(how), cx);
+            self.relieve(remedy::RemedyEvent::Drained(how), cx);
         }
     }
 
-    fn turn_drain(&mut self, now: Instant, ready: &Ready) -> Option<Drained> {
+    fn turn_drain(&mut self, now: Instant, ready: &Readiness) -> Option<DrainResult> {
         let drain = self.steps.drain.as_mut()?;
         let run = self.run.as_ref()?;
         let (meter, ports) = (&self.thrift.meter, self.ports.as_slice());

@@ -8,15 +8,15 @@ use super::end::millis;
 use super::run::{Ending, Run};
 use super::{Context, Service, State};
 use crate::event::Event;
-use crate::health::{Change, Check, Feeds, queue};
-use crate::turn::Ready;
+use crate::health::{HealthChange, HealthCheck, CheckInputs, queue};
+use crate::poll::Readiness;
 
 /// From look to look for the sockets that a service listens at.
 const LISTENERS: Duration = Duration::from_secs(5);
 
 impl Service<'_> {
     /// Hears its notifications.
-    pub(super) fn hear_program(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+    pub(super) fn hear_program(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         for change in self.store.turn() {
             self.tell_store(&change, cx);
         }
@@ -74,11 +74,11 @@ impl Service<'_> {
             store::Change::HungUp { name } => ("hung_up", name),
         };
         cx.sink
-            .tell(&event.with("change", what).with("name", name.as_str()));
+            .emit(&event.with("change", what).with("name", name.as_str()));
     }
 
     /// Asks the checks, and the clock.
-    pub(super) fn check(&mut self, cx: &mut Context<'_>, ready: &Ready) {
+    pub(super) fn check(&mut self, cx: &mut Context<'_>, ready: &Readiness) {
         let is_going = |run: &Run| run.ending.is_some() || run.settle.is_some();
         if self.run.as_ref().is_none_or(is_going) {
             return;
@@ -87,7 +87,7 @@ impl Service<'_> {
         if let Some(failing) = self.ask(cx, ready) {
             let (reason, failures) = failing;
             let event = Event::of("unhealthy", self.name()).with("failures", failures);
-            cx.sink.tell(&event.with("text", reason));
+            cx.sink.emit(&event.with("text", reason));
             return self.end_run(Ending::Sick("health"));
         }
         let Some(run) = &self.run else { return };
@@ -99,30 +99,30 @@ impl Service<'_> {
             let up = cx.now.saturating_duration_since(run.started);
             let event = Event::of("not_ready", self.name()).with("after_ms", millis(up));
             cx.sink
-                .tell(&event.with("text", "it was not ready in time"));
+                .emit(&event.with("text", "it was not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
         }
     }
 
     /// Turns every check; gives the reason of one that fails.
-    fn ask(&mut self, cx: &mut Context<'_>, ready: &Ready) -> Option<(String, u32)> {
+    fn ask(&mut self, cx: &mut Context<'_>, ready: &Readiness) -> Option<(String, u32)> {
         let run = self.run.as_ref()?;
-        let feeds = Feeds {
+        let feeds = CheckInputs {
             notified: run.notified,
             listeners: &run.listeners.0,
         };
         let mut is_ready = false;
         if let Some(check) = &mut self.ready {
-            is_ready = check.turn(cx.now, ready, &feeds) == Some(Change::Healthy);
+            is_ready = check.turn(cx.now, ready, &feeds) == Some(HealthChange::Healthy);
         }
-        let turned = |check: &mut Check| check.turn(cx.now, ready, &feeds);
+        let turned = |check: &mut HealthCheck| check.turn(cx.now, ready, &feeds);
         let failing = self
             .checks
             .iter_mut()
             .filter_map(turned)
             .find_map(|change| match change {
-                Change::Healthy => None,
-                Change::Failing { reason, failures } => Some((reason, failures)),
+                HealthChange::Healthy => None,
+                HealthChange::Failing { reason, failures } => Some((reason, failures)),
             });
         if is_ready && self.state == State::Starting {
             self.is_ready(cx);
@@ -143,7 +143,7 @@ impl Service<'_> {
         if let Some(check) = &mut self.ready {
             let up = cx.now.saturating_duration_since(run.started);
             let event = Event::of("ready", &self.settings.name).with("after_ms", millis(up));
-            cx.sink.tell(&event.with("pid", run.main));
+            cx.sink.emit(&event.with("pid", run.main));
             check.end();
         }
         for check in &mut self.checks {
@@ -155,7 +155,7 @@ impl Service<'_> {
 
     fn bark(&mut self, text: &str, cx: &mut Context<'_>) {
         let event = Event::of("watchdog", self.name());
-        cx.sink.tell(&event.with("text", text));
+        cx.sink.emit(&event.with("text", text));
         if let Some(run) = &mut self.run {
             // A core dump of what hangs, as systemd asks for it.
             run.tree.signal(rustix::process::Signal::ABORT.as_raw());
