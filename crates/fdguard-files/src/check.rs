@@ -163,9 +163,7 @@ fn ask(target: &Target<'_>, depth: Depth, copied: bool) -> Outcome {
             let limit = time_limit(size).as_secs();
             Err(Gap::new(
                 "SQLite's integrity check",
-                format!(
-                    "not finished after {limit} s, far too long for a database of this size"
-                ),
+                format!("not finished after {limit} s, far too long for a database of this size"),
                 "if you trust the file, run `PRAGMA integrity_check` in the sqlite3 shell",
             ))
         }

@@ -181,24 +181,24 @@ impl Writers {
             .iter()
             .any(|process| !process.main.rings.is_empty());
         let note = match (lease, seen) {
-            (Answer::Writer, 0) if rings => {
-                Some("a writer exists that is in no descriptor table: the file is registered in an io_uring")
-            }
+            (Answer::Writer, 0) if rings => Some(
+                "a writer exists that is in no descriptor table: the file is registered in an io_uring",
+            ),
             (Answer::Writer, 0) if holders.is_complete => Some(
                 "a writer exists that is in no descriptor table: a descriptor in transit through a socket, registered in an io_uring, or in a thread with a private table",
             ),
-            (Answer::Writer, 0) => {
-                Some("a writer exists in a process that cannot be examined, or in no descriptor table")
-            }
+            (Answer::Writer, 0) => Some(
+                "a writer exists in a process that cannot be examined, or in no descriptor table",
+            ),
             (Answer::NoWriter, 1..) => Some(
                 "the writer has just closed the file, or writes through another file system (the upper directory of an overlay)",
             ),
-            (Answer::Denied, _) => Some(
-                "only the file's owner and root can ask the kernel whether it has writers",
-            ),
-            (Answer::Unsupported, _) => {
-                Some("this file system does not support leases: only the descriptor tables were searched")
+            (Answer::Denied, _) => {
+                Some("only the file's owner and root can ask the kernel whether it has writers")
             }
+            (Answer::Unsupported, _) => Some(
+                "this file system does not support leases: only the descriptor tables were searched",
+            ),
             _ => None,
         };
         Self {
@@ -366,7 +366,8 @@ fn side_file(path: &Path) -> Option<Finding> {
         .iter()
         .find_map(|(role, what)| Some((name.strip_suffix(role.suffix())?, *what)))?;
     Path::new(database).is_file().then(|| {
-        let text = format!("this is the {what} of {database}: inspect the database, which includes it");
+        let text =
+            format!("this is the {what} of {database}: inspect the database, which includes it");
         Finding::info("side-file", None, text)
     })
 }

@@ -99,7 +99,9 @@ impl Record {
             (true, Some(at)) if at % 29 == 5 => {
                 "the TLS library read five bytes of this file as if they came from its connection, found no TLS record and sent an alert"
             }
-            (true, _) => "the TLS library sent an alert on a descriptor number that had been reused for this file",
+            (true, _) => {
+                "the TLS library sent an alert on a descriptor number that had been reused for this file"
+            }
             (false, _) if self.kind == Kind::Data => {
                 "the program sent data on a connection whose descriptor number had been reused for this file"
             }
@@ -118,10 +120,7 @@ impl fmt::Display for Record {
             _ if self.is_alert() => write!(f, "a {version} alert ({total} bytes)"),
             Kind::Data => write!(f, "a {version} data record ({total} bytes)"),
             Kind::Handshake => write!(f, "a {version} handshake record ({total} bytes)"),
-            Kind::ChangeCipher => write!(
-                f,
-                "a {version} change-cipher record ({total} bytes)"
-            ),
+            Kind::ChangeCipher => write!(f, "a {version} change-cipher record ({total} bytes)"),
             Kind::Alert => write!(f, "a {version} alert ({total} bytes)"),
         }
     }

@@ -107,7 +107,10 @@ pub(crate) fn next(inspection: &Inspection) -> Vec<String> {
                 let text = "run a checkpoint (`PRAGMA wal_checkpoint(TRUNCATE)`) in the process that holds it, or shut that process down cleanly: page 1 is intact in the WAL, and this heals the header";
                 steps.push(text.to_owned());
             }
-            steps.push(format!("stop the processes that hold it: {}", holders.join(", ")));
+            steps.push(format!(
+                "stop the processes that hold it: {}",
+                holders.join(", ")
+            ));
         }
         steps.push(format!(
             "run `fdguard inspect --heal {name}`: it makes a backup and tries to heal a copy"

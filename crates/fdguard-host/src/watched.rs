@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use fdguard_process::tree::{Stop, TreeEvent, Tree};
+use fdguard_process::tree::{Stop, Tree, TreeEvent};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout_at;

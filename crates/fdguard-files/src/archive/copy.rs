@@ -91,7 +91,9 @@ fn dress(original: &File, copy: &File, notes: &mut Vec<String>) -> io::Result<()
     }
     copy.set_permissions(std::fs::Permissions::from_mode(meta.mode() & 0o7777))?;
     if let Err(error) = attributes(original, copy) {
-        notes.push(format!("some extended attributes could not be preserved: {error}"));
+        notes.push(format!(
+            "some extended attributes could not be preserved: {error}"
+        ));
     }
     let time = |seconds, nanoseconds| Timespec {
         tv_sec: seconds,

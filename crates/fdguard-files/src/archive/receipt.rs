@@ -214,9 +214,7 @@ impl Problem {
                 Trouble::NoRoom,
                 "free space in the archive, or name another one",
             ),
-            std::io::ErrorKind::InvalidFilename => {
-                (Trouble::Io, "shorten the file name")
-            }
+            std::io::ErrorKind::InvalidFilename => (Trouble::Io, "shorten the file name"),
             _ => (Trouble::Io, "check the kernel log (dmesg)"),
         };
         Self::new(kind, format!("{what}: {error}"), remedy)

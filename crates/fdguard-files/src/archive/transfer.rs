@@ -107,8 +107,12 @@ impl Transfer<'_> {
         let is_ours = self.is_ours(self.to, &name);
         if !(is_ours && self.free.holds(self.file)) {
             let undone = self.to.rename(&name, self.from, self.closing);
-            undone
-                .map_err(|error| Problem::io("a writer opened it in the archive, and moving it back failed", error))?;
+            undone.map_err(|error| {
+                Problem::io(
+                    "a writer opened it in the archive, and moving it back failed",
+                    error,
+                )
+            })?;
             return Ok(Some(Moved::Disturbed));
         }
         sync(self.to)?;
@@ -174,7 +178,10 @@ impl Transfer<'_> {
             return Ok(Moved::Disturbed);
         }
         let Some(name) = self.place(self.to, part)? else {
-            return Err(Problem::io("the archive spans two file systems", Errno::XDEV));
+            return Err(Problem::io(
+                "the archive spans two file systems",
+                Errno::XDEV,
+            ));
         };
         (self.passed)(Step::Moved);
         let removed = sync(self.to).and_then(|()| {

@@ -214,7 +214,9 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>,
         match Kept::take(file) {
             Ok(kept) => leases.push((role, kept)),
             Err(Answer::Writer) => {
-                is_unsure = is_unsure.or(Some("a process can write it, but is in no descriptor table"))
+                is_unsure = is_unsure.or(Some(
+                    "a process can write it, but is in no descriptor table",
+                ))
             }
             Err(Answer::Denied) => {
                 is_unsure = is_unsure.or(Some(
@@ -235,7 +237,10 @@ fn free(probe: &Probe, real: &Path) -> Result<Result<Vec<(Role, Kept)>, Healed>,
         .map(super::holding::Process::name)
         .collect();
     if !holders.is_empty() {
-        let why = format!("the database is open in {}: stop them first", holders.join(", "));
+        let why = format!(
+            "the database is open in {}: stop them first",
+            holders.join(", ")
+        );
         return Ok(Err(Healed::refused(why)));
     }
     let has_all = leases.iter().any(|(role, _)| *role == Role::Main);

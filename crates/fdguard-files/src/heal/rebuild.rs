@@ -61,7 +61,8 @@ pub fn candidates(
     }
     if !matches!(header.first_page, Some(5 | 13)) {
         return Err(
-            "the damage extends beyond the header: page 1, which holds the schema, is overwritten".to_owned(),
+            "the damage extends beyond the header: page 1, which holds the schema, is overwritten"
+                .to_owned(),
         );
     }
     let mut found = Vec::new();

@@ -24,8 +24,7 @@ pub(super) fn swap(
     folder: &Path,
     leases: &[(Role, Kept)],
 ) -> Result<Result<(), String>, Error> {
-    let failed =
-        |error: io::Error| Error::io(database, "cannot install the healed copy as", error);
+    let failed = |error: io::Error| Error::io(database, "cannot install the healed copy as", error);
     if let Err(error) = dress(database, healed) {
         return Ok(Err(format!(
             "cannot preserve owner, mode or attributes: {error}"
@@ -124,7 +123,10 @@ mod tests {
         }
         let leases = [(Role::Main, kept)];
         let said = swap(&database, &healed, folder.path(), &leases).unwrap();
-        assert_eq!(said, Err("a writer opened the database meanwhile".to_owned()));
+        assert_eq!(
+            said,
+            Err("a writer opened the database meanwhile".to_owned())
+        );
         drop(leases);
         newcomer.join().unwrap();
         assert_eq!(fs::read_to_string(&database).unwrap(), "old and more");

@@ -131,7 +131,11 @@ fn pins(process: &Process, shm: &Shm) -> Option<Finding> {
 fn parked(process: &Process) -> Option<Finding> {
     let parked = process.parked;
     (parked > 0).then(|| {
-        let what = if parked == 1 { "1 descriptor".to_owned() } else { format!("{parked} descriptors") };
+        let what = if parked == 1 {
+            "1 descriptor".to_owned()
+        } else {
+            format!("{parked} descriptors")
+        };
         let text = format!(
             "{} keeps {what} of the database without a connection: parked by SQLite, not a leak",
             process.name()

@@ -214,10 +214,7 @@ fn is_ours(path: &Path, connection: &Connection) -> Result<(), Error> {
             found,
             known: VERSION,
         }),
-        found => Err(damaged(
-            path,
-            &format!("version {found} does not exist"),
-        )),
+        found => Err(damaged(path, &format!("version {found} does not exist"))),
     }
 }
 

@@ -306,7 +306,9 @@ fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
     let (whole, rest) = (extent.size / page, extent.size % page);
     let mut found = Vec::new();
     if extent.is_settled && rest != 0 {
-        let text = format!("the file ends {rest} bytes into a page of {page} bytes: the last page is torn");
+        let text = format!(
+            "the file ends {rest} bytes into a page of {page} bytes: the last page is torn"
+        );
         found.push(Finding::critical("torn-tail", Some(whole * page), text));
     }
     let pages = u64::from(header.pages);
@@ -334,9 +336,8 @@ fn pages_and_size(header: &Header, extent: Extent) -> Vec<Finding> {
         found.push(Finding::warning("page-count", Some(28), text));
     }
     if free > whole {
-        let text = format!(
-            "the freelist refers to page or count {free}, but the file has {whole} pages"
-        );
+        let text =
+            format!("the freelist refers to page or count {free}, but the file has {whole} pages");
         found.push(Finding::critical("freelist", Some(32), text));
     }
     if u64::from(header.largest_root) > whole {

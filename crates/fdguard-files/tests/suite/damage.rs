@@ -179,7 +179,10 @@ fn r42_other_foreign_bytes_are_named() {
             b"GET /v1/messages HTTP/1.1\r\nHost: api\r\n",
             "an HTTP request",
         ),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: x\r\n", "an HTTP response"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: x\r\n",
+            "an HTTP response",
+        ),
         (
             b"{\"type\":\"user\",\"message\":\"hello\"}\n",
             "a line of JSON",

@@ -96,11 +96,7 @@ fn r45_the_longer_alert_takes_the_list_of_free_pages_and_it_is_found_again() {
 #[test]
 fn r45_what_cannot_be_healed_is_refused_and_untouched() {
     let cases: [(u64, Vec<u8>, &str); 4] = [
-        (
-            0,
-            record(&[0x17, 3, 3, 4, 0]),
-            "cannot be reconstructed",
-        ),
+        (0, record(&[0x17, 3, 3, 4, 0]), "cannot be reconstructed"),
         (90, vec![0; 200], "page 1"),
         (4096, record(&[0x17, 3, 3, 2, 0]), "extends beyond"),
         (

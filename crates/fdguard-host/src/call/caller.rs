@@ -295,7 +295,9 @@ fn tls(extra: Vec<CertificateDer<'static>>, with_system: bool) -> Result<TlsConn
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     if roots.is_empty() {
-        return Err("no trusted certificates: the system has none, and none were configured".to_owned());
+        return Err(
+            "no trusted certificates: the system has none, and none were configured".to_owned(),
+        );
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider);

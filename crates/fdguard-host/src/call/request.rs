@@ -335,7 +335,10 @@ mod tests {
                 "ftp://a/",
                 "invalid URL ftp://a/: it must start with http:// or https://",
             ),
-            ("/x", "invalid URL /x: it must start with http:// or https://"),
+            (
+                "/x",
+                "invalid URL /x: it must start with http:// or https://",
+            ),
             (
                 "https://u:SECRET@a/",
                 "invalid URL https://a/: it must not contain a user name or password; send an authorization header",
@@ -354,6 +357,9 @@ mod tests {
         );
         request.headers = vec![("Transfer-Encoding".to_owned(), "chunked".to_owned())];
         let line = Ready::of(request).unwrap_err().to_string();
-        assert_eq!(line, "cannot set header transfer-encoding: the host sets it");
+        assert_eq!(
+            line,
+            "cannot set header transfer-encoding: the host sets it"
+        );
     }
 }

@@ -54,7 +54,9 @@ impl Inner {
     pub(super) async fn end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> Receipt {
         self.begin_end(entry, reason);
         let told = entry.told_end().await;
-        told.unwrap_or_else(|| Receipt::unknown(&entry.id, reason, "the session's close was not reported"))
+        told.unwrap_or_else(|| {
+            Receipt::unknown(&entry.id, reason, "the session's close was not reported")
+        })
     }
 
     /// Starts closing the session, unless that has happened.
@@ -96,7 +98,8 @@ impl Inner {
             Ok(closed) => closed,
             Err(_elapsed) => {
                 let within = self.options.close_within.as_millis();
-                let late = format!("the session did not close within {within} ms; closing continues");
+                let late =
+                    format!("the session did not close within {within} ms; closing continues");
                 let receipt = Receipt::unknown(&entry.id, reason, late);
                 self.tell_closed("session_close_late", &entry, &receipt);
                 entry.tell_end(receipt);
@@ -104,7 +107,11 @@ impl Inner {
             }
         };
         let mut receipt = closed.unwrap_or_else(|error| {
-            Receipt::unknown(&entry.id, reason, format!("closing the session failed: {error}"))
+            Receipt::unknown(
+                &entry.id,
+                reason,
+                format!("closing the session failed: {error}"),
+            )
         });
         receipt.overuse = limits::overuse(&entry);
         if receipt.overuse.is_some() && receipt.reason == Reason::ProgramEnded {

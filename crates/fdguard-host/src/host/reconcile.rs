@@ -205,8 +205,7 @@ impl Host {
     pub async fn reconcile(&self, dry_run: bool) -> Result<Reconciled, Error> {
         let Some(record) = self.inner.record() else {
             return Err(Error::Bad(
-                "the host has no registry: it was started without --state"
-                    .to_owned(),
+                "the host has no registry: it was started without --state".to_owned(),
             ));
         };
         record.reconcile(dry_run).await

@@ -58,7 +58,8 @@ impl Record {
     ) -> Result<(Arc<Self>, Reconciled), Error> {
         let (folder, events) = (folder.to_owned(), events.clone());
         let opened = tokio::task::spawn_blocking(move || {
-            std::fs::create_dir_all(&folder).map_err(Error::io("cannot create the state directory"))?;
+            std::fs::create_dir_all(&folder)
+                .map_err(Error::io("cannot create the state directory"))?;
             let own = Identity::own().map_err(Error::io("cannot read the host's own process"))?;
             let name = format!("host-{}", random::id()?);
             let registry = Registry::open(&folder.join(FILE))?;

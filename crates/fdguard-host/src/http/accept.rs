@@ -33,7 +33,10 @@ pub(super) fn negotiate(
         }
     }
     best.map(|(offer, _)| offer).ok_or_else(|| {
-        let detail = format!("not acceptable: this endpoint returns {}", offers.join(" or "));
+        let detail = format!(
+            "not acceptable: this endpoint returns {}",
+            offers.join(" or ")
+        );
         Problem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
     })
 }

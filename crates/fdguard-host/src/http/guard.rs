@@ -58,7 +58,8 @@ fn check_host(
         None => Ok(()),
         Some(name) => {
             let name = String::from_utf8_lossy(name);
-            let detail = format!("unknown Host {name:?}: start the host with --allow-host to accept it");
+            let detail =
+                format!("unknown Host {name:?}: start the host with --allow-host to accept it");
             let status = StatusCode::MISDIRECTED_REQUEST;
             Err(Problem::new(status, "wrong-host", detail))
         }
@@ -119,7 +120,9 @@ fn check_origin(
         None => Ok(()),
         Some(origin) => {
             let origin = String::from_utf8_lossy(origin.as_bytes());
-            let detail = format!("origin {origin:?} not allowed: start the host with --allow-origin to accept it");
+            let detail = format!(
+                "origin {origin:?} not allowed: start the host with --allow-origin to accept it"
+            );
             Err(Problem::new(StatusCode::FORBIDDEN, "wrong-origin", detail))
         }
     }

@@ -224,7 +224,10 @@ mod tests {
         assert!(timeout(Some(86_400_001)).is_err());
         assert_eq!(seconds(None).unwrap(), None);
         let error = seconds(Some(601)).unwrap_err().to_string();
-        assert_eq!(error, "invalid arguments: seconds must be from 1 to 600, not 601");
+        assert_eq!(
+            error,
+            "invalid arguments: seconds must be from 1 to 600, not 601"
+        );
     }
 
     #[test]

@@ -80,7 +80,8 @@ impl Client {
 
     /// A turn to run a program under the tracer: one at a time, as in a session.
     pub(super) fn trial(&self) -> Result<AsyncMutexGuard<'_, ()>, Error> {
-        let busy = |_| Error::Bad("busy: a trace or check of this client is still running".to_owned());
+        let busy =
+            |_| Error::Bad("busy: a trace or check of this client is still running".to_owned());
         self.trial.try_lock().map_err(busy)
     }
 

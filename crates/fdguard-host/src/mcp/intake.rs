@@ -60,7 +60,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Intake, Refusal> {
         Err(error) => Err(Refusal {
             id: Value::Null,
             code: ErrorCode::PARSE_ERROR,
-            message: format!("invalid JSON at line {}, column {}", error.line(), error.column()),
+            message: format!(
+                "invalid JSON at line {}, column {}",
+                error.line(),
+                error.column()
+            ),
         }),
     }
 }

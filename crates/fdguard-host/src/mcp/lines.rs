@@ -138,7 +138,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
                 Ok(())
             }
             Err(error) => {
-                Err(id.map(|id| Refusal::invalid(id, format!("invalid message: {error}")).to_json()))
+                Err(id
+                    .map(|id| Refusal::invalid(id, format!("invalid message: {error}")).to_json()))
             }
         }
     }

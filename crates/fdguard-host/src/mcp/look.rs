@@ -25,7 +25,8 @@ const COMPLAINT: u64 = 4096;
 pub(super) async fn look(program: &Path, words: &[String]) -> Result<Value, Error> {
     let io = Error::io("cannot start fdguard");
     let (plan, ours) = plan(program, words).map_err(io)?;
-    let [out, err] = ours.map(|fd| Receiver::from_owned_fd(fd).map_err(Error::io("cannot use the pipe to fdguard")));
+    let [out, err] = ours
+        .map(|fd| Receiver::from_owned_fd(fd).map_err(Error::io("cannot use the pipe to fdguard")));
     let (out, err) = (out?, err?);
     let running = Program::start(plan).await?;
     let (document, complaint) = tokio::join!(read(out, LARGEST), read(err, COMPLAINT));
@@ -89,7 +90,10 @@ mod tests {
         let error = look(sh, &words("echo fdguard: no process 7 >&2; exit 3")).await;
         assert_eq!(error.unwrap_err().to_string(), "no process 7");
         let error = look(sh, &words("exit 3")).await;
-        assert_eq!(error.unwrap_err().to_string(), "fdguard returned no document");
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "fdguard returned no document"
+        );
         let missing = look(Path::new("/nonexistent"), &[]).await;
         assert_eq!(missing.unwrap_err().code(), "start-failed");
     }

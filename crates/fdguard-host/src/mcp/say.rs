@@ -112,7 +112,11 @@ fn text(done: &Done, renewed: Option<&str>) -> String {
         ));
     }
     if let Some(earlier) = done.earlier.as_ref().filter(|it| !it.text.is_empty()) {
-        add(&mut text, "[output of background processes from earlier commands]\n", earlier);
+        add(
+            &mut text,
+            "[output of background processes from earlier commands]\n",
+            earlier,
+        );
         text.push_str("[output of this command]\n");
     }
     add(&mut text, "", &done.stdout);
@@ -217,8 +221,7 @@ mod tests {
         let text = "a\n[timed out: interrupted after 12 ms; 77 bytes omitted from the middle; \
                     the interpreter did not respond and was restarted: variables are lost]";
         assert_eq!(said(lossy, None), (json!(text), true));
-        let text =
-            "[new session, earlier variables are lost: idle]\nhello\n[exit status 3, 12 ms]";
+        let text = "[new session, earlier variables are lost: idle]\nhello\n[exit status 3, 12 ms]";
         assert_eq!(said(plain, Some("idle")), (json!(text), false));
     }
 

@@ -10,8 +10,7 @@ use super::arguments::{Archive, Bash, Check, Python, Snap, Trace, Watch, Which};
 use super::output_schema;
 
 /// Server instructions: a model reads them before it uses any tool.
-pub(super) const INSTRUCTIONS: &str =
-    "You have a Python session and a bash session on the host's machine. Both keep their state \
+pub(super) const INSTRUCTIONS: &str = "You have a Python session and a bash session on the host's machine. Both keep their state \
      between calls. Each runs one command at a time; the two can run in parallel. A command that \
      exceeds its timeout is interrupted, and the session continues. `interrupt` stops a command \
      early; `reset` restarts the interpreter. Background processes end with the session. `snap`, \

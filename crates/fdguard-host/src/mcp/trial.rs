@@ -62,8 +62,12 @@ impl Trial {
     pub(super) async fn run(self, program: &Path) -> Result<Ended, Error> {
         self.check()?;
         let began = Instant::now();
-        let (plan, report, [out, err]) = self.plan(program).map_err(Error::io("cannot start the program"))?;
-        let receiver = |fd| Receiver::from_owned_fd(fd).map_err(Error::io("cannot use the pipe to the program"));
+        let (plan, report, [out, err]) = self
+            .plan(program)
+            .map_err(Error::io("cannot start the program"))?;
+        let receiver = |fd| {
+            Receiver::from_owned_fd(fd).map_err(Error::io("cannot use the pipe to the program"))
+        };
         let (report_read, out, err) = (receiver(report.ours)?, receiver(out)?, receiver(err)?);
         let running = Program::start(plan).await?;
         let ended = async {

@@ -65,11 +65,15 @@ pub(super) async fn close(
     if let Some(claimed) = claimed {
         let finished = timeout(limit, claimed.finish(&clean_up)).await;
         let finished = finished.unwrap_or_else(|_elapsed| Err(too_long(limit)));
-        let failed = finished.err().map(|error| format!("cannot update the registry: {error}"));
+        let failed = finished
+            .err()
+            .map(|error| format!("cannot update the registry: {error}"));
         clean_up.errors.extend(failed);
     }
     if let Some(Err(error)) = means.wills.as_ref().map(|wills| wills.forget(&scope)) {
-        clean_up.errors.push(format!("cannot remove the scope's journal: {error}"));
+        clean_up
+            .errors
+            .push(format!("cannot remove the scope's journal: {error}"));
     }
     clean_up
 }
@@ -247,7 +251,9 @@ async fn leftovers(
     match look(&mark).await {
         Ok(again) => (Some(again.look), outcomes),
         Err(error) => {
-            errors.push(format!("cannot repeat the search for the scope's processes: {error}"));
+            errors.push(format!(
+                "cannot repeat the search for the scope's processes: {error}"
+            ));
             (Some(found.look), outcomes)
         }
     }

@@ -37,8 +37,7 @@ impl Scope {
             || launch.command.iter().any(|word| word.contains('\0'))
             || variables.any(|(name, value)| !is_fit(name, value))
         {
-            let text =
-                "invalid program: it needs a name, and arguments and environment must not contain NUL bytes";
+            let text = "invalid program: it needs a name, and arguments and environment must not contain NUL bytes";
             return Err(Error::Bad(text.to_owned()));
         }
         let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());

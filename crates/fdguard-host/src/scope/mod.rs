@@ -216,7 +216,7 @@ impl Scope {
         })
     }
 
-    /// Writes to its will, where there are any. What goes wrong is told, and stops nothing.
+    /// Writes to its journal, if there is one. Errors are reported and stop nothing.
     fn write_down(&self, write: impl FnOnce(&Wills) -> std::io::Result<()>) {
         if let Some(wills) = &self.means.wills
             && let Err(error) = write(wills)
@@ -247,7 +247,7 @@ impl Scope {
         self.spec.client.as_deref()
     }
 
-    /// The folder of all its files.
+    /// The directory of all its files.
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
@@ -258,7 +258,8 @@ impl Scope {
         self.state().touched = Instant::now();
     }
 
-    /// Says how its agent is. The first end stays: an agent that has completed does not fail later. False when it was not taken.
+    /// Sets the status of its agent. The first final status stays: an agent that has completed does
+    /// not fail later. False if the status was not accepted.
     pub fn set_status(&self, status: Status) -> bool {
         self.judge(status, Vec::new())
     }
@@ -279,27 +280,28 @@ impl Scope {
         is_taken
     }
 
-    /// Closes it, and gives what that came to. Whoever comes second gets the same. When the caller goes away it is closed all the same.
+    /// Closes it and returns the result. Later callers get the same result. If the caller
+    /// disconnects, closing continues.
     pub async fn close(&self, why: Why, how: How) -> Arc<CleanUp> {
         self.begin_close(why, how);
         self.closed().await
     }
 
-    /// Waits for the end of a close, whoever asks for it.
+    /// Waits for the end of a close.
     pub async fn closed(&self) -> Arc<CleanUp> {
         let mut result = self.result.subscribe();
         loop {
             if let Some(clean_up) = result.borrow_and_update().clone() {
                 return clean_up;
             }
-            // The sender is ours: it lives as long as we do.
+            // The sender belongs to this scope and lives as long.
             if result.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Begins to close it, if nobody has. False when somebody has.
+    /// Starts to close it. False if closing has already started.
     pub fn begin_close(&self, why: Why, how: How) -> bool {
         let (entries, record) = {
             let mut state = self.state();
@@ -321,7 +323,8 @@ impl Scope {
             archive: self.archive.clone(),
         };
         let (result, means) = (self.result.clone(), Arc::clone(&self.means));
-        // Not awaited: it must end whoever waits for it. On a runtime that has ended it is dropped, and everything in it with it.
+        // Not awaited: it must finish even if nobody waits. When the runtime ends it is dropped,
+        // with everything in it.
         drop(self.runtime.spawn(async move {
             let work = closing::close(subject, entries, around, record);
             let clean_up = Arc::new(work.await);
@@ -343,7 +346,7 @@ impl Scope {
         }
     }
 
-    /// What the close came to, if it is done.
+    /// The result of the close, if it is done.
     #[must_use]
     pub fn result(&self) -> Option<Arc<CleanUp>> {
         self.result.borrow().clone()

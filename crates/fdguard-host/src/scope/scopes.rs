@@ -115,7 +115,10 @@ impl Scopes {
             let (id, root) = (will.head.scope.clone(), will.head.spec().root);
             if !allowed(&root) {
                 let root = root.display();
-                tell(id, format!("{root} is no longer below any root of the host"));
+                tell(
+                    id,
+                    format!("{root} is no longer below any root of the host"),
+                );
                 continue;
             }
             match Scope::inherited(will, Arc::clone(means)) {

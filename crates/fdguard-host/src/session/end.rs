@@ -125,7 +125,8 @@ impl Ended {
                         "the keeper was killed or stopped: the host killed its processes".to_owned()
                     }
                     Some(left) => format!("{left} of its processes could not be killed"),
-                    None => "the keeper was killed: the number of remaining processes is unknown".to_owned(),
+                    None => "the keeper was killed: the number of remaining processes is unknown"
+                        .to_owned(),
                 });
                 (self.survivors, None, None, None)
             }

@@ -93,8 +93,9 @@ impl Hub {
     pub(super) fn side(&self) -> Result<Side, Error> {
         let (fd, address) = bound(SocketFlags::empty())?;
         let hub = self.inner.address.get();
-        hub.and_then(|hub| connect(&fd, &hub))
-            .map_err(|errno| Error::io("cannot connect the session's side channel")(errno.into()))?;
+        hub.and_then(|hub| connect(&fd, &hub)).map_err(|errno| {
+            Error::io("cannot connect the session's side channel")(errno.into())
+        })?;
         Ok(Side { fd, address })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdguard_process::tree::{Exit, Stop, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, Stop, Tree, TreeEvent};
 
 use super::held::{Held, Token};
 use crate::Error;

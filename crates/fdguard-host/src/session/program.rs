@@ -42,7 +42,8 @@ pub(super) struct Ends {
 pub(super) fn ends(spec: &Spec, held: &Held) -> Result<Ends, Error> {
     match spec.channel {
         Channel::Pty { columns, rows } => {
-            let pty = Pty::open(Size { columns, rows }).map_err(Error::io("cannot open a terminal"))?;
+            let pty =
+                Pty::open(Size { columns, rows }).map_err(Error::io("cannot open a terminal"))?;
             let slave = Arc::new(pty.slave);
             Ok(Ends {
                 ours: Streams::terminal(pty.master, held)?,
@@ -179,11 +180,15 @@ pub(super) fn filled(repl: &Repl, file: &Path, nonce: &str) -> String {
 pub(super) fn check(spec: &Spec) -> Result<(), Error> {
     if let Program::Repl(repl) = &spec.program {
         if repl.command.is_empty() {
-            return Err(Error::Bad("program.repl.command must not be empty".to_owned()));
+            return Err(Error::Bad(
+                "program.repl.command must not be empty".to_owned(),
+            ));
         }
         for part in ["{file}", "{fd}", "{nonce}"] {
             if !repl.template.contains(part) {
-                return Err(Error::Bad(format!("program.repl.template must contain {part}")));
+                return Err(Error::Bad(format!(
+                    "program.repl.template must contain {part}"
+                )));
             }
         }
     }
@@ -193,9 +198,8 @@ pub(super) fn check(spec: &Spec) -> Result<(), Error> {
         .descriptors
         .filter(|most| is_ours && *most < FEWEST);
     if let Some(few) = few {
-        let text = format!(
-            "limits.descriptors is {few}, but the interpreter needs at least {FEWEST}"
-        );
+        let text =
+            format!("limits.descriptors is {few}, but the interpreter needs at least {FEWEST}");
         return Err(Error::Bad(text));
     }
     let variables = &mut spec.environment.iter();

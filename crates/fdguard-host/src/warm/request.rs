@@ -25,7 +25,9 @@ impl Request {
     pub(super) fn new(plan: &Plan, ready: &str, offer: &Offer) -> Result<Self, Error> {
         let folder = match &plan.folder {
             Some(folder) => folder.clone(),
-            None => std::env::current_dir().map_err(Error::io("cannot read the current directory"))?,
+            None => {
+                std::env::current_dir().map_err(Error::io("cannot read the current directory"))?
+            }
         };
         let variables = plan.environment.iter();
         Ok(Self {

@@ -48,10 +48,13 @@ pub(super) enum Told {
 
 impl Zygote {
     pub(super) async fn start(python: &Path, keeper: &Path, driver: &str) -> Result<Self, Error> {
-        let (requests, theirs) =
-            pair().map_err(|errno| Error::io("cannot create a socket for the warm interpreter")(errno.into()))?;
-        let (words, their_words) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
-            .map_err(|errno| Error::io("cannot create a pipe for the warm interpreter's output")(errno.into()))?;
+        let (requests, theirs) = pair().map_err(|errno| {
+            Error::io("cannot create a socket for the warm interpreter")(errno.into())
+        })?;
+        let (words, their_words) =
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|errno| {
+                Error::io("cannot create a pipe for the warm interpreter's output")(errno.into())
+            })?;
         let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
         let null = null.map_err(|errno| Error::io("/dev/null")(errno.into()))?;
         let command = vec![

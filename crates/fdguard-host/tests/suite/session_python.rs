@@ -173,9 +173,7 @@ fn a_command_that_closes_descriptors_is_survived_or_ends_the_session_clearly() {
         let done = run(&session, "os.closerange(3, 1 << 16)").await;
         assert_eq!(done.outcome, Outcome::ProgramEnded { status: Some(1) });
         assert!(
-            done.stdout
-                .text
-                .contains("the session channel was closed"),
+            done.stdout.text.contains("the session channel was closed"),
             "{done:?}"
         );
         let error = session.exec(Exec::new("1"), None).await.unwrap_err();

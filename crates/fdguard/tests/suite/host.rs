@@ -168,7 +168,10 @@ fn nonsense_is_one_line_and_exit_2() {
             &["--root", "/no/such/folder", "--no-token"],
             "--root /no/such/folder",
         ),
-        (&["--token-file", &open], "other users can open it (mode 0644)"),
+        (
+            &["--token-file", &open],
+            "other users can open it (mode 0644)",
+        ),
         (&["--max-sessions", "0"], "--max-sessions"),
         (&["--idle", "0s"], "--idle"),
         (&["--max-body", "8MB"], "--max-body"),

@@ -117,7 +117,9 @@ impl Job<'_> {
         if is_closing && let Err(error) = folder.rename(&self.closing, folder, name) {
             name = &self.closing;
             self.receipt.note(match error {
-                Errno::EXIST => "a new file took its name meanwhile: the next archive moves both".to_owned(),
+                Errno::EXIST => {
+                    "a new file took its name meanwhile: the next archive moves both".to_owned()
+                }
                 other => format!("cannot restore its name: {other}"),
             });
         }

@@ -102,6 +102,10 @@ fn below(root: &Dir, file: &Path) -> Result<(), Problem> {
     if folder.is_some() {
         return Ok(());
     }
-    let why = format!("{} is not below the root {}", file.display(), root.path().display());
+    let why = format!(
+        "{} is not below the root {}",
+        file.display(),
+        root.path().display()
+    );
     Err(Problem::new(StatusCode::FORBIDDEN, "outside-roots", why))
 }

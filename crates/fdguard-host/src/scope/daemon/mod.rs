@@ -117,7 +117,8 @@ impl Daemon {
         let lock = tokio::task::spawn_blocking(move || Lock::take(&path, wait)).await;
         let lock = lock.map_err(|error| Error::Bad(error.to_string()))??;
         let path = options.state.join(HEARTBEAT);
-        heartbeat::write(&path, SystemTime::now()).map_err(Error::io("cannot write the heartbeat"))?;
+        heartbeat::write(&path, SystemTime::now())
+            .map_err(Error::io("cannot write the heartbeat"))?;
         let end = CancellationToken::new();
         let (tell, last) = watch::channel(None);
         let work = Loop {
@@ -201,7 +202,8 @@ impl Loop {
         let beaten = tokio::task::spawn_blocking(beat).await;
         let failed = beaten.map_err(std::io::Error::other).and_then(|it| it);
         if let Err(error) = failed {
-            scan.errors.push(format!("cannot write the heartbeat: {error}"));
+            scan.errors
+                .push(format!("cannot write the heartbeat: {error}"));
         }
         let scan = Arc::new(scan);
         let observer = self.scanner.observer();

@@ -90,7 +90,10 @@ fn archive(path: &Path, around: &Around) -> Result<End, Failure> {
         return Ok(End::fine(Did::Absent));
     }
     if place.is_some_and(|place| place.kind != FileType::RegularFile) {
-        let text = format!("cannot archive {}: it is not a regular file", path.display());
+        let text = format!(
+            "cannot archive {}: it is not a regular file",
+            path.display()
+        );
         return Err(Failure::never(text));
     }
     let mut archive = Archive::new(around.archive.path(&around.root));
@@ -149,7 +152,10 @@ fn remove(path: &Path, id: (u64, u64), around: &Around) -> Result<End, Failure> 
         return Ok(End::fine(Did::Absent));
     };
     if place.id != id {
-        let text = format!("cannot delete {}: another directory has replaced it", path.display());
+        let text = format!(
+            "cannot delete {}: another directory has replaced it",
+            path.display()
+        );
         return Err(Failure::never(text));
     }
     match std::fs::remove_dir_all(through(&place.parent).join(&place.name)) {

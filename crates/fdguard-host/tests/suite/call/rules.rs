@@ -113,7 +113,10 @@ async fn running_calls_are_listed_without_secrets_capped_and_aborted_by_id() {
         .unwrap();
     let second = calls.begin(Request::post(&peer.url("/b"), "x")).unwrap();
     let refused = calls.begin(Request::get(&peer.url("/c"))).unwrap_err();
-    assert_eq!(refused.to_string(), "too many calls: 2 are open, which is the limit");
+    assert_eq!(
+        refused.to_string(),
+        "too many calls: 2 are open, which is the limit"
+    );
     assert_eq!(refused.code(), "full");
     let id = first.id().to_owned();
     let owner = tokio::spawn(async move { first.response().await });

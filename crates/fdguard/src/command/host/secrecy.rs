@@ -28,7 +28,8 @@ pub(super) fn leave_environment() -> anyhow::Result<()> {
     command.args(words).env_remove(TOKEN).env_remove(TOKEN_FD);
     // An empty one is none. A pipe has room for more than the longest token, and a longer one is refused later.
     if !token.is_empty() {
-        let (reader, writer) = rustix::pipe::pipe().context("cannot pass the token through a pipe")?;
+        let (reader, writer) =
+            rustix::pipe::pipe().context("cannot pass the token through a pipe")?;
         let bytes = token.as_encoded_bytes();
         let bytes = bytes.get(..LONGEST).unwrap_or(bytes);
         rustix::io::write(&writer, bytes).context("cannot pass the token through a pipe")?;

@@ -112,7 +112,8 @@ fn refuse_remote(args: &HostArgs, what: &str, address: Option<SocketAddr>) -> an
         return Err(Hinted::usage(message, hint).into());
     }
     if args.access.no_token {
-        let message = format!("{what}: --no-token is allowed only for local addresses and unix sockets");
+        let message =
+            format!("{what}: --no-token is allowed only for local addresses and unix sockets");
         return Err(Hinted::usage(message, "omit --no-token").into());
     }
     Ok(())

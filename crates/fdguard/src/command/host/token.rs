@@ -35,8 +35,12 @@ pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
     }
     let handed = handed();
     if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
-        let token = Token::new(&text)
-            .map_err(|why| Hinted::usage(format!("${VARIABLE}: {why}"), "use a token of at least 16 characters"))?;
+        let token = Token::new(&text).map_err(|why| {
+            Hinted::usage(
+                format!("${VARIABLE}: {why}"),
+                "use a token of at least 16 characters",
+            )
+        })?;
         let from = format!("${VARIABLE}");
         return Ok(Some(Found { token, from }));
     }
@@ -101,9 +105,7 @@ fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
     }
     if found.uid() != own {
         let owner = found.uid();
-        return Err(format!(
-            "owned by user {owner}, but the host runs as {own}"
-        ));
+        return Err(format!("owned by user {owner}, but the host runs as {own}"));
     }
     if mode & 0o077 != 0 {
         return Err(format!("other users can open it (mode {mode:04o})"));

@@ -130,9 +130,8 @@ fn named(args: &InspectArgs) -> anyhow::Result<Vec<PathBuf>> {
         let found = databases(path).with_context(|| path.display().to_string())?;
         if found.is_empty() {
             let message = format!("no database in {}", path.display());
-            return Err(
-                Hinted::look(message, "name subdirectories explicitly: they are not searched").into(),
-            );
+            let hint = "name subdirectories explicitly: they are not searched";
+            return Err(Hinted::look(message, hint).into());
         }
         files.extend(found);
     }
