@@ -148,7 +148,7 @@ def _fdguard_drive(channel, ready):
         return 0
 
     def calm():
-        """From here on interrupts have nothing to end; the handler that commands have is kept for the next."""
+        """Ignores interrupts from here on; the commands' handler is kept for the next command."""
         nonlocal handler
         while True:
             try:
@@ -160,7 +160,7 @@ def _fdguard_drive(channel, ready):
             handler = previous
 
     def guarded(text):
-        """Runs a command with the handler that commands have; an interrupt at any moment ends it and nothing else."""
+        """Runs a command with the commands' interrupt handler; an interrupt at any moment ends only the command."""
         status = 1
         try:
             on_signal(SIGINT, handler)
