@@ -9,7 +9,7 @@ pub struct Receipt {
     /// Session id.
     pub session: String,
     /// Why the session ended.
-    pub reason: Reason,
+    pub reason: SessionEndReason,
     /// Nothing is left: the keeper reaped the last process, and the host released all descriptors.
     pub clean: bool,
     /// Processes still running; `null` if the keeper was lost and the number is unknown.
@@ -41,7 +41,7 @@ pub struct Receipt {
 impl Receipt {
     /// The receipt of an end that was not observed: everything is unknown, with the reason.
     #[must_use]
-    pub fn unknown(session: &str, reason: Reason, error: impl Into<String>) -> Self {
+    pub fn unknown(session: &str, reason: SessionEndReason, error: impl Into<String>) -> Self {
         Self {
             session: session.to_owned(),
             reason,
@@ -66,7 +66,7 @@ impl Receipt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Overuse {
     /// Which limit.
-    pub limit: Limit,
+    pub limit: SessionLimit,
     /// Allowed amount.
     pub allowed: u64,
     /// Measured amount.
@@ -77,7 +77,7 @@ pub struct Overuse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Limit {
+pub enum SessionLimit {
     /// Bytes of memory, all processes together.
     Memory,
     /// Number of processes.
@@ -97,7 +97,7 @@ pub struct StepTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Reason {
+pub enum SessionEndReason {
     /// A client requested it.
     Asked,
     /// Reset: the session continues with a new program.

@@ -1,6 +1,6 @@
 //! The owner's end of a process tree.
 
-mod hear;
+mod receive;
 mod keeper_process;
 mod offer;
 mod oversight;
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, send};
 
-use hear::{Heard, receive};
+use receive::{KeeperMessage, receive};
 pub(crate) use keeper_process::KeeperProcess;
 pub use offer::{Attach, Offer};
 use oversight::{Oversight, Step};
-use start::Started;
-pub use types::{Exit, Mechanism, Options, StartError, Stop, TreeEvent, Usage};
+use start::StartResult;
+pub use types::{Exit, Mechanism, Options, StartError, StopPlan, TreeEvent, Usage};
 
 use crate::adopt;
 pub use crate::keeper::keep_here;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-pub use crate::limits::{By, Enforced};
-use crate::lost;
-pub use crate::lost::Strays;
+pub use crate::limits::{LimitMechanism, EnforcedLimits};
+use crate::strays;
+pub use crate::strays::Strays;
 use crate::members::{self, Member};
 use crate::plan::Plan;
 use crate::reserve;
@@ -54,7 +54,7 @@ pub struct Tree {
     keeper: KeeperProcess,
     control: OwnedFd,
     mechanism: Mechanism,
-    enforced: Enforced,
+    enforced: EnforcedLimits,
     leaf: Option<CString>,
     /// What its processes carry in their environment; absent where another forked the program.
     mark: Option<String>,
@@ -79,7 +79,7 @@ impl Tree {
     fn of(
         keeper: KeeperProcess,
         control: OwnedFd,
-        started: Started,
+        started: StartResult,
         leaf: Option<CString>,
         mark: Option<String>,
     ) -> Self {
@@ -164,7 +164,7 @@ impl Tree {
 
     /// Who sees to the plan's limits.
     #[must_use]
-    pub fn enforced(&self) -> Enforced {
+    pub fn enforced(&self) -> EnforcedLimits {
         self.enforced
     }
 
@@ -207,12 +207,12 @@ impl Tree {
     pub fn told(&mut self) -> Option<TreeEvent> {
         while !self.is_over {
             match receive(&self.control, RecvFlags::DONTWAIT) {
-                Ok(Heard::Said(said, _)) => {
+                Ok(KeeperMessage::Said(said, _)) => {
                     if let Some(told) = self.hear(said) {
                         return Some(told);
                     }
                 }
-                Ok(Heard::End) => {
+                Ok(KeeperMessage::End) => {
                     self.is_over = true;
                     self.keeper_ended = true;
                     if self.empty.is_none() {
@@ -298,7 +298,7 @@ impl Tree {
     }
 
     /// Asks it to end. Another call with a shorter grace hurries it; no grace is KILL at once.
-    pub fn stop(&mut self, how: Stop) {
+    pub fn stop(&mut self, how: StopPlan) {
         self.say(ToKeeper::Stop(how));
         self.oversight.asked(Instant::now(), how.grace);
     }
@@ -358,7 +358,7 @@ impl Tree {
     fn lost(&mut self) {
         let seen = std::mem::take(self.seen.get_mut().unwrap_or_else(PoisonError::into_inner));
         let leaf = self.leaf.as_deref();
-        let marked = lost::end(self.program(), &seen, leaf, self.mark.as_deref());
+        let marked = strays::end(self.program(), &seen, leaf, self.mark.as_deref());
         if self.keeper.started.is_none() {
             self.orphans_left = adopt::end_orphans_of(self.keeper.pid);
         } else if let Some(pidfd) = adopt::open(self.keeper.pid).filter(|_| self.keeper.is_there())
@@ -415,7 +415,7 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         if !self.is_over {
-            self.stop(Stop {
+            self.stop(StopPlan {
                 signal: libc::SIGKILL,
                 grace: Duration::ZERO,
             });

@@ -10,7 +10,7 @@ mod spec;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use crate::child::{Bounded, Ended, Helper};
+use crate::child::{Bounded, HelperEnd, Helper};
 use crate::remedy::DrainResult;
 use crate::poll::{Readiness, Interest};
 use hook::{Answer, Hook};
@@ -102,8 +102,8 @@ impl Drain {
         match &mut self.doing {
             // It has the same deadline, and knows whether it ended before.
             Doing::Running(bounded) => match bounded.turn(now, ready)? {
-                Ended::Code(0) => Some(DrainResult::HookDone),
-                Ended::TimeUp => Some(DrainResult::TimeUp),
+                HelperEnd::Code(0) => Some(DrainResult::HookDone),
+                HelperEnd::TimeUp => Some(DrainResult::TimeUp),
                 ended => {
                     let how = bounded.account(ended);
                     Some(DrainResult::HookFailed(format!("it {how}")))

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::process::geteuid;
 
-use crate::child::{Bounded, Ended, Helper};
+use crate::child::{Bounded, HelperEnd, Helper};
 use crate::poll::{Readiness, Interest};
 
 /// Bundles that are kept, those before are removed.
@@ -131,7 +131,7 @@ impl EvidenceJob {
         let writer = self.writer.as_mut()?;
         let ended = writer.turn(now, ready)?;
         // 1 says that there are findings, which is no wonder.
-        self.is_whole = matches!(ended, Ended::Code(0 | 1)) && self.place.exists();
+        self.is_whole = matches!(ended, HelperEnd::Code(0 | 1)) && self.place.exists();
         Some(if self.is_whole {
             Ok(self.place.display().to_string())
         } else {

@@ -27,21 +27,21 @@ pub enum LimitRequest {
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a number, \"max\", true or false")]
-enum Written {
+enum LimitText {
     Switch(bool),
     Number(u64),
     Text(String),
 }
 
-impl TryFrom<Written> for LimitRequest {
+impl TryFrom<LimitText> for LimitRequest {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: LimitText) -> Result<Self, String> {
         match written {
-            Written::Switch(true) => Ok(Self::Enough),
-            Written::Switch(false) => Ok(Self::Off),
-            Written::Number(number) => number.to_string().parse(),
-            Written::Text(text) => text.parse(),
+            LimitText::Switch(true) => Ok(Self::Enough),
+            LimitText::Switch(false) => Ok(Self::Off),
+            LimitText::Number(number) => number.to_string().parse(),
+            LimitText::Text(text) => text.parse(),
         }
     }
 }

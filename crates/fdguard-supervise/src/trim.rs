@@ -81,11 +81,11 @@ pub fn return_free_memory() {}
 /// the disk yet, and is in the page cache all the same.
 fn untouched(smaps: &str) -> Vec<Range> {
     let mut all = Vec::new();
-    let mut current: Option<(Range, Owned)> = None;
+    let mut current: Option<(Range, OwnedPages)> = None;
     for line in smaps.lines() {
         if let Some(range) = heading(line) {
             all.extend(current.take().and_then(as_the_file));
-            current = range.map(|range| (range, Owned::default()));
+            current = range.map(|range| (range, OwnedPages::default()));
         } else if let Some((_, owned)) = &mut current {
             owned.note(line);
         }
@@ -96,12 +96,12 @@ fn untouched(smaps: &str) -> Vec<Range> {
 
 /// What is ours of a mapping, in KiB; absent until it is told.
 #[derive(Clone, Copy, Debug, Default)]
-struct Owned {
+struct OwnedPages {
     anonymous: Option<u64>,
     swapped: Option<u64>,
 }
 
-impl Owned {
+impl OwnedPages {
     fn note(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(':') else {
             return;
@@ -118,7 +118,7 @@ impl Owned {
     }
 }
 
-fn as_the_file((range, owned): (Range, Owned)) -> Option<Range> {
+fn as_the_file((range, owned): (Range, OwnedPages)) -> Option<Range> {
     let none = |amount: Option<u64>| amount == Some(0);
     (none(owned.anonymous) && none(owned.swapped)).then_some(range)
 }

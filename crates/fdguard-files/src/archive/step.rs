@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A step that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub enum ArchiveStep {
     /// No other archive works on the file.
     Claimed,
     /// Renamed for the duration of the archive: a program that opens its own name creates a new
@@ -34,7 +34,7 @@ pub enum Step {
     Settled,
 }
 
-impl Step {
+impl ArchiveStep {
     /// All of them, in their order.
     pub const ALL: [Self; 11] = [
         Self::Claimed,
@@ -70,7 +70,7 @@ impl Step {
 }
 
 /// Notified of each step of each file. For tests, which kill the process at every step.
-pub trait Observer: fmt::Debug + Send + Sync {
+pub trait ArchiveObserver: fmt::Debug + Send + Sync {
     /// A step of the archive of this file is done.
-    fn passed(&self, step: Step, source: &Path);
+    fn passed(&self, step: ArchiveStep, source: &Path);
 }

@@ -26,13 +26,13 @@ pub mod state;
 mod store;
 
 pub use error::Error;
-pub use identity::{Alive, Identity, NotAnIdentity};
-pub use reconcile::{Changed, Left, Report};
-pub use row::{Change, Claim, Count, Filter, Kind, New, Row};
-pub use state::{End, Owner, State};
+pub use identity::{BadOwnerId, Liveness, OwnerId};
+pub use reconcile::{ChangedRow, LeftoverRow, ReconcileReport};
+pub use row::{Claim, Kind, NewRow, RegistryRow, RowChange, RowCount, RowFilter};
+pub use state::{Owner, RowEnd, RowState};
 
-use crate::holding::Role;
-use open::Opened;
+use crate::holding::HolderRole;
+use open::OpenedDatabase;
 use store::{Ending, Store};
 
 /// How long a change waits for others.
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An open registry. A clone is another handle to the same one; the last closes it.
 #[derive(Clone, Debug)]
-pub struct Registry(Arc<Opened>);
+pub struct Registry(Arc<OpenedDatabase>);
 
 impl Registry {
     /// Opens the registry, creating it if missing. A damaged file is rejected and never recreated.
@@ -50,7 +50,7 @@ impl Registry {
     /// valid only in the vault's table. For the same reason no other code in this process may open
     /// this file with SQLite meanwhile.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Opened::get(path).map(Self)
+        OpenedDatabase::get(path).map(Self)
     }
 
     /// Where it is.
@@ -60,31 +60,31 @@ impl Registry {
     }
 
     /// Adds an entry, which runs from now on.
-    pub fn add(&self, new: New) -> Result<Row, Error> {
+    pub fn add(&self, new: NewRow) -> Result<RegistryRow, Error> {
         self.run(move |store| store.add(&new))
     }
 
     /// One entry.
-    pub fn get(&self, id: &str) -> Result<Option<Row>, Error> {
+    pub fn get(&self, id: &str) -> Result<Option<RegistryRow>, Error> {
         let id = id.to_owned();
         self.run(move |store| store.get(&id))
     }
 
     /// Those of a filter, the oldest first.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
+    pub fn list(&self, filter: &RowFilter) -> Result<Vec<RegistryRow>, Error> {
         let filter = filter.clone();
         self.run(move |store| store.list(&filter))
     }
 
     /// How many there are, by kind and state; what there is none of is not listed.
-    pub fn counts(&self, filter: &Filter) -> Result<Vec<Count>, Error> {
+    pub fn counts(&self, filter: &RowFilter) -> Result<Vec<RowCount>, Error> {
         let filter = filter.clone();
         self.run(move |store| store.counts(&filter))
     }
 
     /// Changes a running entry. The version is that of the row that was read; it is stale if
     /// another change came first.
-    pub fn update(&self, id: &str, version: u64, change: Change) -> Result<Row, Error> {
+    pub fn update(&self, id: &str, version: u64, change: RowChange) -> Result<RegistryRow, Error> {
         let id = id.to_owned();
         self.run(move |store| store.update(&id, version, change))
     }
@@ -92,7 +92,7 @@ impl Registry {
     /// Acquires the right to close an entry. One of many callers gets it; the others are told the
     /// owner, until its process is gone.
     pub fn begin_closing(&self, id: &str, owner: &Owner) -> Result<Claim, Error> {
-        self.begin_closing_with(id, owner, &Identity::alive)
+        self.begin_closing_with(id, owner, &OwnerId::alive)
     }
 
     /// The same, with another way to check whether a process is running.
@@ -100,7 +100,7 @@ impl Registry {
         &self,
         id: &str,
         owner: &Owner,
-        alive: &dyn Fn(&Identity) -> Alive,
+        alive: &dyn Fn(&OwnerId) -> Liveness,
     ) -> Result<Claim, Error> {
         // Runs in the caller's thread: examining a process does not belong in the vault.
         let present = self.get(id)?.and_then(|row| row.owner);
@@ -122,10 +122,10 @@ impl Registry {
     pub fn finish(
         &self,
         claim: &Claim,
-        end: End,
+        end: RowEnd,
         reason: &str,
         receipt: Option<serde_json::Value>,
-    ) -> Result<Row, Error> {
+    ) -> Result<RegistryRow, Error> {
         let ending = Ending {
             end,
             reason: reason.to_owned(),
@@ -141,10 +141,10 @@ impl Registry {
     pub fn reconcile(
         &self,
         now: Timestamp,
-        alive: &dyn Fn(&Identity) -> Alive,
+        alive: &dyn Fn(&OwnerId) -> Liveness,
         dry_run: bool,
-    ) -> Result<Report, Error> {
-        let rows = self.list(&Filter::open())?;
+    ) -> Result<ReconcileReport, Error> {
+        let rows = self.list(&RowFilter::open())?;
         let mut report = reconcile::plan(&rows, now, dry_run, alive);
         if dry_run || report.changed.is_empty() {
             return Ok(report);
@@ -197,7 +197,7 @@ impl Registry {
 /// The holder of a registry's lock, for people. A writer holds a lock in the WAL index.
 fn holder(path: &Path) -> String {
     let unknown = || "no visible process holds the lock now".to_owned();
-    let Some((_, ino)) = guard::id_at(&Role::Shm.path(path)) else {
+    let Some((_, ino)) = guard::id_at(&HolderRole::Shm.path(path)) else {
         return unknown();
     };
     let Ok(probe) = Probe::new() else {

@@ -13,9 +13,9 @@ use super::PATIENCE;
 use super::error::Error;
 use super::guard::{Guard, Id, id_at};
 use super::store::Store;
-use crate::check::{Depth, complaints};
-use crate::holding::Role;
-use crate::{Options, Vault, Verdict, inspect};
+use crate::check::{CheckDepth, complaints};
+use crate::holding::HolderRole;
+use crate::{FileVerdict, Options, Vault, inspect};
 
 /// Says that a database is a registry: `fdgr`.
 const APPLICATION: i64 = 0x6664_6772;
@@ -52,17 +52,17 @@ BEGIN SELECT RAISE(ABORT, 'an entry that has ended is never changed'); END;
 /// process, with descriptor numbers in them: two vaults with the same file would use each other's
 /// numbers. So there is only one, and every caller shares it.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedDatabase {
     /// `None` only while it is dropped.
     pub(super) vault: Option<Vault<Store>>,
     pub(super) path: PathBuf,
     id: Id,
 }
 
-static OPEN: Mutex<Vec<(Id, Weak<Opened>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(Id, Weak<OpenedDatabase>)>> = Mutex::new(Vec::new());
 static CLOSED: Condvar = Condvar::new();
 
-impl Opened {
+impl OpenedDatabase {
     /// The one of this file, opened if it is not yet.
     pub(super) fn get(path: &Path) -> Result<Arc<Self>, Error> {
         let path = whole(path)?;
@@ -91,7 +91,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedDatabase {
     fn drop(&mut self) {
         drop(self.vault.take());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +152,7 @@ impl Store {
         connection
             .pragma_update(None, "synchronous", "normal")
             .map_err(sql)?;
-        let problems = complaints(&connection, Depth::Quick).map_err(sql)?;
+        let problems = complaints(&connection, CheckDepth::Quick).map_err(sql)?;
         if let Some(problem) = problems.first() {
             return Err(damaged(path, problem));
         }
@@ -189,7 +189,7 @@ fn look(path: &Path) -> Result<(), Error> {
     match (found.size, found.verdict) {
         // A registry has tables before it gets its name.
         (0, _) => Err(damaged(path, "the file is empty")),
-        (_, Verdict::Damaged | Verdict::Encrypted) => Err(damaged(path, &found.summary)),
+        (_, FileVerdict::Damaged | FileVerdict::Encrypted) => Err(damaged(path, &found.summary)),
         _ => Ok(()),
     }
 }
@@ -236,7 +236,7 @@ fn upgrade(path: &Path, connection: &Connection) -> Result<(), Error> {
 /// Creates a registry under a temporary name and renames it when it is complete, so that no process
 /// sees a partial one.
 fn make(path: &Path) -> Result<(), Error> {
-    let log = Role::Wal.path(path);
+    let log = HolderRole::Wal.path(path);
     if log.exists() {
         return Err(damaged(path, "the database is missing, but its WAL exists"));
     }

@@ -2,13 +2,13 @@
 
 use fdguard_core::lint::Severity;
 
-use super::header::{self, Extent, Header, LOCK_BYTE};
-use super::{Finding, Journal, Shm, Wal};
+use super::header::{self, DatabaseHeader, Extent, LOCK_BYTE};
+use super::{FileFinding, Journal, Shm, Wal};
 use crate::foreign::Foreign;
 
 /// All that was read of a database and its side files at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Image {
+pub struct DatabaseImage {
     /// Bytes of the database.
     pub size: u64,
     /// Its first bytes: the first page, or 64 KiB.
@@ -29,11 +29,11 @@ pub struct Image {
     pub is_encrypted: bool,
 }
 
-impl Image {
+impl DatabaseImage {
     /// The header, right or wrong.
     #[must_use]
-    pub fn header(&self) -> Option<Header> {
-        Header::read(&self.first)
+    pub fn header(&self) -> Option<DatabaseHeader> {
+        DatabaseHeader::read(&self.first)
     }
 
     /// Whether the log holds transactions.
@@ -50,11 +50,11 @@ impl Image {
 
     /// Everything that is wrong, what explains the most first.
     #[must_use]
-    pub fn judge(&self) -> Vec<Finding> {
+    pub fn judge(&self) -> Vec<FileFinding> {
         let mut found = self.nothing();
         if self.is_encrypted {
             let text = "no SQLite header, and every page looks like ciphertext (SQLCipher, for example); a file completely overwritten with random bytes looks the same";
-            found.push(Finding::info("encrypted", None, text));
+            found.push(FileFinding::info("encrypted", None, text));
             found.extend(self.log());
         } else if found.is_empty() {
             found = self.over_header();
@@ -82,14 +82,14 @@ impl Image {
         })
     }
 
-    fn nothing(&self) -> Vec<Finding> {
+    fn nothing(&self) -> Vec<FileFinding> {
         match (self.size, self.has_log()) {
-            (0, true) => vec![Finding::critical(
+            (0, true) => vec![FileFinding::critical(
                 "truncated",
                 Some(0),
                 "the database is empty, but its WAL holds transactions: it was truncated",
             )],
-            (0, false) => vec![Finding::info(
+            (0, false) => vec![FileFinding::info(
                 "empty",
                 None,
                 "the file is empty: never written, or truncated",
@@ -99,7 +99,7 @@ impl Image {
     }
 
     /// Foreign bytes over the header.
-    fn over_header(&self) -> Vec<Finding> {
+    fn over_header(&self) -> Vec<FileFinding> {
         let records = header::records(&self.first);
         if !records.is_empty() {
             return records
@@ -117,17 +117,17 @@ impl Image {
         match foreign {
             Some(Foreign::Zeros) => {
                 let text = format!("the first {zeros} bytes are zeros");
-                vec![Finding::critical("foreign-bytes", Some(0), text).long(Some(zeros as u64))]
+                vec![FileFinding::critical("foreign-bytes", Some(0), text).long(Some(zeros as u64))]
             }
             Some(foreign) if !is_magic => {
                 let text = format!("{foreign} overwrites the header from byte 0");
-                vec![Finding::critical("foreign-bytes", Some(0), text).long(foreign.length())]
+                vec![FileFinding::critical("foreign-bytes", Some(0), text).long(foreign.length())]
             }
             _ => Vec::new(),
         }
     }
 
-    fn log(&self) -> Vec<Finding> {
+    fn log(&self) -> Vec<FileFinding> {
         let Some(wal) = &self.wal else {
             return Vec::new();
         };
@@ -140,7 +140,7 @@ impl Image {
                 let text = format!(
                     "the WAL has no valid header{what}; SQLite treats it as empty and ignores its transactions"
                 );
-                found.push(Finding::critical("wal-header", None, text));
+                found.push(FileFinding::critical("wal-header", None, text));
             }
             return found;
         };
@@ -151,7 +151,7 @@ impl Image {
                 "the WAL has pages of {} bytes, the database of {size}: the WAL belongs to another database",
                 head.page_size
             );
-            found.push(Finding::critical("wal-page-size", None, text));
+            found.push(FileFinding::critical("wal-page-size", None, text));
         }
         if let Some(frame) = wal.broken_at {
             let text = format!(
@@ -161,13 +161,13 @@ impl Image {
             // A WAL that is written during the read breaks at a different frame each time, or has
             // been restarted.
             let mark = (frame, whole(head.salts));
-            found.push(Finding::critical("wal-chain", None, text).marked(mark));
+            found.push(FileFinding::critical("wal-chain", None, text).marked(mark));
         }
         found.extend(self.index(wal, head.salts));
         found
     }
 
-    fn index(&self, wal: &Wal, salts: (u32, u32)) -> Option<Finding> {
+    fn index(&self, wal: &Wal, salts: (u32, u32)) -> Option<FileFinding> {
         let shm = self
             .shm
             .as_ref()
@@ -177,22 +177,22 @@ impl Image {
             let text = format!("the WAL index counts {told} frames, but only {read} can be read: transactions are lost");
             // A WAL that is restarted during the read seems short and has other salts at the next
             // read.
-            Finding::critical("wal-short", None, text).marked((0, whole(salts)))
+            FileFinding::critical("wal-short", None, text).marked((0, whole(salts)))
         })
     }
 
-    fn other_mode(&self) -> Option<Finding> {
+    fn other_mode(&self) -> Option<FileFinding> {
         let header = self
             .header()
             .filter(|header| header.magic && header.read_version == 1)?;
         let is_odd = self.has_log() && self.wal_page.is_none() && header.write_version == 1;
         is_odd.then(|| {
             let text = "the header says rollback journal, but there is a WAL with transactions";
-            Finding::warning("mode", Some(18), text)
+            FileFinding::warning("mode", Some(18), text)
         })
     }
 
-    fn hot_journal(&self) -> Option<Finding> {
+    fn hot_journal(&self) -> Option<FileFinding> {
         let journal = self.journal.as_ref().filter(|journal| journal.is_hot)?;
         let pages = journal
             .pages
@@ -200,7 +200,7 @@ impl Image {
         let text = format!(
             "a rollback journal{pages} exists: a transaction is running, or was interrupted and will be rolled back when the database is next opened"
         );
-        Some(Finding::info("hot-journal", None, text))
+        Some(FileFinding::info("hot-journal", None, text))
     }
 }
 
@@ -209,7 +209,7 @@ fn whole((first, second): (u32, u32)) -> u64 {
     u64::from(first) << 32 | u64::from(second)
 }
 
-fn over(at: u64, record: &crate::tls::Record) -> Finding {
+fn over(at: u64, record: &crate::tls::TlsRecord) -> FileFinding {
     let last = at + record.total() - 1;
     let place = if last < header::LENGTH as u64 {
         "of the header"
@@ -220,17 +220,17 @@ fn over(at: u64, record: &crate::tls::Record) -> Finding {
         "{record} overwrites bytes {at}..{last} {place}: {}",
         record.operation(Some(at))
     );
-    Finding::critical("tls-record", Some(at), text).long(Some(record.total()))
+    FileFinding::critical("tls-record", Some(at), text).long(Some(record.total()))
 }
 
-fn strange_page((at, foreign): &(u64, Foreign)) -> Finding {
+fn strange_page((at, foreign): &(u64, Foreign)) -> FileFinding {
     let rule = if matches!(foreign, Foreign::Tls(_)) {
         "tls-record"
     } else {
         "foreign-bytes"
     };
     let text = format!("{foreign} at byte {at}, where a page starts");
-    Finding::critical(rule, Some(*at), text).long(foreign.length())
+    FileFinding::critical(rule, Some(*at), text).long(foreign.length())
 }
 
 /// Data at the start of a page other than the first, if it cannot be SQLite's. B-tree pages start
@@ -258,7 +258,7 @@ pub fn is_database(first: &[u8], name: &[u8], has_side_files: bool) -> bool {
         return true;
     }
     // Overwritten from the start: the rest still looks like a database.
-    let Some(header) = Header::read(first) else {
+    let Some(header) = DatabaseHeader::read(first) else {
         return false;
     };
     let is_writer = (3_000_000..4_000_000).contains(&header.sqlite_version);

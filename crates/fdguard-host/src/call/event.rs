@@ -5,34 +5,34 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::abort::Reason;
-use super::state::Phase;
+use super::abort::AbortReason;
+use super::state::CallPhase;
 
 /// Receives events. It is called by the acting thread without a lock held, and should not block.
-pub type Sink = Arc<dyn Fn(&Event) + Send + Sync>;
+pub type CallSink = Arc<dyn Fn(&CallEvent) + Send + Sync>;
 
 /// One thing that happened. [`Display`](fmt::Display) is the log line, its field names stay the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Event {
+pub struct CallEvent {
     /// What happened.
-    pub event: What,
+    pub event: CallEventKind,
     /// Severity.
-    pub level: Level,
+    pub level: EventLevel,
     /// Which call; `null` where the caller itself is meant.
     pub call: Option<String>,
     /// The call's phase: for an abort, at that moment; for an end, before it.
-    pub phase: Phase,
+    pub phase: CallPhase,
     /// Sockets that an abort shut down; `null` where there was none.
     pub tcp_force_closed: Option<u32>,
     /// `stranger_thread` or `stranger_task`: another thread or task aborted, and the owner closed
     /// afterwards.
     pub deferred_close: Option<&'static str>,
     /// The acting thread.
-    pub by: Who,
+    pub by: ThreadLabel,
     /// The thread that aborted, for an end.
-    pub aborted_by: Option<Who>,
+    pub aborted_by: Option<ThreadLabel>,
     /// Why it was aborted.
-    pub reason: Option<Reason>,
+    pub reason: Option<AbortReason>,
     /// The word of the failure.
     pub failure: Option<&'static str>,
     /// `kept` for another call, `closed`, or `null` where there was none.
@@ -43,16 +43,21 @@ pub struct Event {
     pub note: Option<&'static str>,
 }
 
-impl Event {
-    pub(super) fn new(event: What, call: Option<String>, phase: Phase, ms: f64) -> Self {
+impl CallEvent {
+    pub(super) fn new(
+        event: CallEventKind,
+        call: Option<String>,
+        phase: CallPhase,
+        ms: f64,
+    ) -> Self {
         Self {
             event,
-            level: Level::Info,
+            level: EventLevel::Info,
             call,
             phase,
             tcp_force_closed: None,
             deferred_close: None,
-            by: Who::here(),
+            by: ThreadLabel::here(),
             aborted_by: None,
             reason: None,
             failure: None,
@@ -63,7 +68,7 @@ impl Event {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for CallEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "event={} level={}", self.event.word(), self.level.word())?;
         if let Some(call) = &self.call {
@@ -100,7 +105,7 @@ impl fmt::Display for Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum What {
+pub enum CallEventKind {
     /// Somebody aborted a call. Its owner will close it.
     Aborted,
     /// The owner ended a call.
@@ -111,7 +116,7 @@ pub enum What {
     CallerClosed,
 }
 
-impl What {
+impl CallEventKind {
     fn word(self) -> &'static str {
         match self {
             Self::Aborted => "aborted",
@@ -125,14 +130,14 @@ impl What {
 /// Severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum EventLevel {
     /// As it should be.
     Info,
     /// An abort found no socket to shut.
     Warning,
 }
 
-impl Level {
+impl EventLevel {
     fn word(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -143,14 +148,14 @@ impl Level {
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Who {
+pub struct ThreadLabel {
     /// `null` when it has none.
     pub name: Option<String>,
     /// The kernel's number.
     pub id: i32,
 }
 
-impl Who {
+impl ThreadLabel {
     /// The calling thread.
     #[must_use]
     pub fn here() -> Self {
@@ -161,7 +166,7 @@ impl Who {
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for ThreadLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
         match &self.name {

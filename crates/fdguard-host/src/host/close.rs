@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use fdguard_core::log_event::{Event, Value};
+use fdguard_core::log_event::{LogEvent, LogValue};
 
 use super::entry::{Entry, ended, word};
 use super::{Host, Inner, limits};
 use crate::Error;
-use crate::receipt::{Reason, Receipt};
+use crate::receipt::{Receipt, SessionEndReason};
 
 impl Host {
     /// Closes a session. Of many callers one does the work and all get its receipt, even later, as
     /// long as the receipt is kept.
-    pub async fn close(&self, id: &str, reason: Reason) -> Result<Receipt, Error> {
+    pub async fn close(&self, id: &str, reason: SessionEndReason) -> Result<Receipt, Error> {
         let entry = {
             let table = self.inner.table();
             match (table.entry(id), table.receipt(id)) {
@@ -51,7 +51,11 @@ impl Inner {
     }
 
     /// Ends it, and waits for that.
-    pub(super) async fn end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> Receipt {
+    pub(super) async fn end(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        reason: SessionEndReason,
+    ) -> Receipt {
         self.begin_end(entry, reason);
         let told = entry.told_end().await;
         told.unwrap_or_else(|| {
@@ -60,14 +64,18 @@ impl Inner {
     }
 
     /// Starts closing the session, unless that has happened.
-    pub(super) fn begin_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) {
+    pub(super) fn begin_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) {
         if entry.begin_end(reason, false) {
             self.spawn_end(entry, reason);
         }
     }
 
     /// The same, unless a call is using the session. Returns whether it closes now.
-    pub(super) fn begin_end_unused(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) -> bool {
+    pub(super) fn begin_end_unused(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        reason: SessionEndReason,
+    ) -> bool {
         let begins = entry.begin_end(reason, true);
         if begins {
             self.spawn_end(entry, reason);
@@ -75,12 +83,12 @@ impl Inner {
         begins
     }
 
-    fn spawn_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: Reason) {
+    fn spawn_end(self: &Arc<Self>, entry: &Arc<Entry>, reason: SessionEndReason) {
         let end = Arc::clone(self).carry_through(Arc::clone(entry), reason);
         self.tasks.spawn_on(end, &self.runtime);
     }
 
-    async fn carry_through(self: Arc<Self>, entry: Arc<Entry>, reason: Reason) {
+    async fn carry_through(self: Arc<Self>, entry: Arc<Entry>, reason: SessionEndReason) {
         let loan = self.room.lend();
         let record = self.record();
         let claim = match &record {
@@ -114,8 +122,8 @@ impl Inner {
             )
         });
         receipt.overuse = limits::overuse(&entry);
-        if receipt.overuse.is_some() && receipt.reason == Reason::ProgramEnded {
-            receipt.reason = Reason::Limit;
+        if receipt.overuse.is_some() && receipt.reason == SessionEndReason::ProgramEnded {
+            receipt.reason = SessionEndReason::Limit;
         }
         drop(loan);
         if let (Some(record), Some(claim)) = (record, claim) {
@@ -134,7 +142,7 @@ impl Inner {
 
     fn tell_closed(&self, name: &'static str, entry: &Entry, receipt: &Receipt) {
         let error = receipt.errors.first().map(String::as_str);
-        let event = Event::new(name)
+        let event = LogEvent::new(name)
             .with("id", entry.id.as_str())
             .with("client", entry.client.as_deref())
             .with("reason", word(receipt.reason))
@@ -150,7 +158,7 @@ impl Inner {
                 receipt.overuse.map(|over| limits::word(over.limit)),
             )
             .with("used", receipt.overuse.map(|over| over.used))
-            .with("error", Value::from(error));
+            .with("error", LogValue::from(error));
         self.tell(event);
     }
 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::{Info, KeptBy};
+use super::{LimitKeepers, SessionInfo};
 use crate::Error;
-use crate::receipt::{Overuse, Reason, Receipt};
-use crate::session::{Limits, Program, Session};
+use crate::receipt::{Overuse, Receipt, SessionEndReason};
+use crate::session::{Session, SessionLimits, SessionProgram};
 
 /// Calls in progress, and whether the session is closing. One lock for both, so that no command
 /// starts in a session that was just found idle.
 #[derive(Debug, Default)]
 struct Gate {
     calls: usize,
-    ending: Option<Reason>,
+    ending: Option<SessionEndReason>,
     receipt: Option<Receipt>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     pub(super) id: String,
     pub(super) client: Option<String>,
     pub(super) program: String,
-    pub(super) limits: Limits,
+    pub(super) limits: SessionLimits,
     pub(super) started_at: Timestamp,
     pub(super) session: Session,
     /// The limit it exceeded, if it is closed for that.
@@ -38,7 +38,7 @@ impl Entry {
     pub(super) fn new(
         id: String,
         client: Option<String>,
-        (program, limits): (String, Limits),
+        (program, limits): (String, SessionLimits),
         session: Session,
     ) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Entry {
 
     /// Whether this call started the close. With `only_unused` it does not start while a call is in
     /// progress.
-    pub(super) fn begin_end(&self, reason: Reason, only_unused: bool) -> bool {
+    pub(super) fn begin_end(&self, reason: SessionEndReason, only_unused: bool) -> bool {
         self.gate.send_if_modified(|gate| {
             let begins = gate.ending.is_none() && (gate.calls == 0 || !only_unused);
             if begins {
@@ -121,9 +121,9 @@ impl Entry {
     }
 
     /// What a list shows of it.
-    pub(super) fn info(&self) -> Info {
+    pub(super) fn info(&self) -> SessionInfo {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Info {
+        SessionInfo {
             id: self.id.clone(),
             client: self.client.clone(),
             program: self.program.clone(),
@@ -131,7 +131,7 @@ impl Entry {
             busy_ms: self.session.busy_for().map(ms),
             idle_ms: self.idle_for().map_or(0, ms),
             started_at: self.started_at.to_string(),
-            limits_kept_by: KeptBy::of(self.limits, self.session.enforced()),
+            limits_kept_by: LimitKeepers::of(self.limits, self.session.enforced()),
         }
     }
 }
@@ -147,48 +147,48 @@ impl Drop for Inside {
 }
 
 /// What a caller of a session that is closed gets.
-pub(super) fn ended(id: &str, reason: Reason) -> Error {
+pub(super) fn ended(id: &str, reason: SessionEndReason) -> Error {
     Error::Ended {
         id: id.to_owned(),
         why: why(reason).to_owned(),
     }
 }
 
-fn why(reason: Reason) -> &'static str {
+fn why(reason: SessionEndReason) -> &'static str {
     match reason {
-        Reason::Asked => "it was closed",
-        Reason::Reset => "it was reset",
-        Reason::ProgramEnded => "its program ended",
-        Reason::Idle => "it was idle",
-        Reason::ClientGone => "its client disconnected or its lease expired",
-        Reason::Evicted => "it was evicted to make room for another session",
-        Reason::Limit => "it exceeded a resource limit",
-        Reason::Shutdown => "the host is shutting down",
-        Reason::StartFailed => "it failed to start",
+        SessionEndReason::Asked => "it was closed",
+        SessionEndReason::Reset => "it was reset",
+        SessionEndReason::ProgramEnded => "its program ended",
+        SessionEndReason::Idle => "it was idle",
+        SessionEndReason::ClientGone => "its client disconnected or its lease expired",
+        SessionEndReason::Evicted => "it was evicted to make room for another session",
+        SessionEndReason::Limit => "it exceeded a resource limit",
+        SessionEndReason::Shutdown => "the host is shutting down",
+        SessionEndReason::StartFailed => "it failed to start",
     }
 }
 
 /// The name of a reason in event lines: as in JSON, with `_`.
-pub(super) fn word(reason: Reason) -> &'static str {
+pub(super) fn word(reason: SessionEndReason) -> &'static str {
     match reason {
-        Reason::Asked => "asked",
-        Reason::Reset => "reset",
-        Reason::ProgramEnded => "program_ended",
-        Reason::Idle => "idle",
-        Reason::ClientGone => "client_gone",
-        Reason::Evicted => "evicted",
-        Reason::Limit => "limit",
-        Reason::Shutdown => "shutdown",
-        Reason::StartFailed => "start_failed",
+        SessionEndReason::Asked => "asked",
+        SessionEndReason::Reset => "reset",
+        SessionEndReason::ProgramEnded => "program_ended",
+        SessionEndReason::Idle => "idle",
+        SessionEndReason::ClientGone => "client_gone",
+        SessionEndReason::Evicted => "evicted",
+        SessionEndReason::Limit => "limit",
+        SessionEndReason::Shutdown => "shutdown",
+        SessionEndReason::StartFailed => "start_failed",
     }
 }
 
 /// What a list calls a program.
-pub(super) fn name(program: &Program) -> String {
+pub(super) fn name(program: &SessionProgram) -> String {
     match program {
-        Program::Bash => "bash".to_owned(),
-        Program::Python => "python".to_owned(),
-        Program::Repl(repl) => {
+        SessionProgram::Bash => "bash".to_owned(),
+        SessionProgram::Python => "python".to_owned(),
+        SessionProgram::Repl(repl) => {
             let path = repl.command.first().map_or("", String::as_str);
             path.rsplit('/').next().unwrap_or(path).to_owned()
         }

@@ -18,11 +18,11 @@ const CRITICAL_PERCENT: f64 = 90.0;
 
 /// Health of the host. Counts only: no paths, no peers (R10, R59).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Health {
+pub struct HostHealth {
     /// `fdguard.health/1`.
     pub schema: &'static str,
     /// Overall status.
-    pub status: Status,
+    pub status: HostStatus,
     /// Descriptors the host holds; `null` if they cannot be counted.
     pub fd_count: Option<u64>,
     /// Soft limit of the host; `null` if unlimited.
@@ -40,7 +40,7 @@ pub struct Health {
     /// Child processes that have ended and are not reaped yet.
     pub zombies: Option<u64>,
     /// Session counts.
-    pub sessions: Sessions,
+    pub sessions: SessionCounts,
     /// Clients with a lease.
     pub clients: usize,
     /// End-of-command messages that no command was waiting for: late or from unknown senders.
@@ -60,7 +60,7 @@ pub struct Health {
 /// Overall status, by share of the soft descriptor limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum HostStatus {
     /// Below 70 %.
     Ok,
     /// 70 % or more.
@@ -71,7 +71,7 @@ pub enum Status {
 
 /// Session counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Sessions {
+pub struct SessionCounts {
     /// Open sessions, including those being opened or closed.
     pub open: usize,
     /// Sessions that are running a command.
@@ -80,11 +80,11 @@ pub struct Sessions {
     pub cap: usize,
 }
 
-fn status(percent: Option<f64>) -> Status {
+fn status(percent: Option<f64>) -> HostStatus {
     match percent {
-        Some(percent) if percent >= CRITICAL_PERCENT => Status::Critical,
-        Some(percent) if percent >= WARNING_PERCENT => Status::Warning,
-        _ => Status::Ok,
+        Some(percent) if percent >= CRITICAL_PERCENT => HostStatus::Critical,
+        Some(percent) if percent >= WARNING_PERCENT => HostStatus::Warning,
+        _ => HostStatus::Ok,
     }
 }
 
@@ -98,7 +98,7 @@ fn percent(used: Option<u64>, limit: Option<u64>) -> Option<f64> {
 impl Host {
     /// How it is, now. Reads about a dozen small files of the kernel.
     #[must_use]
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> HostHealth {
         let inner = &self.inner;
         let limits = fdguard_process::own_limit::read();
         let count = own::count();
@@ -107,14 +107,14 @@ impl Host {
         let (sessions, clients, closing) = {
             let table = inner.table();
             let is_busy = |entry: &&Arc<Entry>| entry.session.busy_for().is_some();
-            let sessions = Sessions {
+            let sessions = SessionCounts {
                 open: table.places.len(),
                 busy: table.entries().filter(is_busy).count(),
                 cap: inner.options.max_sessions,
             };
             (sessions, table.clients.len(), table.is_closing)
         };
-        Health {
+        HostHealth {
             schema: "fdguard.health/1",
             status: status(percent),
             fd_count: count,
@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn r12_levels_at_seventy_and_ninety_percent() {
-        assert_eq!(status(percent(Some(699), Some(1000))), Status::Ok);
-        assert_eq!(status(percent(Some(700), Some(1000))), Status::Warning);
-        assert_eq!(status(percent(Some(899), Some(1000))), Status::Warning);
-        assert_eq!(status(percent(Some(900), Some(1000))), Status::Critical);
-        assert_eq!(status(percent(None, Some(1000))), Status::Ok);
+        assert_eq!(status(percent(Some(699), Some(1000))), HostStatus::Ok);
+        assert_eq!(status(percent(Some(700), Some(1000))), HostStatus::Warning);
+        assert_eq!(status(percent(Some(899), Some(1000))), HostStatus::Warning);
+        assert_eq!(status(percent(Some(900), Some(1000))), HostStatus::Critical);
+        assert_eq!(status(percent(None, Some(1000))), HostStatus::Ok);
         assert_eq!(percent(Some(5), None), None);
         assert_eq!(percent(Some(5), Some(0)), None);
         assert_eq!(percent(Some(512), Some(4096)), Some(12.5));

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use fdguard_core::log_event::Event;
+use fdguard_core::log_event::LogEvent;
 use fdguard_files::Registry;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,17 +33,17 @@ use tokio_util::task::TaskTracker;
 
 pub use client::{ClientGuard, ClientInfo};
 pub use events::Events;
-pub use health::{Health, Sessions, Status};
-pub use limits::{Keeper, KeptBy};
+pub use health::{HostHealth, HostStatus, SessionCounts};
+pub use limits::{LimitKeeper, LimitKeepers};
 pub use options::Options;
 pub use reaper::ReaperHealth;
-pub use reconcile::{Finding, Reconciled, reconcile};
+pub use reconcile::{ReconcileOutcome, RegistryFinding, reconcile};
 pub use record::RegistryHealth;
 pub use warm::WarmHealth;
 
 use crate::Error;
 use crate::receipt::Receipt;
-use crate::session::{Chunk, Done, Exec, Hub};
+use crate::session::{Chunk, Exec, ExecResult, Hub};
 use entry::Entry;
 use record::Record;
 use room::Room;
@@ -81,7 +81,7 @@ struct Inner {
 
 /// A session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Info {
+pub struct SessionInfo {
     /// Session id.
     pub id: String,
     /// Id of the client that owns it.
@@ -97,7 +97,7 @@ pub struct Info {
     /// Start time, RFC 3339.
     pub started_at: String,
     /// What enforces each limit; `null` if the session has no limits or its program has ended.
-    pub limits_kept_by: Option<KeptBy>,
+    pub limits_kept_by: Option<LimitKeepers>,
 }
 
 impl Host {
@@ -128,11 +128,11 @@ impl Host {
         inner.tasks.spawn(Arc::clone(&inner).reap_idle());
         inner.tasks.spawn(Arc::clone(&inner).watch_limits());
         inner.tasks.spawn(Arc::clone(&inner).warm_up());
-        let event = Event::new("host_start").with("pid", std::process::id());
+        let event = LogEvent::new("host_start").with("pid", std::process::id());
         inner.tell(event.with("max_sessions", inner.options.max_sessions));
         if !inner.hub.is_private() {
             let why = "no writable directory for the side channel: other users can send to it";
-            inner.tell(Event::new("side_channel_open").with("why", why));
+            inner.tell(LogEvent::new("side_channel_open").with("why", why));
         }
         if let Some(reconciled) = reconciled {
             inner.tell_reconciled(&reconciled);
@@ -171,7 +171,7 @@ impl Host {
         id: &str,
         command: Exec,
         live: Option<mpsc::Sender<Chunk>>,
-    ) -> Result<Done, Error> {
+    ) -> Result<ExecResult, Error> {
         let entry = self.inner.entry(id)?;
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
@@ -189,7 +189,7 @@ impl Host {
         let _call = self.inner.call_for(entry.client.as_deref())?;
         let _inside = entry.enter()?;
         let interrupted = entry.session.interrupt().await?;
-        let event = Event::new("session_interrupt").with("id", id);
+        let event = LogEvent::new("session_interrupt").with("id", id);
         self.inner.tell(event.with("ran", interrupted));
         Ok(interrupted)
     }
@@ -206,13 +206,13 @@ impl Host {
 
     /// All sessions.
     #[must_use]
-    pub fn sessions(&self) -> Vec<Info> {
+    pub fn sessions(&self) -> Vec<SessionInfo> {
         let entries: Vec<_> = self.inner.table().entries().cloned().collect();
         entries.iter().map(|entry| entry.info()).collect()
     }
 
     /// One session.
-    pub fn session(&self, id: &str) -> Result<Info, Error> {
+    pub fn session(&self, id: &str) -> Result<SessionInfo, Error> {
         self.inner.entry(id).map(|entry| entry.info())
     }
 
@@ -238,12 +238,12 @@ impl Inner {
         if let Some(record) = self.record() {
             record.moved(entry).await;
         }
-        let event = Event::new("session_reset").with("id", entry.id.as_str());
+        let event = LogEvent::new("session_reset").with("id", entry.id.as_str());
         let event = event.with("survivors", receipt.and_then(|receipt| receipt.survivors));
         self.tell(event.with("pid", entry.session.pid()));
     }
 
-    fn tell(&self, event: Event) {
+    fn tell(&self, event: LogEvent) {
         self.options.events.tell(&event);
     }
 

@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use fdguard_files::registry::{Alive, Changed, Filter, Identity, Kind, Left, Registry, Row};
+use fdguard_files::registry::{
+    ChangedRow, Kind, LeftoverRow, Liveness, OwnerId, Registry, RegistryRow, RowFilter,
+};
 use fdguard_process::identity;
 use fdguard_process::sweep::{count_trees_of, end_kept_by, end_trees_of};
 use jiff::Timestamp;
@@ -23,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// Result of comparing the registry with the running processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Reconciled {
+pub struct ReconcileOutcome {
     /// `fdguard.reconcile/1`.
     pub schema: &'static str,
     /// Time of the comparison, RFC 3339.
@@ -31,13 +33,13 @@ pub struct Reconciled {
     /// Nothing was changed (dry run).
     pub dry_run: bool,
     /// Entries that were marked as ended, or would be.
-    pub changed: Vec<Finding>,
+    pub changed: Vec<RegistryFinding>,
     /// Entries whose programs were still running without a keeper. They were killed, or would be.
-    pub killed: Vec<Finding>,
+    pub killed: Vec<RegistryFinding>,
     /// Entries that another process must handle.
-    pub left: Vec<Finding>,
+    pub left: Vec<RegistryFinding>,
     /// Entries whose processes could not be examined.
-    pub unknown: Vec<Finding>,
+    pub unknown: Vec<RegistryFinding>,
     /// Number of entries that were already correct.
     pub unchanged: usize,
     /// Processes of dead hosts that were killed, or would be.
@@ -46,7 +48,7 @@ pub struct Reconciled {
     pub processes_left: usize,
 }
 
-impl Reconciled {
+impl ReconcileOutcome {
     /// Whether every entry is as it should be.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -57,7 +59,7 @@ impl Reconciled {
 
 /// A registry entry and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Finding {
+pub struct RegistryFinding {
     /// Entry id.
     pub id: String,
     /// `session`, `host`, `scope` or `call`.
@@ -66,8 +68,8 @@ pub struct Finding {
     pub reason: &'static str,
 }
 
-impl From<&Changed> for Finding {
-    fn from(changed: &Changed) -> Self {
+impl From<&ChangedRow> for RegistryFinding {
+    fn from(changed: &ChangedRow) -> Self {
         Self {
             id: changed.id.clone(),
             kind: changed.kind.as_str(),
@@ -76,8 +78,8 @@ impl From<&Changed> for Finding {
     }
 }
 
-impl From<&Left> for Finding {
-    fn from(left: &Left) -> Self {
+impl From<&LeftoverRow> for RegistryFinding {
+    fn from(left: &LeftoverRow) -> Self {
         Self {
             id: left.id.clone(),
             kind: left.kind.as_str(),
@@ -88,7 +90,7 @@ impl From<&Left> for Finding {
 
 /// Compares the registry in a state directory with the running processes, without a host. A missing
 /// registry is not created.
-pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
+pub fn reconcile(state: &Path, dry_run: bool) -> Result<ReconcileOutcome, Error> {
     let path = state.join(FILE);
     if !path.exists() {
         let id = path.display().to_string();
@@ -101,27 +103,31 @@ pub fn reconcile(state: &Path, dry_run: bool) -> Result<Reconciled, Error> {
 }
 
 /// Compares, and kills what has no keeper. The next comparison finds the killed processes gone.
-pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<Reconciled, Error> {
-    let gone = gone_hosts(&registry.list(&Filter::open())?);
+pub(super) fn run(
+    registry: &Registry,
+    now: Timestamp,
+    dry_run: bool,
+) -> Result<ReconcileOutcome, Error> {
+    let gone = gone_hosts(&registry.list(&RowFilter::open())?);
     let report = registry.reconcile(now, &|identity| identity.alive(), dry_run)?;
     let (mut killed, mut left) = (Vec::new(), Vec::new());
     let mut processes = Processes::default();
     for found in &report.left {
         let is_killed = kill_unkept(registry, &found.id, dry_run, &mut processes)?;
         let list = if is_killed { &mut killed } else { &mut left };
-        list.push(Finding::from(found));
+        list.push(RegistryFinding::from(found));
     }
     for host in gone {
         processes.end_trees_of(&host, dry_run);
     }
-    Ok(Reconciled {
+    Ok(ReconcileOutcome {
         schema: "fdguard.reconcile/1",
         at: now.to_string(),
         dry_run,
-        changed: report.changed.iter().map(Finding::from).collect(),
+        changed: report.changed.iter().map(RegistryFinding::from).collect(),
         killed,
         left,
-        unknown: report.unknown.iter().map(Finding::from).collect(),
+        unknown: report.unknown.iter().map(RegistryFinding::from).collect(),
         unchanged: report.unchanged,
         processes_killed: processes.killed,
         processes_left: processes.left,
@@ -130,8 +136,8 @@ pub(super) fn run(registry: &Registry, now: Timestamp, dry_run: bool) -> Result<
 
 /// The hosts of open entries that are gone, of this boot: a pid and start time of another boot
 /// identify no process.
-fn gone_hosts(rows: &[Row]) -> HashSet<Identity> {
-    let Ok(own) = Identity::own() else {
+fn gone_hosts(rows: &[RegistryRow]) -> HashSet<OwnerId> {
+    let Ok(own) = OwnerId::own() else {
         return HashSet::new();
     };
     let of_hosts = rows.iter().filter_map(|row| row.host.clone());
@@ -140,7 +146,7 @@ fn gone_hosts(rows: &[Row]) -> HashSet<Identity> {
         .chain(own_entries.filter_map(|row| row.process.clone()))
         .filter(|host| host.boot == own.boot)
         .collect();
-    let is_gone = |host: &Identity| host.alive() == Alive::Gone;
+    let is_gone = |host: &OwnerId| host.alive() == Liveness::Gone;
     hosts.into_iter().filter(is_gone).collect()
 }
 
@@ -152,7 +158,7 @@ struct Processes {
 }
 
 impl Processes {
-    fn end_trees_of(&mut self, host: &Identity, dry_run: bool) {
+    fn end_trees_of(&mut self, host: &OwnerId, dry_run: bool) {
         if dry_run {
             self.killed += count_trees_of(host.pid, host.started);
             return;
@@ -177,7 +183,9 @@ fn kill_unkept(
         return Ok(false);
     }
     let process = row.process.as_ref().and_then(pinned);
-    let keeper = row.keeper.filter(|keeper| keeper.alive() == Alive::Alive);
+    let keeper = row
+        .keeper
+        .filter(|keeper| keeper.alive() == Liveness::Alive);
     let keeper = keeper.as_ref().and_then(pinned);
     if dry_run {
         return Ok(process.is_some() || keeper.is_some());
@@ -195,14 +203,14 @@ fn kill_unkept(
 }
 
 /// As the registry has it: without the inode of its pidfd. Boot, number and start are compared.
-fn pinned(process: &Identity) -> Option<identity::Identity> {
+fn pinned(process: &OwnerId) -> Option<identity::ProcessId> {
     format!("{process}:-").parse().ok()
 }
 
 impl Host {
     /// Compares the registry with the running processes. With `dry_run` nothing is changed or
     /// killed.
-    pub async fn reconcile(&self, dry_run: bool) -> Result<Reconciled, Error> {
+    pub async fn reconcile(&self, dry_run: bool) -> Result<ReconcileOutcome, Error> {
         let Some(record) = self.inner.record() else {
             return Err(Error::Bad(
                 "the host has no registry: it was started without --state".to_owned(),
@@ -222,11 +230,11 @@ impl Inner {
         }
     }
 
-    pub(super) fn tell_reconciled(&self, done: &Reconciled) {
+    pub(super) fn tell_reconciled(&self, done: &ReconcileOutcome) {
         let killed = done.killed.len() + done.processes_killed + done.processes_left;
         let is_news = !done.changed.is_empty() || killed > 0;
         if is_news {
-            let event = fdguard_core::log_event::Event::new("reconcile");
+            let event = fdguard_core::log_event::LogEvent::new("reconcile");
             let event = event.with("changed", done.changed.len());
             let event = event.with("killed", done.killed.len());
             let event = event.with("processes_killed", done.processes_killed);

@@ -7,16 +7,18 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fdguard_core::log_event::Event;
-use fdguard_files::registry::{Alive, Change, Claim, End, Identity, Kind, New, Owner, Registry};
+use fdguard_core::log_event::LogEvent;
+use fdguard_files::registry::{
+    Claim, Kind, Liveness, NewRow, Owner, OwnerId, Registry, RowChange, RowEnd,
+};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Events;
 use super::entry::{Entry, word};
-use super::reconcile::{self, Reconciled};
-use crate::receipt::{Reason, Receipt};
+use super::reconcile::{self, ReconcileOutcome};
+use crate::receipt::{Receipt, SessionEndReason};
 use crate::{Error, random};
 
 /// Older ended entries are removed.
@@ -55,15 +57,15 @@ impl Record {
     pub(super) async fn open(
         folder: &Path,
         events: &Events,
-    ) -> Result<(Arc<Self>, Reconciled), Error> {
+    ) -> Result<(Arc<Self>, ReconcileOutcome), Error> {
         let (folder, events) = (folder.to_owned(), events.clone());
         let opened = tokio::task::spawn_blocking(move || {
             std::fs::create_dir_all(&folder)
                 .map_err(Error::io("cannot create the state directory"))?;
-            let own = Identity::own().map_err(Error::io("cannot read the host's own process"))?;
+            let own = OwnerId::own().map_err(Error::io("cannot read the host's own process"))?;
             let name = format!("host-{}", random::id()?);
             let registry = Registry::open(&folder.join(FILE))?;
-            let mut new = New::now(name.as_str(), Kind::Host);
+            let mut new = NewRow::now(name.as_str(), Kind::Host);
             new.process = Some(own.clone());
             registry.add(new)?;
             let process = own;
@@ -81,7 +83,7 @@ impl Record {
 
     /// A session that runs from now on.
     pub(super) async fn add(self: &Arc<Self>, entry: &Entry) {
-        let mut new = New::now(entry.id.as_str(), Kind::Session);
+        let mut new = NewRow::now(entry.id.as_str(), Kind::Session);
         new.client.clone_from(&entry.client);
         new.host = Some(self.owner.process.clone());
         new.started_at = entry.started_at;
@@ -93,10 +95,10 @@ impl Record {
     /// A session has a new process.
     pub(super) async fn moved(self: &Arc<Self>, entry: &Entry) {
         let id = entry.id.clone();
-        let change = Change {
+        let change = RowChange {
             process: identity_of(|| entry.session.pid()),
             keeper: identity_of(|| entry.session.keeper()),
-            ..Change::default()
+            ..RowChange::default()
         };
         self.note(move |registry| {
             let Some(row) = registry.get(&id)? else {
@@ -117,9 +119,9 @@ impl Record {
     /// A session has ended.
     pub(super) async fn finish(self: &Arc<Self>, claim: Claim, receipt: &Receipt) {
         let end = if receipt.clean {
-            End::Closed
+            RowEnd::Closed
         } else {
-            End::Failed
+            RowEnd::Failed
         };
         let reason = word(receipt.reason);
         let receipt = serde_json::to_value(receipt).ok();
@@ -132,7 +134,12 @@ impl Record {
         let owner = self.owner.clone();
         self.note(move |registry| {
             let claim = registry.begin_closing(&owner.name, &owner)?;
-            registry.finish(&claim, End::Closed, word(Reason::Shutdown), None)
+            registry.finish(
+                &claim,
+                RowEnd::Closed,
+                word(SessionEndReason::Shutdown),
+                None,
+            )
         })
         .await;
         // The last handle waits for the thread that keeps the file.
@@ -141,7 +148,10 @@ impl Record {
     }
 
     /// Compares the entries with the processes, and kills what a dead host left behind.
-    pub(super) async fn reconcile(self: &Arc<Self>, dry_run: bool) -> Result<Reconciled, Error> {
+    pub(super) async fn reconcile(
+        self: &Arc<Self>,
+        dry_run: bool,
+    ) -> Result<ReconcileOutcome, Error> {
         let this = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || {
             let now = Timestamp::now();
@@ -170,7 +180,7 @@ impl Record {
 
     fn failed(&self, error: &Error) {
         let text = error.to_string();
-        let event = Event::new("registry_error").with("error", text.as_str());
+        let event = LogEvent::new("registry_error").with("error", text.as_str());
         self.events.tell(&event);
         let mut health = self.health();
         health.errors += 1;
@@ -194,9 +204,9 @@ impl Record {
 }
 
 /// The process of a session; absent if it is just ending, because its pid may already be reused.
-fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<Identity> {
+fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<OwnerId> {
     let named = pid()?;
-    let identity = Identity::of(named).ok()?;
+    let identity = OwnerId::of(named).ok()?;
     (pid() == Some(named)).then_some(identity)
 }
 
@@ -205,6 +215,6 @@ fn failed(error: tokio::task::JoinError) -> Error {
 }
 
 /// Whether a host still keeps it.
-pub(super) fn is_kept(host: Option<&Identity>) -> bool {
-    host.is_some_and(|host| host.alive() != Alive::Gone)
+pub(super) fn is_kept(host: Option<&OwnerId>) -> bool {
+    host.is_some_and(|host| host.alive() != Liveness::Gone)
 }

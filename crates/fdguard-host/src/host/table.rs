@@ -88,7 +88,10 @@ impl Table {
 
     /// The session to evict at the limit.
     pub(super) fn gives_way(&self, idle_after: Duration) -> Option<Arc<Entry>> {
-        let seen: Vec<Seen> = self.entries().map(|entry| Seen::of(entry)).collect();
+        let seen: Vec<SessionSighting> = self
+            .entries()
+            .map(|entry| SessionSighting::of(entry))
+            .collect();
         let which = gives_way(&seen, idle_after)?;
         self.entries().nth(which).cloned()
     }
@@ -96,14 +99,14 @@ impl Table {
 
 /// What decides which session is evicted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct SessionSighting {
     is_ending: bool,
     is_dead: bool,
     /// Absent while it is used.
     idle: Option<Duration>,
 }
 
-impl Seen {
+impl SessionSighting {
     fn of(entry: &Entry) -> Self {
         let idle = entry.idle_for();
         Self {
@@ -117,8 +120,8 @@ impl Seen {
 
 /// First closing sessions, then dead ones, then the longest idle of those past their idle time; no
 /// others (R54).
-fn gives_way(seen: &[Seen], idle_after: Duration) -> Option<usize> {
-    let first = |wanted: fn(&Seen) -> bool| seen.iter().position(wanted);
+fn gives_way(seen: &[SessionSighting], idle_after: Duration) -> Option<usize> {
+    let first = |wanted: fn(&SessionSighting) -> bool| seen.iter().position(wanted);
     let longest_idle = || {
         let idle = seen.iter().enumerate();
         let idle =
@@ -134,8 +137,8 @@ fn gives_way(seen: &[Seen], idle_after: Duration) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn seen(is_ending: bool, is_dead: bool, idle_seconds: Option<u64>) -> Seen {
-        Seen {
+    fn seen(is_ending: bool, is_dead: bool, idle_seconds: Option<u64>) -> SessionSighting {
+        SessionSighting {
             is_ending,
             is_dead,
             idle: idle_seconds.map(Duration::from_secs),

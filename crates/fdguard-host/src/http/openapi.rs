@@ -9,7 +9,7 @@ use super::openapi_shape;
 use super::problem::{self, Problem};
 use super::route::{BodyOf, Route};
 use super::table;
-use crate::scope::Accepted;
+use crate::scope::AcceptedClose;
 
 /// The default address of a host.
 const ADDRESS: &str = "127.0.0.1:7878";
@@ -162,7 +162,7 @@ fn responses(route: &Route, makers: &mut Makers) -> Value {
     responses.insert(status.as_str().to_owned(), given);
     if route.answer.may_be_later {
         let schema = named(
-            Accepted::json_schema(&mut makers.answers),
+            AcceptedClose::json_schema(&mut makers.answers),
             "fdguard.accepted/1",
         );
         let given = json!({"description": "Accepted. The scope will be closed shortly; poll the ticket for the result.", "content": {JSON: {"schema": schema}}});

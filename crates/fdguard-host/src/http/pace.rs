@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::api::Settings;
+use super::api::ApiSettings;
 
 /// State of a connection, shared by its reader and its responder.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Pace {
     }
 
     /// When the connection has had its time, and for what.
-    pub(super) fn deadline(&self, settings: &Settings) -> Option<(Instant, Late)> {
+    pub(super) fn deadline(&self, settings: &ApiSettings) -> Option<(Instant, Late)> {
         let course = *self.lock();
         if let Some(since) = course.stalled {
             return Some((since + settings.read_within, Late::Answer));
@@ -113,12 +113,12 @@ impl Drop for Answering {
 
 /// A connection that reports its reads and writes to its pace.
 #[derive(Debug)]
-pub(super) struct Paced<S> {
+pub(super) struct PacedStream<S> {
     pub(super) stream: S,
     pub(super) pace: Pace,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -133,7 +133,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

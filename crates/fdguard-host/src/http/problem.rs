@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Error;
-use crate::call::Failure;
+use crate::call::CallFailure;
 
 /// Maximum length of `path` in characters.
 const LONGEST_PATH: usize = 200;
@@ -154,13 +154,13 @@ fn is_machines(error: &StartError) -> bool {
 }
 
 /// The status of a failed call: the peer's fault, unless the request was wrong.
-fn status_of_call(failure: &Failure) -> StatusCode {
+fn status_of_call(failure: &CallFailure) -> StatusCode {
     match failure {
-        Failure::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
-        Failure::Aborted { .. } => StatusCode::CONFLICT,
-        Failure::Full(_) => StatusCode::TOO_MANY_REQUESTS,
-        Failure::Closing => StatusCode::SERVICE_UNAVAILABLE,
+        CallFailure::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        CallFailure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+        CallFailure::Aborted { .. } => StatusCode::CONFLICT,
+        CallFailure::Full(_) => StatusCode::TOO_MANY_REQUESTS,
+        CallFailure::Closing => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     }
 }

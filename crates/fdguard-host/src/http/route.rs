@@ -21,8 +21,9 @@ use crate::document::Document;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
-type Handler =
-    Arc<dyn Fn(Asked, bytes::Bytes) -> BoxFuture<'static, Result<Response, Problem>> + Send + Sync>;
+type Handler = Arc<
+    dyn Fn(ApiRequest, bytes::Bytes) -> BoxFuture<'static, Result<Response, Problem>> + Send + Sync,
+>;
 
 /// One route.
 #[derive(Clone)]
@@ -69,7 +70,7 @@ pub(super) struct Answer {
 }
 
 /// A request, but for its body.
-pub(super) struct Asked {
+pub(super) struct ApiRequest {
     pub(super) api: Arc<Api>,
     pub(super) headers: HeaderMap,
     /// Where it came in.
@@ -77,7 +78,7 @@ pub(super) struct Asked {
     ids: Vec<(String, String)>,
 }
 
-impl Asked {
+impl ApiRequest {
     /// The id in the path.
     pub(super) fn id(&self) -> &str {
         self.ids.first().map_or("", |(_, value)| value.as_str())
@@ -134,7 +135,7 @@ impl Route {
     ) -> Self
     where
         R: Serialize + JsonSchema + 'static,
-        F: Fn(Asked) -> W + Send + Sync + 'static,
+        F: Fn(ApiRequest) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Reply<R>, Problem>> + Send + 'static,
     {
         let answered: Handler = Arc::new(move |asked, _body| {
@@ -154,7 +155,7 @@ impl Route {
     where
         B: DeserializeOwned + JsonSchema + 'static,
         R: Serialize + JsonSchema + 'static,
-        F: Fn(Asked, B) -> W + Send + Sync + 'static,
+        F: Fn(ApiRequest, B) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Reply<R>, Problem>> + Send + 'static,
     {
         let answered: Handler = Arc::new(move |asked, bytes| {
@@ -173,7 +174,7 @@ impl Route {
         handler: F,
     ) -> Self
     where
-        F: Fn(Asked, bytes::Bytes) -> W + Send + Sync + 'static,
+        F: Fn(ApiRequest, bytes::Bytes) -> W + Send + Sync + 'static,
         W: Future<Output = Result<Response, Problem>> + Send + 'static,
     {
         let answered: Handler = Arc::new(move |asked, bytes| Box::pin(handler(asked, bytes)));
@@ -292,7 +293,7 @@ impl Route {
         };
         let door = parts.extensions.get::<Door>().copied();
         let headers = parts.headers;
-        let asked = Asked {
+        let asked = ApiRequest {
             api,
             headers,
             door,
@@ -300,7 +301,7 @@ impl Route {
         };
         let response = (self.handler)(asked, bytes).await?;
         // The slot is held until the end of a stream.
-        Ok(super::held::until_sent(response, place))
+        Ok(super::registry_count::until_sent(response, place))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fdguard_files::Dir;
 
-use super::root::Root;
+use super::root::ScopeRoot;
 use crate::roots::{Below, OutsideRoots, Roots};
 
 /// Default archive directory, in the scope's root.
@@ -42,7 +42,7 @@ impl ArchivePlace {
     }
 
     /// Its path, for people.
-    pub(super) fn path(&self, root: &Root) -> PathBuf {
+    pub(super) fn path(&self, root: &ScopeRoot) -> PathBuf {
         match self {
             Self::InScope => root.path().join(DEFAULT),
             Self::Below(below) => below.path(),

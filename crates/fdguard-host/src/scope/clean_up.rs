@@ -21,7 +21,7 @@ pub struct CleanUp {
     /// Scope name.
     pub name: String,
     /// Why it was closed.
-    pub reason: Why,
+    pub reason: CloseReason,
     /// The scope was cleaned up, as defined by `success_rule`.
     pub success: bool,
     /// What `success` means.
@@ -33,9 +33,9 @@ pub struct CleanUp {
     /// Total duration in milliseconds.
     pub total_ms: f64,
     /// One result per resource, in the order in which they were added.
-    pub resources: Vec<Outcome>,
+    pub resources: Vec<ResourceOutcome>,
     /// Search for processes of the scope without a keeper; `null` if it could not be done.
-    pub look: Option<Look>,
+    pub look: Option<EnvironmentScan>,
     /// Errors that do not belong to one resource.
     pub errors: Vec<String>,
 }
@@ -43,7 +43,7 @@ pub struct CleanUp {
 impl CleanUp {
     /// Judges by the rule.
     #[must_use]
-    pub fn is_success(resources: &[Outcome], look: Option<&Look>) -> bool {
+    pub fn is_success(resources: &[ResourceOutcome], look: Option<&EnvironmentScan>) -> bool {
         let nobody_left = look.is_some_and(|look| look.leftovers.is_empty());
         nobody_left && resources.iter().all(|it| it.ok)
     }
@@ -53,7 +53,7 @@ impl CleanUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Why {
+pub enum CloseReason {
     /// A caller outside the scope requested it.
     Asked,
     /// A process of the scope requested it.
@@ -74,7 +74,7 @@ pub enum Why {
     HostGone,
 }
 
-impl Why {
+impl CloseReason {
     /// As it is written.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -94,7 +94,7 @@ impl Why {
 
 /// Result for one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Outcome {
+pub struct ResourceOutcome {
     /// Number of the resource in the scope.
     pub number: u64,
     /// What it is.
@@ -104,13 +104,13 @@ pub struct Outcome {
     /// The process is gone, or the file is where it should be.
     pub ok: bool,
     /// What was done.
-    pub did: Did,
+    pub did: CleanUpAction,
     /// First error. If `ok` is true, the second attempt succeeded.
     pub error: Option<String>,
     /// Duration in milliseconds.
     pub ms: f64,
     /// Further details.
-    pub details: Details,
+    pub details: ResourceDetails,
 }
 
 /// Kind of resource.
@@ -140,7 +140,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Did {
+pub enum CleanUpAction {
     /// It was running and was ended.
     Ended,
     /// It was open and was closed.
@@ -157,7 +157,7 @@ pub enum Did {
 
 /// Further details; fields that do not apply to the kind of resource are `null`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Details {
+pub struct ResourceDetails {
     /// Process ids still running; `null` if unknown or not applicable.
     pub survivors: Option<Vec<u32>>,
     /// Number of processes that did not terminate when asked and were killed.
@@ -178,18 +178,18 @@ pub struct Details {
 
 /// Search of all process environments after everything was ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Look {
+pub struct EnvironmentScan {
     /// Number of processes examined.
     pub seen: u32,
     /// Number of processes whose environment could not be read; they may belong to the scope.
     pub unreadable: u32,
     /// Processes of the scope that are still running.
-    pub leftovers: Vec<Leftover>,
+    pub leftovers: Vec<ScopeLeftover>,
 }
 
 /// A process of the scope without a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Leftover {
+pub struct ScopeLeftover {
     /// Process id.
     pub pid: u32,
     /// Process name.
@@ -200,28 +200,28 @@ pub struct Leftover {
 mod tests {
     use super::*;
 
-    fn outcome(kind: Kind, ok: bool) -> Outcome {
-        Outcome {
+    fn outcome(kind: Kind, ok: bool) -> ResourceOutcome {
+        ResourceOutcome {
             number: 1,
             kind,
             name: String::new(),
             ok,
-            did: Did::Kept,
+            did: CleanUpAction::Kept,
             error: None,
             ms: 0.0,
-            details: Details::default(),
+            details: ResourceDetails::default(),
         }
     }
 
     #[test]
     fn r49_the_success_rule() {
-        let nobody = Look::default();
-        let somebody = Look {
-            leftovers: vec![Leftover {
+        let nobody = EnvironmentScan::default();
+        let somebody = EnvironmentScan {
+            leftovers: vec![ScopeLeftover {
                 pid: 7,
                 comm: "x".to_owned(),
             }],
-            ..Look::default()
+            ..EnvironmentScan::default()
         };
         let fine = [outcome(Kind::Program, true), outcome(Kind::File, true)];
         let one_bad = [outcome(Kind::Program, true), outcome(Kind::File, false)];
@@ -244,7 +244,7 @@ mod tests {
             schema: SCHEMA,
             scope: "a".to_owned(),
             name: "b".to_owned(),
-            reason: Why::Asked,
+            reason: CloseReason::Asked,
             success: true,
             success_rule: SUCCESS_RULE,
             started_at: String::new(),

@@ -11,12 +11,15 @@ use tokio::task::JoinError;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::clean_up::{CleanUp, Did, Kind, Look, Outcome, SCHEMA, SUCCESS_RULE, Why};
+use super::clean_up::{
+    CleanUp, CleanUpAction, CloseReason, EnvironmentScan, Kind, ResourceOutcome, SCHEMA,
+    SUCCESS_RULE,
+};
+use super::context::ScopeEvent;
 use super::end::{
-    Around, End, delete_directory, end_file, end_process, end_program, end_session, too_long,
+    Around, ScopeEnd, delete_directory, end_file, end_process, end_program, end_session, too_long,
 };
 use super::leftover;
-use super::means::Event;
 use super::record::Record;
 use super::resource::{Entry, Ownership, Resource};
 
@@ -56,7 +59,7 @@ pub(super) async fn close(
         Some(record) => note(timeout(limit, record.claim(files(&entries))).await),
         None => None,
     };
-    let broken = Broken::new(&subject, around.why);
+    let broken = BrokenClose::new(&subject, around.why);
     let (means, scope) = (Arc::clone(&around.means), subject.scope.clone());
     // In its own task: if it panics, the waiting callers still get an answer.
     let work = tokio::spawn(clean_up(subject, entries, around));
@@ -121,10 +124,10 @@ async fn clean_up(subject: Subject, entries: Vec<Entry>, around: Around) -> Clea
 
 /// The result when the cleanup itself failed.
 #[derive(Debug)]
-struct Broken(CleanUp);
+struct BrokenClose(CleanUp);
 
-impl Broken {
-    fn new(subject: &Subject, why: Why) -> Self {
+impl BrokenClose {
+    fn new(subject: &Subject, why: CloseReason) -> Self {
         let now = Timestamp::now().to_string();
         Self(CleanUp {
             schema: SCHEMA,
@@ -160,7 +163,7 @@ async fn at_once(
     entries: Vec<Entry>,
     around: &Around,
     most: usize,
-) -> Vec<Outcome> {
+) -> Vec<ResourceOutcome> {
     let mut outcomes = Vec::new();
     let mut entries = entries.into_iter().peekable();
     while entries.peek().is_some() {
@@ -170,7 +173,7 @@ async fn at_once(
     }
     for outcome in &outcomes {
         if let Some(error) = &outcome.error {
-            around.means.observer.tell(&Event::Failed {
+            around.means.observer.tell(&ScopeEvent::Failed {
                 scope: subject.scope.clone(),
                 number: outcome.number,
                 error: error.clone(),
@@ -180,18 +183,18 @@ async fn at_once(
     outcomes
 }
 
-async fn one(entry: Entry, around: Around) -> Outcome {
+async fn one(entry: Entry, around: Around) -> ResourceOutcome {
     let begin = Instant::now();
     let (number, kind, name) = (entry.number, entry.resource.kind(), entry.resource.name());
     if entry.ownership == Ownership::Lent {
-        return End::fine(Did::Kept).outcome(number, kind, name, begin);
+        return ScopeEnd::fine(CleanUpAction::Kept).outcome(number, kind, name, begin);
     }
     let end = tokio::spawn(end(entry.resource, around)).await;
-    let end = end.unwrap_or_else(|error| End::failed(error.to_string()));
+    let end = end.unwrap_or_else(|error| ScopeEnd::failed(error.to_string()));
     end.outcome(number, kind, name, begin)
 }
 
-fn end(resource: Resource, around: Around) -> BoxFuture<'static, End> {
+fn end(resource: Resource, around: Around) -> BoxFuture<'static, ScopeEnd> {
     Box::pin(async move {
         match resource {
             Resource::Session { id } => end_session(&id, &around).await,
@@ -199,14 +202,14 @@ fn end(resource: Resource, around: Around) -> BoxFuture<'static, End> {
             Resource::Process { identity } => end_process(&identity, &around).await,
             Resource::Descriptor { fd, .. } => {
                 drop(fd);
-                End::fine(Did::Closed)
+                ScopeEnd::fine(CleanUpAction::Closed)
             }
             Resource::Socket { fd, .. } => {
                 // Holders of a duplicate must see its end as well. A socket that is not connected
                 // returns an error and is closed.
                 let _not_connected = shutdown(&fd, Shutdown::Both);
                 drop(fd);
-                End::fine(Did::Closed)
+                ScopeEnd::fine(CleanUpAction::Closed)
             }
             Resource::File { path, end } => end_file(path, end, around).await,
             Resource::Directory { path, id } => delete_directory(path, id, around).await,
@@ -220,7 +223,7 @@ async fn leftovers(
     first_number: u64,
     around: &Around,
     errors: &mut Vec<String>,
-) -> (Option<Look>, Vec<Outcome>) {
+) -> (Option<EnvironmentScan>, Vec<ResourceOutcome>) {
     let Some(mark) = subject.mark.clone() else {
         errors.push("cannot mark the scope's processes: /proc is not readable".to_owned());
         return (None, Vec::new());
@@ -259,7 +262,7 @@ async fn leftovers(
     }
 }
 
-async fn look(mark: &Arc<String>) -> std::io::Result<leftover::Found> {
+async fn look(mark: &Arc<String>) -> std::io::Result<leftover::FoundLeftovers> {
     let mark = Arc::clone(mark);
     let found = tokio::task::spawn_blocking(move || leftover::look(&mark)).await;
     found.unwrap_or_else(|error| Err(std::io::Error::other(error)))

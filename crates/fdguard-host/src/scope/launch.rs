@@ -9,14 +9,14 @@ use std::sync::Arc;
 use fdguard_process::plan::Plan;
 use rustix::fs::{Mode, OFlags, open};
 
-use super::hold::refused;
-use super::{Role, Scope, Taken};
+use super::acquire::refused;
+use super::{AcquiredResource, ResourceRole, Scope};
 use crate::Error;
 use crate::environment::{inherited, is_fit};
 
 /// What is to be started.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct ProgramLaunch {
     /// The program and its arguments; it is looked up in `PATH`, as a shell does.
     pub command: Vec<String>,
     /// Besides the host's own.
@@ -25,12 +25,12 @@ pub struct Launch {
     /// discarded.
     pub log: Option<PathBuf>,
     /// What its end means for the agent.
-    pub role: Role,
+    pub role: ResourceRole,
 }
 
 impl Scope {
     /// Starts a program in the scope's directory, in its own session, without input.
-    pub async fn launch(&self, launch: Launch) -> Result<Taken, Error> {
+    pub async fn launch(&self, launch: ProgramLaunch) -> Result<AcquiredResource, Error> {
         let has_no_name = launch.command.first().is_none_or(String::is_empty);
         let mut variables = launch.environment.iter();
         if has_no_name

@@ -12,16 +12,17 @@
 //! `details.archive`; `escalated_to_sigkill` is `details.killed` above 0; `verified_no_zombies` and
 //! `zombie_process_details` are `look.leftovers`; `errors` are the `error` of each resource.
 
+mod acquire;
 mod archive_place;
 mod clean_up;
 mod closing;
+mod context;
 pub mod daemon;
 mod end;
-mod hold;
 mod inside;
+mod journal;
 mod launch;
 mod leftover;
-mod means;
 mod program;
 mod record;
 mod resource;
@@ -29,7 +30,6 @@ pub mod root;
 mod scopes;
 mod start;
 mod ticket;
-mod will;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,32 +41,33 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+pub use acquire::AcquiredResource;
 pub use clean_up::{
-    CleanUp, Details, Did, Kind, Leftover, Look, Outcome, SCHEMA, SUCCESS_RULE, Why,
+    CleanUp, CleanUpAction, CloseReason, EnvironmentScan, Kind, ResourceDetails, ResourceOutcome,
+    SCHEMA, SUCCESS_RULE, ScopeLeftover,
 };
-pub use end::How;
-pub use hold::Taken;
+pub use context::{ScopeContext, ScopeEvent, ScopeObserver};
+pub use end::CloseLimits;
 pub use inside::{tcp_callers, unix_caller};
-pub use launch::Launch;
+pub use journal::{Journals, UnfinishedJournal};
+pub use launch::ProgramLaunch;
 pub use leftover::VARIABLE;
-pub use means::{Event, Means, Observer};
 pub(crate) use program::Program;
-pub use resource::{FileEnd, Ownership, ResourceView, Role};
-pub use scopes::{Closing, Guard, Scopes};
-pub use start::{StartFailed, Want};
-pub use ticket::{Accepted, Ticket};
-pub use will::{Unfinished, Wills};
+pub use resource::{FileEnd, Ownership, ResourceRole, ResourceView};
+pub use scopes::{CloseAnswer, ScopeGuard, Scopes};
+pub use start::{StartFailed, StartResource};
+pub use ticket::{AcceptedClose, CloseTicket};
 
 use crate::{Error, random};
+use acquire::refused;
 use archive_place::ArchivePlace;
 use closing::Subject;
-use daemon::Status;
+use daemon::AgentStatus;
 use end::Around;
-use hold::refused;
+use journal::{Head, Journal, Line};
 use record::Record;
 use resource::Entry;
-use root::Root;
-use will::{Head, Line, Will};
+use root::ScopeRoot;
 
 /// What a scope is made of.
 #[derive(Clone, Debug)]
@@ -86,13 +87,13 @@ pub struct ScopeSpec {
 pub struct Scope {
     id: String,
     spec: ScopeSpec,
-    root: Root,
+    root: ScopeRoot,
     archive: ArchivePlace,
     mark: Option<String>,
     started_at: Timestamp,
     /// The same by the monotonic clock.
     born: Instant,
-    means: Arc<Means>,
+    means: Arc<ScopeContext>,
     runtime: Handle,
     state: Mutex<State>,
     result: watch::Sender<Option<Arc<CleanUp>>>,
@@ -103,10 +104,10 @@ struct State {
     /// `None` once closing has started.
     entries: Option<Vec<Entry>>,
     next_number: u64,
-    status: Status,
+    status: AgentStatus,
     reasons: Vec<daemon::ReasonCode>,
     touched: Instant,
-    ticket: Option<Accepted>,
+    ticket: Option<AcceptedClose>,
     /// Its entry in the registry, until it is closed.
     record: Option<Record>,
 }
@@ -123,11 +124,11 @@ pub struct ScopeView {
     /// Id of the client that owns it.
     pub client: Option<String>,
     /// Status of its agent.
-    pub status: Status,
+    pub status: AgentStatus,
     /// Reasons for the status, if the daemon set it.
     pub reasons: Vec<daemon::ReasonCode>,
     /// `open`, `closing` or `closed`.
-    pub phase: Phase,
+    pub phase: ScopePhase,
     /// Start time, RFC 3339.
     pub started_at: String,
     /// Milliseconds since it was last used.
@@ -135,13 +136,13 @@ pub struct ScopeView {
     /// Its resources; empty once it is closing.
     pub resources: Vec<ResourceView>,
     /// A scheduled close.
-    pub closes: Option<Accepted>,
+    pub closes: Option<AcceptedClose>,
 }
 
 /// Phase of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
+pub enum ScopePhase {
     /// It accepts resources.
     Open,
     /// Its cleanup is running.
@@ -152,7 +153,7 @@ pub enum Phase {
 
 impl Scope {
     /// An empty one, on the runtime that calls.
-    pub fn new(spec: ScopeSpec, means: Arc<Means>) -> Result<Self, Error> {
+    pub fn new(spec: ScopeSpec, means: Arc<ScopeContext>) -> Result<Self, Error> {
         let id = random::id()?;
         let mark = leftover::mark(&id);
         let scope = Self::made(id, spec, mark, means)?;
@@ -168,7 +169,7 @@ impl Scope {
 
     /// A scope left by a dead host: it holds what its journal lists. Its registry entry belongs to
     /// that host.
-    fn inherited(will: Will, means: Arc<Means>) -> Result<Self, Error> {
+    fn inherited(will: Journal, means: Arc<ScopeContext>) -> Result<Self, Error> {
         let (spec, head) = (will.head.spec(), will.head);
         let scope = Self::made(head.scope, spec, head.mark, means)?;
         let next = will.entries.iter().map(|entry| entry.number + 1).max();
@@ -183,11 +184,11 @@ impl Scope {
         id: String,
         spec: ScopeSpec,
         mark: Option<String>,
-        means: Arc<Means>,
+        means: Arc<ScopeContext>,
     ) -> Result<Self, Error> {
         let root = match &means.roots {
-            Some(roots) => Root::in_roots(&spec.root, roots),
-            None => Root::new(&spec.root),
+            Some(roots) => ScopeRoot::in_roots(&spec.root, roots),
+            None => ScopeRoot::new(&spec.root),
         };
         let root = root.map_err(refused)?;
         let archive = ArchivePlace::find(spec.archive_to.as_deref(), means.roots.as_ref());
@@ -206,7 +207,7 @@ impl Scope {
             state: Mutex::new(State {
                 entries: Some(Vec::new()),
                 next_number: 1,
-                status: Status::Running,
+                status: AgentStatus::Running,
                 reasons: Vec::new(),
                 touched: Instant::now(),
                 ticket: None,
@@ -217,11 +218,11 @@ impl Scope {
     }
 
     /// Writes to its journal, if there is one. Errors are reported and stop nothing.
-    fn write_down(&self, write: impl FnOnce(&Wills) -> std::io::Result<()>) {
+    fn write_down(&self, write: impl FnOnce(&Journals) -> std::io::Result<()>) {
         if let Some(wills) = &self.means.wills
             && let Err(error) = write(wills)
         {
-            self.means.observer.tell(&Event::Will {
+            self.means.observer.tell(&ScopeEvent::Will {
                 scope: self.id.clone(),
                 error: error.to_string(),
             });
@@ -249,7 +250,7 @@ impl Scope {
 
     /// The directory of all its files.
     #[must_use]
-    pub fn root(&self) -> &Root {
+    pub fn root(&self) -> &ScopeRoot {
         &self.root
     }
 
@@ -260,17 +261,17 @@ impl Scope {
 
     /// Sets the status of its agent. The first final status stays: an agent that has completed does
     /// not fail later. False if the status was not accepted.
-    pub fn set_status(&self, status: Status) -> bool {
+    pub fn set_status(&self, status: AgentStatus) -> bool {
         self.judge(status, Vec::new())
     }
 
     /// How its agent is.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> AgentStatus {
         self.state().status
     }
 
-    fn judge(&self, status: Status, reasons: Vec<daemon::ReasonCode>) -> bool {
+    fn judge(&self, status: AgentStatus, reasons: Vec<daemon::ReasonCode>) -> bool {
         let mut state = self.state();
         let is_taken = !state.status.is_terminal();
         if is_taken {
@@ -282,7 +283,7 @@ impl Scope {
 
     /// Closes it and returns the result. Later callers get the same result. If the caller
     /// disconnects, closing continues.
-    pub async fn close(&self, why: Why, how: How) -> Arc<CleanUp> {
+    pub async fn close(&self, why: CloseReason, how: CloseLimits) -> Arc<CleanUp> {
         self.begin_close(why, how);
         self.closed().await
     }
@@ -302,7 +303,7 @@ impl Scope {
     }
 
     /// Starts to close it. False if closing has already started.
-    pub fn begin_close(&self, why: Why, how: How) -> bool {
+    pub fn begin_close(&self, why: CloseReason, how: CloseLimits) -> bool {
         let (entries, record) = {
             let mut state = self.state();
             let Some(entries) = state.entries.take() else {
@@ -329,20 +330,20 @@ impl Scope {
             let work = closing::close(subject, entries, around, record);
             let clean_up = Arc::new(work.await);
             result.send_replace(Some(Arc::clone(&clean_up)));
-            means.observer.tell(&Event::Closed(clean_up));
+            means.observer.tell(&ScopeEvent::Closed(clean_up));
         }));
         true
     }
 
     /// How far its life is.
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> ScopePhase {
         if self.result.borrow().is_some() {
-            Phase::Closed
+            ScopePhase::Closed
         } else if self.state().entries.is_none() {
-            Phase::Closing
+            ScopePhase::Closing
         } else {
-            Phase::Open
+            ScopePhase::Open
         }
     }
 
@@ -380,7 +381,7 @@ impl Scope {
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        self.begin_close(Why::OwnerGone, How::default());
+        self.begin_close(CloseReason::OwnerGone, CloseLimits::default());
     }
 }
 

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, Options, StartError, Stop, Tree, TreeEvent};
+use fdguard_process::tree::{Exit, Options, StartError, StopPlan, Tree, TreeEvent};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
-use crate::watched::WatchedTree;
+use crate::watched_tree::WatchedTree;
 
 /// KILL, at once.
-const AT_ONCE: Stop = Stop {
+const AT_ONCE: StopPlan = StopPlan {
     signal: 9,
     grace: Duration::ZERO,
 };
@@ -21,7 +21,7 @@ const AT_ONCE: Stop = Stop {
 pub(crate) struct Program {
     pid: u32,
     keeper: u32,
-    asks: mpsc::UnboundedSender<Stop>,
+    asks: mpsc::UnboundedSender<StopPlan>,
     told: watch::Receiver<State>,
 }
 
@@ -78,7 +78,7 @@ impl Program {
     }
 
     /// Asks the whole tree to end.
-    pub(super) fn ask(&self, stop: Stop) {
+    pub(super) fn ask(&self, stop: StopPlan) {
         // Ignored if the tree has already ended.
         let _unheard = self.asks.send(stop);
     }
@@ -120,7 +120,7 @@ fn start(plan: &Plan) -> Result<Tree, StartError> {
 
 async fn keep(
     mut tree: WatchedTree,
-    mut asked: mpsc::UnboundedReceiver<Stop>,
+    mut asked: mpsc::UnboundedReceiver<StopPlan>,
     tell: watch::Sender<State>,
 ) {
     let mut state = State::default();

@@ -23,7 +23,7 @@ const RENAMED: usize = 16;
 /// Why a path was not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum PathRefusal {
     /// It is not below the directory.
     #[error("{} is outside {}", path.display(), root.display())]
     Outside {
@@ -47,7 +47,7 @@ pub enum Refused {
 
 /// The directory.
 #[derive(Clone, Debug)]
-pub struct Root {
+pub struct ScopeRoot {
     path: PathBuf,
     id: (u64, u64),
     /// It is opened from here, and nothing on its way may be a link; absent: by its path.
@@ -67,10 +67,10 @@ pub(super) struct Place {
     pub(super) id: (u64, u64),
 }
 
-impl Root {
+impl ScopeRoot {
     /// Remembers the identity of the directory, not only its name.
-    pub fn new(path: &Path) -> Result<Self, Refused> {
-        let failed = |source| Refused::Io {
+    pub fn new(path: &Path) -> Result<Self, PathRefusal> {
+        let failed = |source| PathRefusal::Io {
             path: path.to_owned(),
             source,
         };
@@ -88,8 +88,8 @@ impl Root {
     }
 
     /// The same for a directory that must be below one of these roots.
-    pub(super) fn in_roots(path: &Path, roots: &Roots) -> Result<Self, Refused> {
-        let io = |source| Refused::Io {
+    pub(super) fn in_roots(path: &Path, roots: &Roots) -> Result<Self, PathRefusal> {
+        let io = |source| PathRefusal::Io {
             path: path.to_owned(),
             source,
         };
@@ -111,8 +111,8 @@ impl Root {
     }
 
     /// The path relative to the directory, from a relative or absolute path. It need not exist.
-    pub fn relative(&self, path: &Path) -> Result<PathBuf, Refused> {
-        let outside = || Refused::Outside {
+    pub fn relative(&self, path: &Path) -> Result<PathBuf, PathRefusal> {
+        let outside = || PathRefusal::Outside {
             path: path.to_owned(),
             root: self.path.clone(),
         };
@@ -137,7 +137,7 @@ impl Root {
 
     /// What is at a path that [`Root::relative`] gave; `None` when it is absent. Not followed where it is a link itself, but refused where
     /// such a link leads out.
-    pub(super) fn find(&self, inner: &Path) -> Result<Option<Place>, Refused> {
+    pub(super) fn find(&self, inner: &Path) -> Result<Option<Place>, PathRefusal> {
         let Some((parent, name)) = self.parent(inner)? else {
             return Ok(None);
         };
@@ -162,7 +162,7 @@ impl Root {
     }
 
     /// The parent directory of a path and the name in it; `None` if there is no such directory.
-    pub(super) fn parent(&self, inner: &Path) -> Result<Option<(OwnedFd, OsString)>, Refused> {
+    pub(super) fn parent(&self, inner: &Path) -> Result<Option<(OwnedFd, OsString)>, PathRefusal> {
         let name = inner.file_name().unwrap_or(OsStr::new("")).to_owned();
         let folder = match inner.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -171,20 +171,20 @@ impl Root {
         match self.resolve(folder) {
             Ok(parent) => Ok(Some((parent, name))),
             Err(Errno::NOENT) => Ok(None),
-            Err(Errno::STALE) => Err(Refused::Replaced(self.path.clone())),
+            Err(Errno::STALE) => Err(PathRefusal::Replaced(self.path.clone())),
             Err(errno) => Err(self.why(inner, errno)),
         }
     }
 
     /// Opens a path for reading, without blocking on a pipe.
-    pub(super) fn open(&self, inner: &Path) -> Result<OwnedFd, Refused> {
+    pub(super) fn open(&self, inner: &Path) -> Result<OwnedFd, PathRefusal> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = self.open_beneath(inner, flags, Mode::empty());
         opened.map_err(|errno| self.why(inner, errno))
     }
 
     /// Opens a file for adding to it; it is made where it is missing. Not a pipe, a device or a link that leads out.
-    pub(super) fn append(&self, inner: &Path) -> Result<OwnedFd, Refused> {
+    pub(super) fn append(&self, inner: &Path) -> Result<OwnedFd, PathRefusal> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = self.open_beneath(inner, flags, Mode::from_raw_mode(0o600));
@@ -198,7 +198,7 @@ impl Root {
     }
 
     /// Creates a private directory; returns its device and inode.
-    pub(super) fn make(&self, name: &Path) -> Result<(u64, u64), Refused> {
+    pub(super) fn make(&self, name: &Path) -> Result<(u64, u64), PathRefusal> {
         let made = self.folder().and_then(|root| {
             rustix::fs::mkdirat(&root, name, Mode::RWXU)?;
             let stat = statat(&root, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -208,7 +208,7 @@ impl Root {
     }
 
     /// Removes an empty directory.
-    pub(super) fn remove_empty(&self, name: &Path) -> Result<(), Refused> {
+    pub(super) fn remove_empty(&self, name: &Path) -> Result<(), PathRefusal> {
         let removed = self
             .folder()
             .and_then(|root| unlinkat(&root, name, AtFlags::REMOVEDIR));
@@ -234,7 +234,7 @@ impl Root {
     }
 
     /// The directory itself, held open: for operations of several steps.
-    pub(super) fn dir(&self) -> Result<Dir, Refused> {
+    pub(super) fn dir(&self) -> Result<Dir, PathRefusal> {
         self.folder()
             .map_err(|errno| self.why(Path::new(""), errno))
     }
@@ -253,15 +253,15 @@ impl Root {
         }
     }
 
-    fn why(&self, inner: &Path, errno: Errno) -> Refused {
+    fn why(&self, inner: &Path, errno: Errno) -> PathRefusal {
         let path = self.path.join(inner);
         match errno {
-            Errno::XDEV | Errno::LOOP => Refused::Outside {
+            Errno::XDEV | Errno::LOOP => PathRefusal::Outside {
                 path,
                 root: self.path.clone(),
             },
-            Errno::STALE => Refused::Replaced(self.path.clone()),
-            errno => Refused::Io {
+            Errno::STALE => PathRefusal::Replaced(self.path.clone()),
+            errno => PathRefusal::Io {
                 path,
                 source: errno.into(),
             },
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn r52_names_that_lead_out_are_refused_before_anything_is_touched() {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(folder.path()).unwrap();
+        let root = ScopeRoot::new(folder.path()).unwrap();
         for bad in ["", "..", "../x", "a/../../x", "/etc/passwd", "/", "./x/.."] {
             assert!(root.relative(Path::new(bad)).is_err(), "{bad}");
         }
@@ -302,10 +302,13 @@ mod tests {
         link(outside.path(), "way-out");
         link(&outside.path().join("secret"), "leaf-out");
         link(Path::new("real"), "inside");
-        let root = Root::new(folder.path()).unwrap();
+        let root = ScopeRoot::new(folder.path()).unwrap();
         for bad in ["way-out/secret", "leaf-out"] {
             let found = root.find(Path::new(bad));
-            assert!(matches!(found, Err(Refused::Outside { .. })), "{found:?}");
+            assert!(
+                matches!(found, Err(PathRefusal::Outside { .. })),
+                "{found:?}"
+            );
             assert!(root.open(Path::new(bad)).is_err());
         }
         let found = root.find(Path::new("inside/log")).unwrap().unwrap();
@@ -319,12 +322,12 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("root");
         std::fs::create_dir(&path).unwrap();
-        let root = Root::new(&path).unwrap();
+        let root = ScopeRoot::new(&path).unwrap();
         std::fs::rename(&path, base.path().join("old")).unwrap();
         std::fs::create_dir(&path).unwrap();
         std::fs::write(path.join("f"), "f").unwrap();
         let found = root.find(Path::new("f"));
-        assert!(matches!(found, Err(Refused::Replaced(_))), "{found:?}");
+        assert!(matches!(found, Err(PathRefusal::Replaced(_))), "{found:?}");
         std::fs::remove_dir_all(&path).unwrap();
         assert!(
             root.find(Path::new("f")).unwrap().is_none(),

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use fdguard_process::tree::{Stop, TreeEvent};
+use fdguard_process::tree::{StopPlan, TreeEvent};
 use tokio::time::{Instant, timeout_at};
 
 use super::keeper::words;
 use super::running::{ROOM, Running};
-use crate::receipt::{Reason, Receipt, StepTime};
+use crate::receipt::{Receipt, SessionEndReason, StepTime};
 
 /// HUP is what a closing terminal sends: an idle bash, which ignores TERM, runs its EXIT trap and
 /// exits within a millisecond, and the Python driver unwinds. A program that is busy or ignores it
 /// has this long.
-pub(super) const GENTLY: Stop = Stop {
+pub(super) const GENTLY: StopPlan = StopPlan {
     signal: 1,
     grace: Duration::from_millis(200),
 };
 
 /// KILL.
-pub(super) const AT_ONCE: Stop = Stop {
+pub(super) const AT_ONCE: StopPlan = StopPlan {
     signal: 9,
     grace: Duration::ZERO,
 };
@@ -30,7 +30,7 @@ const LONGEST_DRAIN: Duration = Duration::from_millis(50);
 
 /// What is known of an end; the session adds the rest of the receipt.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct SessionEnd {
     over: Option<TreeEvent>,
     survivors: Option<u32>,
     held: u32,
@@ -42,11 +42,11 @@ pub(super) struct Ended {
 
 /// Ends the tree first, then reads the remaining output, then closes: a survivor may hold the
 /// terminal, so end of file is not awaited.
-pub(super) async fn end(mut running: Running, how: Stop) -> Ended {
+pub(super) async fn end(mut running: Running, how: StopPlan) -> SessionEnd {
     let mut clock = Clock::new();
-    let mut ended = Ended {
+    let mut ended = SessionEnd {
         held: running.descriptors,
-        ..Ended::default()
+        ..SessionEnd::default()
     };
     running.stop(how);
     let deadline = Instant::now() + LONGEST;
@@ -99,7 +99,7 @@ fn drain(running: &mut Running) -> u64 {
     bytes
 }
 
-impl Ended {
+impl SessionEnd {
     /// Its keeper was killed, and it is not known yet what is left.
     pub(super) fn is_unsure(&self) -> bool {
         matches!(self.over, Some(TreeEvent::Lost)) && self.survivors.is_none()
@@ -111,7 +111,7 @@ impl Ended {
     }
 
     /// The receipt of a session. `unheard` is output that was read but not delivered.
-    pub(super) fn receipt(self, session: &str, reason: Reason, unheard: u64) -> Receipt {
+    pub(super) fn receipt(self, session: &str, reason: SessionEndReason, unheard: u64) -> Receipt {
         let mut errors = self.errors;
         let (survivors, exit, killed, reaped) = match self.over {
             Some(TreeEvent::Empty {
@@ -155,16 +155,16 @@ impl Ended {
 }
 
 /// The end of a session whose program could not be restarted.
-pub(super) fn nothing() -> Ended {
-    Ended {
+pub(super) fn nothing() -> SessionEnd {
+    SessionEnd {
         survivors: Some(0),
-        ..Ended::default()
+        ..SessionEnd::default()
     }
 }
 
 /// The receipt if the session's task was lost: everything is unknown.
-pub(super) fn unknown(session: &str, reason: Reason) -> Receipt {
-    let mut receipt = Ended::default().receipt(session, reason, 0);
+pub(super) fn unknown(session: &str, reason: SessionEndReason) -> Receipt {
+    let mut receipt = SessionEnd::default().receipt(session, reason, 0);
     receipt.clean = false;
     receipt
         .errors

@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 
 use super::hub_address::HubAddress;
 use super::message::{self, End};
-use crate::{Error, random, watched};
+use crate::{Error, random, watched_tree};
 
 /// Shared by all sessions of a host: the one socket on which ends of commands arrive.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Hub {
     /// Opens the socket and starts to listen, on the calling runtime.
     pub fn open() -> Result<Arc<Self>, Error> {
         let (fd, address) = HubAddress::bind()?;
-        let socket = watched::owned(fd, Interest::READABLE);
+        let socket = watched_tree::owned(fd, Interest::READABLE);
         let inner = Arc::new(Inner {
             socket: socket.map_err(Error::io("cannot watch the side-channel socket"))?,
             address,

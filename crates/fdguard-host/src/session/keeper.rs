@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fdguard_process::tree::{Exit, Stop, Tree, TreeEvent};
+use fdguard_process::tree::{Exit, StopPlan, Tree, TreeEvent};
 
-use super::held::{Held, Token};
+use super::fd_count::{FdCount, Token};
 use crate::Error;
-use crate::watched::Control;
+use crate::watched_tree::Control;
 
 /// Shared access to a session's tree while it runs.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Watches a tree and publishes it for queries.
-    pub(super) fn watch(tree: Tree, place: &Place, held: &Held) -> Result<Self, Error> {
+    pub(super) fn watch(tree: Tree, place: &Place, held: &FdCount) -> Result<Self, Error> {
         let token = held.token();
         let control = Control::of(&tree).map_err(Error::io("cannot watch the session's keeper"))?;
         *place.lock() = Some((tree, token));
@@ -105,7 +105,7 @@ impl Keeper {
         members.and_then(|members| u32::try_from(members).ok())
     }
 
-    pub(super) fn stop(&self, how: Stop) {
+    pub(super) fn stop(&self, how: StopPlan) {
         self.place.with(|tree| tree.stop(how));
     }
 

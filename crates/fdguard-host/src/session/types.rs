@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// What a session runs, and how.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct SessionSpec {
     /// The interpreter.
-    pub program: Program,
+    pub program: SessionProgram,
     /// Working directory; default: the host's.
     pub folder: Option<PathBuf>,
     /// Environment variables to add to the host's environment.
@@ -18,17 +18,17 @@ pub struct Spec {
     /// How it is spoken to.
     pub channel: Channel,
     /// What it may use.
-    pub limits: Limits,
+    pub limits: SessionLimits,
     /// Bytes of output kept per command and stream, half from the start and half from the end.
     pub output_cap: usize,
     /// From its start to the first command that it can take.
     pub ready_within: Duration,
 }
 
-impl Spec {
+impl SessionSpec {
     /// With the defaults: a terminal of 80 by 24, no limits, 1 MiB of output, 10 s to get ready.
     #[must_use]
-    pub fn new(program: Program) -> Self {
+    pub fn new(program: SessionProgram) -> Self {
         Self {
             program,
             folder: None,
@@ -37,7 +37,7 @@ impl Spec {
                 columns: 80,
                 rows: 24,
             },
-            limits: Limits::default(),
+            limits: SessionLimits::default(),
             output_cap: 1 << 20,
             ready_within: Duration::from_secs(10),
         }
@@ -48,7 +48,7 @@ impl Spec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Program {
+pub enum SessionProgram {
     /// `bash`, without the user's start files.
     Bash,
     /// `python3`: forked from the warm interpreter if the host has one, else started cold.
@@ -87,7 +87,7 @@ pub enum Channel {
 /// Resource limits; a missing field means no limit beyond the host's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct SessionLimits {
     /// Bytes of memory, all processes together.
     pub memory_bytes: Option<u64>,
     /// Seconds of CPU time, per process.
@@ -122,7 +122,7 @@ impl Exec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Where it came from.
-    pub stream: Stream,
+    pub stream: ExecStream,
     /// Its bytes; a character may be cut.
     pub bytes: bytes::Bytes,
 }
@@ -130,7 +130,7 @@ pub struct Chunk {
 /// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stream {
+pub enum ExecStream {
     /// Standard output, or the terminal.
     Stdout,
     /// Standard error, if it is separate.
@@ -139,18 +139,18 @@ pub enum Stream {
 
 /// Result of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Done {
+pub struct ExecResult {
     /// Number of the command in the session, from 1.
     pub number: u64,
     /// How the command ended.
-    pub outcome: Outcome,
+    pub outcome: ExecOutcome,
     /// Standard output, or all terminal output.
-    pub stdout: Output,
+    pub stdout: ExecOutput,
     /// Standard error, if it is separate.
-    pub stderr: Option<Output>,
+    pub stderr: Option<ExecOutput>,
     /// Output that processes of earlier commands wrote before this command started; never part of
     /// `stdout`.
-    pub earlier: Option<Output>,
+    pub earlier: Option<ExecOutput>,
     /// Current directory of the session, if the interpreter reports it.
     pub folder: Option<String>,
     /// Duration in milliseconds.
@@ -163,7 +163,7 @@ pub struct Done {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "how")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ExecOutcome {
     /// It finished. For Python: 0, 1 after an exception, or the status of `sys.exit`.
     Exited {
         /// Exit status as in a shell: 128 plus the signal number after a signal.
@@ -184,19 +184,19 @@ pub enum Outcome {
 
 /// Captured output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Output {
+pub struct ExecOutput {
     /// Output that was kept. Invalid UTF-8 is replaced. A marker line shows where output was
     /// dropped.
     pub text: String,
     /// Total number of bytes written.
     pub bytes: u64,
     /// What was dropped from the middle.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<DroppedOutput>,
 }
 
 /// Dropped output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Dropped {
+pub struct DroppedOutput {
     /// Number of bytes.
     pub bytes: u64,
     /// Number of newlines among them.

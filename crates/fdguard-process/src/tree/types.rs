@@ -90,7 +90,7 @@ pub enum TreeEvent {
 
 /// How a tree is asked to end: this signal (and CONT) to the program, a little later to all, then KILL until nothing is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub struct StopPlan {
     /// The first signal; TERM as a rule.
     pub signal: i32,
     /// From the first signal to the first KILL.

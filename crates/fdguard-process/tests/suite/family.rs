@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::tree::{Exit, Stop, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 
 use super::harness::{AT_ONCE, alive, empty, family, heard, line, token, told};
 
-const TERM: Stop = Stop {
+const TERM: StopPlan = StopPlan {
     signal: libc::SIGTERM,
     grace: Duration::from_millis(50),
 };
 
 /// One life: up, its members, its end. Gives how long the end took.
-fn one_life(words: &[&str], cgroup: bool, stop: Stop) -> Duration {
+fn one_life(words: &[&str], cgroup: bool, stop: StopPlan) -> Duration {
     let token = token();
     let (mut plan, mut out) = heard(family(&token, words));
     plan.cgroup = cgroup;
@@ -115,6 +115,6 @@ fn a_stopped_program_is_continued_to_hear_its_signal() {
         std::thread::yield_now();
     }
     let (signal, grace) = (libc::SIGTERM, Duration::from_secs(50));
-    tree.stop(Stop { signal, grace });
+    tree.stop(StopPlan { signal, grace });
     assert_eq!(empty(&mut tree), (Exit::Code(9), 0));
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fdguard_process::plan::Plan;
-use fdguard_process::tree::{Exit, Stop, TreeEvent, Tree};
+use fdguard_process::tree::{Exit, StopPlan, TreeEvent, Tree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// KILL at once.
-pub(crate) const AT_ONCE: Stop = Stop {
+pub(crate) const AT_ONCE: StopPlan = StopPlan {
     signal: libc::SIGTERM,
     grace: Duration::ZERO,
 };

@@ -75,7 +75,7 @@ pub struct BudgetHistory {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    told: Told,
+    told: ReportedLevel,
     /// Looks in a row beyond the level to act at, and when the first was.
     beyond: Option<(u32, Duration)>,
     first: Option<(f64, Duration)>,
@@ -83,7 +83,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum ReportedLevel {
     #[default]
     Nothing,
     Warned,
@@ -186,21 +186,21 @@ impl State {
         };
         let is_urgent = measured.act.is_some() && passed(measured.act).is_urgent(what);
         let acts = self.has_held(measured, now) || is_urgent;
-        if acts && self.told < Told::Acted {
-            self.told = Told::Acted;
+        if acts && self.told < ReportedLevel::Acted {
+            self.told = ReportedLevel::Acted;
             return Some(Kind::Act(passed(measured.act)));
         }
         let warns = measured.is_beyond(measured.warn) || measured.is_beyond(measured.act);
-        if warns && self.told == Told::Nothing {
-            self.told = Told::Warned;
+        if warns && self.told == ReportedLevel::Nothing {
+            self.told = ReportedLevel::Warned;
             return Some(Kind::Warn(passed(measured.warn.or(measured.act))));
         }
-        if self.told == Told::Acted && measured.is_back(measured.act) {
-            self.told = Told::Warned;
+        if self.told == ReportedLevel::Acted && measured.is_back(measured.act) {
+            self.told = ReportedLevel::Warned;
         }
         let level = measured.warn.or(measured.act);
-        if self.told == Told::Warned && measured.is_back(level) {
-            self.told = Told::Nothing;
+        if self.told == ReportedLevel::Warned && measured.is_back(level) {
+            self.told = ReportedLevel::Nothing;
             return Some(Kind::Cleared(passed(level)));
         }
         None

@@ -18,7 +18,7 @@ pub struct Budgets(pub Vec<BudgetSetting>);
     untagged,
     expecting = "a level, as 900 or \"80%:90%\", or a table with warn and act"
 )]
-enum Written {
+enum TomlAmount {
     Whole(u64),
     Text(String),
     Table(Levels),
@@ -47,7 +47,7 @@ impl fmt::Display for Level {
     }
 }
 
-impl Written {
+impl TomlAmount {
     fn of(self, what: Measure) -> Result<BudgetSetting, BadBudget> {
         match self {
             Self::Whole(count) => BudgetSetting::of(what, &count.to_string()),
@@ -75,7 +75,7 @@ impl<'de> DeserializeSeed<'de> for Of {
     type Value = BudgetSetting;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<BudgetSetting, D::Error> {
-        let written = Written::deserialize(deserializer)?;
+        let written = TomlAmount::deserialize(deserializer)?;
         written.of(self.0).map_err(D::Error::custom)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fdguard_process::listen::Listen;
 use fdguard_process::notify::Access;
 use fdguard_process::signals;
-use fdguard_process::tree::Stop;
+use fdguard_process::tree::StopPlan;
 
 use super::Overrides;
 use super::key;
@@ -42,7 +42,7 @@ pub struct ServiceConfig {
     /// When it is started again.
     pub policy: policy::RestartPolicy,
     /// How it is ended.
-    pub stop: Stop,
+    pub stop: StopPlan,
     /// What becomes of a child that is left with a listening socket.
     pub background: Background,
     /// Sockets that it gets.
@@ -142,7 +142,7 @@ impl ServiceConfig {
             folder: reader.maybe("folder", |text| Ok::<_, String>(PathBuf::from(text)))?,
             environment: reader.all("env", pair)?,
             policy,
-            stop: Stop {
+            stop: StopPlan {
                 signal: reader.by("stop_signal", signal)?,
                 grace: reader.by("stop_grace", unit::duration)?,
             },

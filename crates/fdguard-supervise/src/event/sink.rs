@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Event;
+use super::LogEvent;
 use crate::poll::{Readiness, Interest};
 
 /// How lines look.
@@ -64,7 +64,7 @@ impl EventSink {
     }
 
     /// Tells.
-    pub fn emit(&mut self, event: &Event) {
+    pub fn emit(&mut self, event: &LogEvent) {
         let line = match self.form {
             EventFormat::Text => event.line(),
             EventFormat::Json => event.json(Timestamp::now()),
@@ -130,7 +130,7 @@ impl EventSink {
         }
         if self.waiting.is_empty() && self.lost > 0 {
             let lost = std::mem::take(&mut self.lost);
-            self.emit(&Event::new("lines_lost").with("count", lost));
+            self.emit(&LogEvent::new("lines_lost").with("count", lost));
         }
     }
 }
@@ -147,7 +147,7 @@ mod tests {
     use std::io::Read as _;
 
     use super::{EventFormat, MOST, EventSink};
-    use crate::event::Event;
+    use crate::event::LogEvent;
 
     #[test]
     fn a_reader_that_does_not_read_loses_lines_and_is_told_how_many() {
@@ -155,7 +155,7 @@ mod tests {
         let mut sink = EventSink::new(EventFormat::Text, Some(write));
         let long = "x".repeat(200);
         for _ in 0..2_000 {
-            sink.emit(&Event::new("start").with("text", long.as_str()));
+            sink.emit(&LogEvent::new("start").with("text", long.as_str()));
         }
         assert!(sink.lost > 0 && sink.waiting.len() == MOST);
         let mut read = std::fs::File::from(read);
@@ -183,8 +183,8 @@ mod tests {
         let (read, write) = rustix::pipe::pipe().unwrap();
         drop(read);
         let mut sink = EventSink::new(EventFormat::Json, Some(write));
-        sink.emit(&Event::new("start"));
-        sink.emit(&Event::new("start"));
+        sink.emit(&LogEvent::new("start"));
+        sink.emit(&LogEvent::new("start"));
         assert!(sink.out.is_none());
     }
 }

@@ -11,7 +11,7 @@ use rustix::pipe::PipeFlags;
 use super::accept::{Listener, AcceptProgress};
 use super::command::{self, Command, CommandContext};
 use super::dial::{Dial, Step};
-use super::get::{Asked, Get};
+use super::get::{HttpQuestion, Get};
 use super::queue;
 use super::series::{HealthChange, CheckSeries, HealthState, Timing};
 use super::spec::{Kind, BodyPattern, CheckSpec};
@@ -51,7 +51,7 @@ pub struct HealthCheck {
 #[derive(Debug)]
 enum Probe {
     Tcp(Arc<[SocketAddr]>),
-    Http(Arc<Asked>),
+    Http(Arc<HttpQuestion>),
     Exec(Command),
     Accept(AcceptProgress),
     Once(Once),
@@ -97,7 +97,7 @@ impl HealthCheck {
     pub fn new(spec: &CheckSpec, scene: &Arc<CommandContext>) -> Result<Self, String> {
         let probe = match &spec.kind {
             Kind::Tcp(target) => Probe::Tcp(target.addresses()?.into()),
-            Kind::Http(page) => Probe::Http(Arc::new(Asked::new(page)?)),
+            Kind::Http(page) => Probe::Http(Arc::new(HttpQuestion::new(page)?)),
             Kind::Exec(line) => Probe::Exec(Command::new(line, scene)?),
             Kind::Accept => Probe::Accept(AcceptProgress::default()),
             Kind::Notify => Probe::Once(Once::Notify),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fdguard_process::tree::StartError;
 
 use super::dial::Step;
-use crate::child::{self, Bounded, Ended, Heard, Helper};
+use crate::child::{self, Bounded, HelperEnd, HelperMessage, Helper};
 use crate::poll::Readiness;
 
 /// Where commands run.
@@ -43,7 +43,7 @@ impl Command {
         let helper = Helper {
             environment: self.scene.environment.clone(),
             folder: self.scene.folder.clone(),
-            heard: Heard::All,
+            heard: HelperMessage::All,
             ..Helper::shell(&self.line)
         };
         Bounded::start(helper, &self.null, now, within)
@@ -54,7 +54,7 @@ impl Command {
 pub(super) fn turn(running: &mut Bounded, now: Instant, ready: &Readiness) -> Step<()> {
     match running.turn(now, ready) {
         None => Step::Waiting,
-        Some(Ended::Code(0)) => Step::Done(()),
+        Some(HelperEnd::Code(0)) => Step::Done(()),
         Some(ended) => Step::Failed(running.account(ended)),
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::tests::{descriptors, next, reason, step};
 use super::{HealthChange, HealthCheck, CheckInputs, CommandContext, CheckSpec};
 use crate::poll::{Readiness, Interest};
-use testkit::Held;
+use testkit::FdList;
 
 fn children() -> String {
     std::fs::read_to_string("/proc/thread-self/children").unwrap()
@@ -84,7 +84,7 @@ fn a_command_that_cannot_be_ended_is_told_once_and_none_is_started_beside_it() {
     }
     let keeper = children();
     // A keeper that stands still is like a process that the kernel cannot end: nothing is told.
-    let stuck = Held::new(keeper.trim().parse().expect("one child"));
+    let stuck = FdList::new(keeper.trim().parse().expect("one child"));
     let mut now = Instant::now() + Duration::from_secs(60);
     let mut told = Vec::new();
     for _ in 0..10 {

@@ -14,13 +14,13 @@ use crate::poll::{Readiness, Interest};
 
 /// A page, ready to be asked for.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HttpQuestion {
     page: Page,
     addresses: Arc<[SocketAddr]>,
     request: Vec<u8>,
 }
 
-impl Asked {
+impl HttpQuestion {
     pub(super) fn new(page: &Page) -> Result<Self, String> {
         let host = match page.url.target.port {
             80 => page
@@ -62,7 +62,7 @@ impl Asked {
 /// A question on its way.
 #[derive(Debug)]
 pub(super) struct Get {
-    asked: Arc<Asked>,
+    asked: Arc<HttpQuestion>,
     stage: Stage,
 }
 
@@ -81,7 +81,7 @@ struct Talk {
 }
 
 impl Get {
-    pub(super) fn new(asked: &Arc<Asked>) -> Self {
+    pub(super) fn new(asked: &Arc<HttpQuestion>) -> Self {
         Self {
             asked: Arc::clone(asked),
             stage: Stage::Dialing(Dial::new(Arc::clone(&asked.addresses))),

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::{fs, io};
 
-use fdguard_probe::parse::diag::{self, End, Table};
-use fdguard_probe::parse::net::{self, InetKind, Row, SocketRecord};
+use fdguard_probe::parse::diag::{self, DiagEnd, DiagTable};
+use fdguard_probe::parse::net::{self, InetKind, SocketRow, SocketRecord};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
@@ -93,7 +93,7 @@ fn each(
     port: u16,
     mut row: impl FnMut(u64, SocketAddr, SocketAddr, u32),
 ) -> io::Result<()> {
-    let mut take = |(ino, record): Row| {
+    let mut take = |(ino, record): SocketRow| {
         if let SocketRecord::Inet {
             state,
             local,
@@ -113,7 +113,7 @@ fn each(
     }
 }
 
-fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(Row)) -> Result<(), Errno> {
+fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(SocketRow)) -> Result<(), Errno> {
     let protocol = Some(rustix::net::netlink::SOCK_DIAG);
     let flags = SocketFlags::CLOEXEC;
     let socket =
@@ -128,7 +128,7 @@ fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(Row)) -> Result<()
     let mut buffer = vec![0; 32 << 10];
     // All are read before any is given on: after an error nobody has seen one of them twice.
     let mut rows = Vec::new();
-    for table in [Table::Tcp4, Table::Tcp6] {
+    for table in [DiagTable::Tcp4, DiagTable::Tcp6] {
         rustix::net::send(
             &socket,
             &table.request_for(states, port),
@@ -142,21 +142,21 @@ fn by_netlink(states: &[u8], port: u16, take: &mut impl FnMut(Row)) -> Result<()
 
 fn read(
     socket: &OwnedFd,
-    table: Table,
+    table: DiagTable,
     buffer: &mut [u8],
-    rows: &mut Vec<Row>,
+    rows: &mut Vec<SocketRow>,
 ) -> Result<(), Errno> {
     loop {
         let (count, _) = rustix::net::recv(socket, &mut *buffer, RecvFlags::empty())?;
         match diag::read_datagram(table, &buffer[..count], |row| rows.push(row)) {
-            End::More if count > 0 => {}
-            End::Refused(code) => return Err(Errno::from_raw_os_error(code)),
-            End::More | End::Done => return Ok(()),
+            DiagEnd::More if count > 0 => {}
+            DiagEnd::Refused(code) => return Err(Errno::from_raw_os_error(code)),
+            DiagEnd::More | DiagEnd::Done => return Ok(()),
         }
     }
 }
 
-fn by_text(take: &mut impl FnMut(Row)) -> io::Result<()> {
+fn by_text(take: &mut impl FnMut(SocketRow)) -> io::Result<()> {
     let first = fs::read("/proc/self/net/tcp")?;
     net::inet(InetKind::Tcp, &first).for_each(&mut *take);
     // A machine without IPv6 has no such table.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::Class;
 use fdguard_probe::Probe;
-use testkit::{Launch, Victim, victim_path};
+use testkit::{VictimLaunch, Victim, victim_path};
 
 use super::Meter;
 use crate::budget::{Budget, BudgetSetting, HighestFd, Kind, BudgetHistory, Observation, defaults, effective, judge};
@@ -15,7 +15,7 @@ fn budgets(texts: &[&str]) -> Vec<Budget> {
 }
 
 fn leaker(soft: u64) -> Victim {
-    Launch::program(&victim_path("leaker")).nofile(soft).start()
+    VictimLaunch::program(&victim_path("leaker")).nofile(soft).start()
 }
 
 #[test]

@@ -21,13 +21,13 @@ const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Trend {
     counts: Timeline,
-    judged: Option<Judged>,
+    judged: Option<JudgedTrend>,
     next: Duration,
 }
 
 /// What was said last.
 #[derive(Clone, Debug)]
-struct Judged {
+struct JudgedTrend {
     per_minute: f64,
     wall: Option<LimitAhead>,
     at: Duration,
@@ -53,7 +53,7 @@ impl Trend {
         let timeline = listed.filter(enough).unwrap_or(&self.counts);
         let leaking = leaking(timeline);
         let per_second = |one: &Culprit| one.slope.map_or(0.0, |slope| slope.per_second.max(0.0));
-        self.judged = Some(Judged {
+        self.judged = Some(JudgedTrend {
             per_minute: leaking.iter().map(per_second).sum::<f64>() * 60.0,
             wall: nearest(&forecasts(timeline, &leaking, None)),
             at: now,

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use fdguard_core::exposition;
 
 use super::state::MetricsState;
@@ -126,7 +126,7 @@ fn end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The whole answer to it.
-pub(super) fn answer(request: &Request<'_>, state: &MetricsState, token: Option<&Token>) -> Vec<u8> {
+pub(super) fn answer(request: &Request<'_>, state: &MetricsState, token: Option<&BearerToken>) -> Vec<u8> {
     let with_body = match request.method {
         b"GET" => true,
         b"HEAD" => false,

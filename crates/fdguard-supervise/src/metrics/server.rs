@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt,
@@ -29,14 +29,14 @@ const REST: usize = 64 << 10;
 pub struct MetricsServer {
     listener: OwnedFd,
     address: SocketAddr,
-    token: Option<Token>,
+    token: Option<BearerToken>,
     connections: Vec<Connection>,
     pause: Option<Instant>,
 }
 
 impl MetricsServer {
     /// Listens there; port 0 is any free one.
-    pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, token: Option<BearerToken>) -> io::Result<Self> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,

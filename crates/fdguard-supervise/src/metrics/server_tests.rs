@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{MetricsServer, ServiceMetrics, MetricsState, Token};
+use super::{MetricsServer, ServiceMetrics, MetricsState, BearerToken};
 use crate::poll::Interest;
 
 fn server() -> MetricsServer {
-    let token = Token::new(b"0123456789abcdef").unwrap();
+    let token = BearerToken::new(b"0123456789abcdef").unwrap();
     MetricsServer::bind("127.0.0.1:0".parse().unwrap(), Some(token)).unwrap()
 }
 

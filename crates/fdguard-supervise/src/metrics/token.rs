@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use serde::Deserialize;
 
 use crate::input_file;
@@ -42,16 +42,16 @@ impl TryFrom<String> for TokenSource {
 }
 
 /// Reads the token, once, before the loop.
-pub fn read(source: &TokenSource) -> Result<Token, String> {
+pub fn read(source: &TokenSource) -> Result<BearerToken, String> {
     match source {
         TokenSource::File(path) => {
             let text = input_file::read(path, input_file::TOKEN)
                 .map_err(|why| format!("{}: {why}", path.display()))?;
-            Token::new(&text).map_err(|why| format!("{}: {why}", path.display()))
+            BearerToken::new(&text).map_err(|why| format!("{}: {why}", path.display()))
         }
         TokenSource::Environment(name) => {
             let text = env::var(name).map_err(|why| format!("{name}: {why}"))?;
-            Token::new(text.as_bytes()).map_err(|why| format!("{name}: {why}"))
+            BearerToken::new(text.as_bytes()).map_err(|why| format!("{name}: {why}"))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whose a process is that holds what we want.
 
 use fdguard_core::{Pid, ProcKey};
-use fdguard_probe::linux::socket_holders::Identified;
+use fdguard_probe::linux::socket_holders::IdentifiedProcess;
 use fdguard_process::run_id::RunId;
 
 /// Whose it is.
@@ -34,7 +34,7 @@ pub struct OwnProcesses<'a> {
 
 /// Says whose it is. `is_running` tells whether the supervisor of a run lives.
 #[must_use]
-pub fn classify(who: &Identified, ours: &OwnProcesses<'_>, is_running: impl Fn(&RunId) -> bool) -> HolderClass {
+pub fn classify(who: &IdentifiedProcess, ours: &OwnProcesses<'_>, is_running: impl Fn(&RunId) -> bool) -> HolderClass {
     let pid = who.process.pid;
     if ours.members.contains(&pid) || pid == std::process::id() {
         return HolderClass::OursNow;
@@ -82,17 +82,17 @@ mod tests {
     use fdguard_core::ProcKey;
     use fdguard_core::snapshot::Process;
     use fdguard_probe::Probe;
-    use fdguard_probe::linux::socket_holders::Identified;
+    use fdguard_probe::linux::socket_holders::IdentifiedProcess;
 
     use super::{HolderClass, OwnProcesses, classify};
 
     /// A process as the probe gives it, with what matters here replaced.
-    fn somebody(variable: Option<&str>) -> Identified {
+    fn somebody(variable: Option<&str>) -> IdentifiedProcess {
         let own = Probe::new()
             .unwrap()
             .who_is(std::process::id(), "X")
             .unwrap();
-        Identified {
+        IdentifiedProcess {
             process: Process {
                 pid: 4_000_000_000,
                 start_ticks: Some(77),
@@ -141,15 +141,15 @@ mod tests {
             somebody(Some("")),
             somebody(Some("7.9:webserver")),
             somebody(Some("web")),
-            Identified {
+            IdentifiedProcess {
                 same_pid_namespace: Some(false),
                 ..somebody(Some("7.9:web"))
             },
-            Identified {
+            IdentifiedProcess {
                 same_pid_namespace: None,
                 ..somebody(Some("7.9:web"))
             },
-            Identified {
+            IdentifiedProcess {
                 environment_read: false,
                 ..somebody(None)
             },

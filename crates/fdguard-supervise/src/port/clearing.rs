@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fdguard_core::ProcKey;
 use fdguard_probe::{Error, Probe};
-use fdguard_process::listen::At;
+use fdguard_process::listen::ListenAddress;
 use fdguard_process::run_id;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid as RawPid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -25,7 +25,7 @@ const MOST_ROUNDS: u32 = 3;
 /// A policy at work for one address.
 #[derive(Debug)]
 pub struct Clearing {
-    at: At,
+    at: ListenAddress,
     policy: PortPolicy,
     grace: Duration,
     state: State,
@@ -64,7 +64,7 @@ pub enum ClearingStep {
 impl Clearing {
     /// Begins, after a bind that failed. What is ended gets this long from TERM to KILL.
     #[must_use]
-    pub fn new(at: At, policy: PortPolicy, grace: Duration, now: Instant) -> Self {
+    pub fn new(at: ListenAddress, policy: PortPolicy, grace: Duration, now: Instant) -> Self {
         let until = match policy {
             PortPolicy::Wait(length) => Some(now + length),
             PortPolicy::Refuse | PortPolicy::EndIfOurs => None,

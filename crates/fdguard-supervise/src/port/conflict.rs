@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use fdguard_core::{Pid, ProcKey};
-use fdguard_probe::linux::socket_holders::Identified;
+use fdguard_probe::linux::socket_holders::IdentifiedProcess;
 use fdguard_probe::parse::net::{InetKind, SocketRecord};
 use fdguard_probe::{Error, Probe};
-use fdguard_process::listen::At;
+use fdguard_process::listen::ListenAddress;
 use fdguard_process::run_id::{self, RunId};
 use jiff::Timestamp;
 
@@ -21,7 +21,7 @@ const LISTENS: u8 = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// What we want.
-    pub at: At,
+    pub at: ListenAddress,
     /// Whether somebody listens there; else only a connection, or a socket that is bound, is in the way.
     pub listens: bool,
     /// The processes that hold it; several may hold one socket.
@@ -75,7 +75,7 @@ impl Conflict {
 }
 
 /// Who holds this address; nothing when nobody does.
-pub fn look(probe: &Probe, at: &At, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
+pub fn look(probe: &Probe, at: &ListenAddress, ours: &OwnProcesses<'_>) -> Result<Option<Conflict>, Error> {
     let rows = probe.sockets()?;
     let rows: Vec<_> = rows
         .into_iter()
@@ -122,7 +122,7 @@ pub fn look(probe: &Probe, at: &At, ours: &OwnProcesses<'_>) -> Result<Option<Co
     Ok((!is_over).then_some(conflict))
 }
 
-fn holder(who: &Identified, ours: &OwnProcesses<'_>, users: &text::Users) -> AddressHolder {
+fn holder(who: &IdentifiedProcess, ours: &OwnProcesses<'_>, users: &text::Users) -> AddressHolder {
     let process = &who.process;
     AddressHolder {
         pid: process.pid,
@@ -143,10 +143,10 @@ fn uid_of(record: &SocketRecord) -> Option<u32> {
 
 /// Whether a socket keeps us from an address, and whether it listens there.
 #[must_use]
-pub fn is_in_the_way(at: &At, record: &SocketRecord) -> Option<bool> {
+pub fn is_in_the_way(at: &ListenAddress, record: &SocketRecord) -> Option<bool> {
     match (at, record) {
         (
-            At::Unix(wanted),
+            ListenAddress::Unix(wanted),
             SocketRecord::Unix {
                 listening, path, ..
             },
@@ -156,7 +156,7 @@ pub fn is_in_the_way(at: &At, record: &SocketRecord) -> Option<bool> {
             same.then_some(*listening)
         }
         (
-            At::Tcp(_) | At::Any(_),
+            ListenAddress::Tcp(_) | ListenAddress::Any(_),
             SocketRecord::Inet {
                 kind: InetKind::Tcp,
                 state,
@@ -165,9 +165,9 @@ pub fn is_in_the_way(at: &At, record: &SocketRecord) -> Option<bool> {
             },
         ) => {
             let wanted = match at {
-                At::Tcp(address) => *address,
-                At::Any(port) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), *port),
-                At::Unix(_) => return None,
+                ListenAddress::Tcp(address) => *address,
+                ListenAddress::Any(port) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), *port),
+                ListenAddress::Unix(_) => return None,
             };
             overlap(wanted, *local).then_some(*state == LISTENS)
         }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::At;
+use fdguard_process::listen::ListenAddress;
 
 use super::{HolderClass, Clearing, Conflict, OwnProcesses, PortPolicy, ClearingStep, look};
 use crate::poll::Interest;
@@ -59,13 +59,13 @@ impl Drop for Keeper {
     }
 }
 
-fn tcp(address: &str) -> (TcpListener, At) {
+fn tcp(address: &str) -> (TcpListener, ListenAddress) {
     let listener = TcpListener::bind(address).unwrap();
-    let at = At::Tcp(listener.local_addr().unwrap());
+    let at = ListenAddress::Tcp(listener.local_addr().unwrap());
     (listener, at)
 }
 
-fn seen(at: &At) -> Option<Conflict> {
+fn seen(at: &ListenAddress) -> Option<Conflict> {
     look(&Probe::new().unwrap(), at, &OURS).unwrap()
 }
 
@@ -87,7 +87,7 @@ fn decide(clearing: &mut Clearing) -> ClearingStep {
     }
 }
 
-fn clearing(at: &At, policy: PortPolicy, grace: Duration) -> Clearing {
+fn clearing(at: &ListenAddress, policy: PortPolicy, grace: Duration) -> Clearing {
     Clearing::new(at.clone(), policy, grace, Instant::now())
 }
 
@@ -124,10 +124,10 @@ fn what_holds_both_kinds_of_addresses_is_in_the_way_of_ipv4() {
     let port = listener.local_addr().unwrap().port();
     let keeper = Keeper::of(listener, None);
     for wanted in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
-        let conflict = seen(&At::Tcp(wanted.parse().unwrap())).unwrap();
+        let conflict = seen(&ListenAddress::Tcp(wanted.parse().unwrap())).unwrap();
         assert_eq!(pids(&conflict), [keeper.pid()], "{wanted}");
     }
-    assert_eq!(pids(&seen(&At::Any(port)).unwrap()), [keeper.pid()]);
+    assert_eq!(pids(&seen(&ListenAddress::Any(port)).unwrap()), [keeper.pid()]);
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn a_unix_path_is_held_by_who_listens_there() {
     let path = folder.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
     let keeper = Keeper::of(listener, None);
-    let conflict = seen(&At::Unix(path.clone())).unwrap();
+    let conflict = seen(&ListenAddress::Unix(path.clone())).unwrap();
     assert_eq!(pids(&conflict), [keeper.pid()]);
     drop(keeper);
-    assert_eq!(seen(&At::Unix(path)), None);
+    assert_eq!(seen(&ListenAddress::Unix(path)), None);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_socket_of_ours_is_ours() {
 fn a_connection_that_has_the_port_is_told_apart_from_a_listener() {
     let (listener, _) = tcp("127.0.0.1:0");
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let conflict = seen(&At::Tcp(client.local_addr().unwrap())).unwrap();
+    let conflict = seen(&ListenAddress::Tcp(client.local_addr().unwrap())).unwrap();
     assert!(!conflict.listens);
     assert!(conflict.to_string().contains("nobody listens"));
 }
@@ -220,9 +220,9 @@ fn what_an_earlier_run_left_is_ended_by_term_and_the_port_is_free() {
     assert!(TcpListener::bind(address(&at)).is_ok());
 }
 
-fn address(at: &At) -> std::net::SocketAddr {
+fn address(at: &ListenAddress) -> std::net::SocketAddr {
     match at {
-        At::Tcp(address) => *address,
+        ListenAddress::Tcp(address) => *address,
         other => panic!("{other}"),
     }
 }
@@ -266,7 +266,7 @@ fn waiting_ends_when_the_holder_does() {
 const ROLE: &str = "FDGUARD_TEST_PORT";
 
 /// Runs the test again through another program, to look with other eyes.
-fn look_through(test: &str, wrapper: &[&str], at: &At) -> String {
+fn look_through(test: &str, wrapper: &[&str], at: &ListenAddress) -> String {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
@@ -288,7 +288,7 @@ fn as_looker() -> bool {
     let Ok(address) = std::env::var(ROLE) else {
         return false;
     };
-    let conflict = seen(&At::Tcp(address.parse().unwrap())).unwrap();
+    let conflict = seen(&ListenAddress::Tcp(address.parse().unwrap())).unwrap();
     println!("saw {} {conflict}", conflict.unseen.len());
     println!("remedy {}", conflict.remedy());
     true

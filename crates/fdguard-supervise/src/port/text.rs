@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn the_line_names_pid_command_user_and_since_when() {
         let conflict = Conflict {
-            at: fdguard_process::listen::At::Any(8787),
+            at: fdguard_process::listen::ListenAddress::Any(8787),
             listens: true,
             holders: vec![holder(HolderClass::Stranger {
                 because: "no run of fdguard started it".to_owned(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fdguard_core::count::as_f64;
 use fdguard_core::{Pid, command_line};
 use fdguard_probe::Probe;
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use jiff::Timestamp;
 
 use super::end::seconds;
@@ -16,7 +16,7 @@ use super::wording::{class, drained, measured, shown, suspected};
 use super::{Context, Service};
 use crate::budget::{Budget, Kind, BudgetHistory, Excess, ServiceReading, BudgetVerdict, judge};
 use crate::config;
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::meter::{Leak, Meter};
 use crate::metrics::TargetMetrics;
 use crate::policy::RestartWhen;
@@ -97,7 +97,7 @@ impl<'p> ServiceBudgets<'p> {
     }
 
     /// What the restart that follows is about.
-    pub(super) fn told_restart(&self, event: Event) -> Event {
+    pub(super) fn told_restart(&self, event: LogEvent) -> LogEvent {
         match &self.breach {
             Some((breach, leaks)) => measured(
                 event,
@@ -120,7 +120,7 @@ fn at_this_rate(passed: &Excess) -> Option<Duration> {
 
 /// Which process this number means now.
 fn instance(pid: u32) -> Option<Instance> {
-    let identity = Identity::of(pid).ok()?;
+    let identity = ProcessId::of(pid).ok()?;
     Some(Instance {
         pid,
         start_ticks: identity.started(),
@@ -207,19 +207,19 @@ impl Service<'_> {
         let BudgetVerdict { what, kind } = verdict;
         match kind {
             Kind::Warn(passed) => {
-                let event = Event::of("breach_warn", self.name());
+                let event = LogEvent::of("breach_warn", self.name());
                 let class = class(&what, self.thrift.meter.leaks().first());
                 cx.sink.emit(&measured(event, &what, &passed, class));
             }
             Kind::Cleared(passed) => {
-                let event = Event::of("breach_cleared", self.name());
+                let event = LogEvent::of("breach_cleared", self.name());
                 cx.sink
                     .emit(&measured(event, &what, &passed, class(&what, None)));
                 self.thrift.is_broken = false;
                 self.relieve(remedy::RemedyEvent::Cleared(what), cx);
             }
             Kind::Unmeasured(gap) => {
-                let event = Event::of("unmeasured", self.name()).with("budget", what.to_string());
+                let event = LogEvent::of("unmeasured", self.name()).with("budget", what.to_string());
                 let text = format!("{}: {} ({})", gap.what, gap.why, gap.remedy);
                 cx.sink.emit(&event.with("text", text));
             }
@@ -299,10 +299,10 @@ impl Service<'_> {
                 .with("waits", "another service is being restarted"),
             remedy::RemedyNotice::Evidence(Ok(place)) => {
                 self.thrift.evidence = Some(place.clone());
-                Event::of("evidence", &name).with("place", place)
+                LogEvent::of("evidence", &name).with("place", place)
             }
-            remedy::RemedyNotice::Evidence(Err(why)) => Event::of("evidence", &name).with("failed", why),
-            remedy::RemedyNotice::Drained(how, took) => Event::of("drained", &name)
+            remedy::RemedyNotice::Evidence(Err(why)) => LogEvent::of("evidence", &name).with("failed", why),
+            remedy::RemedyNotice::Drained(how, took) => LogEvent::of("drained", &name)
                 .with("how", drained(&how))
                 .with("took_s", seconds(took)),
             remedy::RemedyNotice::Proven(proof) => {
@@ -311,7 +311,7 @@ impl Service<'_> {
                 let text = self.reported(&proof.breach, &leaks.unwrap_or_default(), |report| {
                     report.proven(&proof)
                 });
-                Event::of("proven", &name)
+                LogEvent::of("proven", &name)
                     .with("pid", proof.now.pid)
                     .with("before", proof.before.map(|before| before.pid))
                     .with("took_s", seconds(proof.took))
@@ -325,7 +325,7 @@ impl Service<'_> {
                 let text = self.reported(&breach, &leaks.unwrap_or_default(), |report| {
                     report.unproven(&why)
                 });
-                Event::of("unproven", &name)
+                LogEvent::of("unproven", &name)
                     .with("leak_line", self.thrift.line.take())
                     .with("text", text)
             }
@@ -341,9 +341,9 @@ impl Service<'_> {
         cx.sink.emit(&event);
     }
 
-    fn breached(&self, breach: &Breach, leaks: &[Leak]) -> Event {
+    fn breached(&self, breach: &Breach, leaks: &[Leak]) -> LogEvent {
         let class = class(&breach.what, leaks.first());
-        let event = Event::of("breach", self.name()).with("reason", report::reason(&breach.what));
+        let event = LogEvent::of("breach", self.name()).with("reason", report::reason(&breach.what));
         let event = measured(event, &breach.what, &breach.passed, class);
         suspected(event, leaks.first()).with("leak_line", self.thrift.line.clone())
     }

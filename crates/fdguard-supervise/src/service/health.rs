@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use fdguard_process::notify::{Access, Heard, Message, Watchdog, store};
+use fdguard_process::notify::{Access, ReceivedMessage, NotifyMessage, Watchdog, store};
 
 use super::end::millis;
 use super::run::{Ending, Run};
 use super::{Context, Service, State};
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::health::{HealthChange, HealthCheck, CheckInputs, queue};
 use crate::poll::Readiness;
 
@@ -25,7 +25,7 @@ impl Service<'_> {
         };
         let (access, run) = (self.settings.access, self.run.as_ref());
         let heard = server.turn(|pid| run.is_some_and(|run| may_speak(access, run, pid)));
-        for Heard { message, fds, .. } in heard {
+        for ReceivedMessage { message, fds, .. } in heard {
             self.hear(&message, cx);
             for change in self.store.hear(&message, fds) {
                 self.tell_store(&change, cx);
@@ -33,7 +33,7 @@ impl Service<'_> {
         }
     }
 
-    fn hear(&mut self, message: &Message, cx: &mut Context<'_>) {
+    fn hear(&mut self, message: &NotifyMessage, cx: &mut Context<'_>) {
         let watchdog = self.settings.watchdog;
         let Some(run) = &mut self.run else { return };
         run.notified |= message.ready;
@@ -64,14 +64,14 @@ impl Service<'_> {
         }
     }
 
-    fn tell_store(&self, change: &store::Change, cx: &mut Context<'_>) {
-        let event = Event::of("fd_store", self.name()).with("count", self.store.len());
+    fn tell_store(&self, change: &store::StoreChange, cx: &mut Context<'_>) {
+        let event = LogEvent::of("fd_store", self.name()).with("count", self.store.len());
         let (what, name) = match change {
-            store::Change::Stored { name } => ("stored", name),
-            store::Change::Merged { .. } => return,
-            store::Change::Full { name } => ("full", name),
-            store::Change::Removed { name, .. } => ("removed", name),
-            store::Change::HungUp { name } => ("hung_up", name),
+            store::StoreChange::Stored { name } => ("stored", name),
+            store::StoreChange::Merged { .. } => return,
+            store::StoreChange::Full { name } => ("full", name),
+            store::StoreChange::Removed { name, .. } => ("removed", name),
+            store::StoreChange::HungUp { name } => ("hung_up", name),
         };
         cx.sink
             .emit(&event.with("change", what).with("name", name.as_str()));
@@ -86,7 +86,7 @@ impl Service<'_> {
         self.find_listeners(cx.now);
         if let Some(failing) = self.ask(cx, ready) {
             let (reason, failures) = failing;
-            let event = Event::of("unhealthy", self.name()).with("failures", failures);
+            let event = LogEvent::of("unhealthy", self.name()).with("failures", failures);
             cx.sink.emit(&event.with("text", reason));
             return self.end_run(Ending::Sick("health"));
         }
@@ -97,7 +97,7 @@ impl Service<'_> {
         let is_late = run.ready_until.is_some_and(|until| until <= cx.now);
         if is_late && self.state == State::Starting {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = Event::of("not_ready", self.name()).with("after_ms", millis(up));
+            let event = LogEvent::of("not_ready", self.name()).with("after_ms", millis(up));
             cx.sink
                 .emit(&event.with("text", "it was not ready in time"));
             self.end_run(Ending::Sick("not_ready"));
@@ -142,7 +142,7 @@ impl Service<'_> {
         self.state = State::Ready;
         if let Some(check) = &mut self.ready {
             let up = cx.now.saturating_duration_since(run.started);
-            let event = Event::of("ready", &self.settings.name).with("after_ms", millis(up));
+            let event = LogEvent::of("ready", &self.settings.name).with("after_ms", millis(up));
             cx.sink.emit(&event.with("pid", run.main));
             check.end();
         }
@@ -154,7 +154,7 @@ impl Service<'_> {
     }
 
     fn bark(&mut self, text: &str, cx: &mut Context<'_>) {
-        let event = Event::of("watchdog", self.name());
+        let event = LogEvent::of("watchdog", self.name());
         cx.sink.emit(&event.with("text", text));
         if let Some(run) = &mut self.run {
             // A core dump of what hangs, as systemd asks for it.

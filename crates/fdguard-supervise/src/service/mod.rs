@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::At;
-use fdguard_process::notify::{Server, Store};
-use fdguard_process::plan::{FIRST_HANDED, Handed};
-use fdguard_process::tree::Stop;
+use fdguard_process::listen::ListenAddress;
+use fdguard_process::notify::{NotifyServer, FdStore};
+use fdguard_process::plan::{FIRST_HANDED, InheritedFd};
+use fdguard_process::tree::StopPlan;
 
 use crate::config;
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::health::{HealthCheck, Kind, CommandContext};
 use crate::output::ServiceOutput;
 use crate::policy::RestartHistory;
@@ -22,7 +22,7 @@ use crate::remedy::RemedyLock;
 use crate::poll::{Readiness, Interest};
 
 mod end;
-mod injected;
+mod injection;
 mod listening;
 mod run;
 mod health;
@@ -104,9 +104,9 @@ pub(crate) struct Service<'p> {
     pub(crate) state: State,
     history: RestartHistory,
     /// Sockets that it gets at each start.
-    sockets: Vec<Handed>,
-    notify: Option<Server>,
-    store: Store,
+    sockets: Vec<InheritedFd>,
+    notify: Option<NotifyServer>,
+    store: FdStore,
     ready: Option<HealthCheck>,
     checks: Vec<HealthCheck>,
     run: Option<Run>,
@@ -133,7 +133,7 @@ impl<'p> Service<'p> {
     /// A service that waits for its start. An error says why its checks cannot work.
     pub(crate) fn new(
         settings: config::ServiceConfig,
-        sockets: Vec<Handed>,
+        sockets: Vec<InheritedFd>,
         scene: &Arc<CommandContext>,
         probe: &'p Probe,
         flight: &RemedyLock,
@@ -163,7 +163,7 @@ impl<'p> Service<'p> {
             history: RestartHistory::default(),
             sockets,
             notify: None,
-            store: Store::default(),
+            store: FdStore::default(),
             ready,
             checks,
             run: None,
@@ -226,7 +226,7 @@ impl<'p> Service<'p> {
     pub(crate) fn kill(&mut self) {
         if let Some(run) = &mut self.run {
             run.ending = Some(Ending::Stop);
-            run.tree.stop(Stop {
+            run.tree.stop(StopPlan {
                 signal: rustix::process::Signal::KILL.as_raw(),
                 grace: std::time::Duration::ZERO,
             });
@@ -266,7 +266,7 @@ impl<'p> Service<'p> {
     /// It cannot begin: somebody it waits for is down.
     pub(crate) fn give_up_waiting(&mut self, on: &str, cx: &mut Context<'_>) {
         if self.state == State::Waiting {
-            let event = Event::of("down", self.name());
+            let event = LogEvent::of("down", self.name());
             cx.sink
                 .emit(&event.with("reason", "dependency").with("dependency", on));
             self.state = State::Failed;
@@ -330,11 +330,11 @@ impl Service<'_> {
     }
 
     /// Where it stands, as an event.
-    pub(crate) fn told_state(&self, now: Instant) -> Event {
+    pub(crate) fn told_state(&self, now: Instant) -> LogEvent {
         let reading = self.thrift.reading.as_ref();
         let main = reading.and_then(crate::budget::ServiceReading::of_main);
         let count = main.and_then(|main| main.count.seen().copied());
-        Event::of("state", self.name())
+        LogEvent::of("state", self.name())
             .with("state", self.state.name())
             .with("pid", self.main())
             .with("uptime_s", self.uptime(now).map(|up| up.as_secs()))
@@ -357,9 +357,9 @@ impl Service<'_> {
 fn ports(settings: &config::ServiceConfig) -> Vec<u16> {
     let port = |socket: &config::SocketConfig| match socket {
         config::SocketConfig::Bind(listen) => match listen.at {
-            At::Tcp(address) => Some(address.port()),
-            At::Any(port) => Some(port),
-            At::Unix(_) => None,
+            ListenAddress::Tcp(address) => Some(address.port()),
+            ListenAddress::Any(port) => Some(port),
+            ListenAddress::Unix(_) => None,
         },
         config::SocketConfig::Inherited(_) => None,
     };

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{Context, Service};
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::health;
 use crate::output::{OutputEvent, ServiceOutput};
 use crate::poll::Readiness;
@@ -24,7 +24,7 @@ impl Service<'_> {
         match begun {
             Ok([out, err]) => [None, Some(Arc::new(out)), Some(Arc::new(err))],
             Err(error) => {
-                let event = Event::of("log_failed", self.name());
+                let event = LogEvent::of("log_failed", self.name());
                 let text = format!("its output goes where ours goes: {error}");
                 cx.sink.emit(&event.with("text", text));
                 [None, None, None]
@@ -38,7 +38,7 @@ impl Service<'_> {
             let form = &self.settings.output;
             let opened = ServiceOutput::open(form, &self.settings.name, ours);
             if let Err(error) = &opened {
-                let event = Event::of("log_failed", &self.settings.name);
+                let event = LogEvent::of("log_failed", &self.settings.name);
                 cx.sink.emit(&event.with("text", error.to_string()));
             }
             self.output = Some(opened?);
@@ -65,7 +65,7 @@ impl Service<'_> {
     }
 
     fn tell_output(&self, happened: &OutputEvent, cx: &mut Context<'_>) {
-        let failed = Event::of("log_failed", self.name());
+        let failed = LogEvent::of("log_failed", self.name());
         let event = match happened {
             OutputEvent::LogFailing { path, why } => {
                 failed.with("file", path.display().to_string()).with(
@@ -73,7 +73,7 @@ impl Service<'_> {
                     format!("{why}; lines wait in memory as long as there is room"),
                 )
             }
-            OutputEvent::LogBack { path, dropped } => Event::of("log_back", self.name())
+            OutputEvent::LogBack { path, dropped } => LogEvent::of("log_back", self.name())
                 .with("file", path.display().to_string())
                 .with("dropped", dropped.lines),
             OutputEvent::NotRotated { path, why } => failed

@@ -6,7 +6,7 @@ use fdguard_core::Pid;
 
 use super::{Context, Service, State};
 use crate::drain::{self, Drain};
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::evidence::{self, EvidenceJob};
 use crate::remedy::{self, RemedyAction, DrainResult};
 use crate::poll::{Readiness, Interest};
@@ -87,7 +87,7 @@ impl Service<'_> {
             run.tree.signal(signal);
         }
         self.state = State::Draining;
-        let event = Event::of("drain", &self.settings.name).with("within_s", within.as_secs());
+        let event = LogEvent::of("drain", &self.settings.name).with("within_s", within.as_secs());
         cx.sink.emit(&event);
         Ok(())
     }

@@ -3,19 +3,19 @@
 use fdguard_core::Text;
 
 use crate::budget::{Excess, Measure};
-use crate::event::{Event, Value};
+use crate::event::{LogEvent, LogValue};
 use crate::meter::Leak;
 use crate::remedy::DrainResult;
 
 /// The class that a budget is about, or else that of what leaks.
-pub(super) fn class(what: &Measure, leak: Option<&Leak>) -> Value {
+pub(super) fn class(what: &Measure, leak: Option<&Leak>) -> LogValue {
     let leaking = || {
         leak.and_then(|leak| leak.class.as_ref())
             .map(ToString::to_string)
     };
     match what {
-        Measure::Class(class) => Value::Text(class.to_string()),
-        Measure::Memory | Measure::Zombies | Measure::Children => Value::Unknown,
+        Measure::Class(class) => LogValue::Text(class.to_string()),
+        Measure::Memory | Measure::Zombies | Measure::Children => LogValue::Unknown,
         _ => leaking().into(),
     }
 }
@@ -25,7 +25,7 @@ pub(super) fn shown(text: &Text) -> String {
 }
 
 /// What leaks, or may.
-pub(super) fn suspected(event: Event, leak: Option<&Leak>) -> Event {
+pub(super) fn suspected(event: LogEvent, leak: Option<&Leak>) -> LogEvent {
     let Some(leak) = leak else { return event };
     event
         .with("leak_target", leak.target.as_ref().map(shown))
@@ -46,7 +46,7 @@ pub(super) fn drained(how: &DrainResult) -> String {
 }
 
 /// A measure in an event; whole numbers as such.
-pub(super) fn measured(event: Event, what: &Measure, passed: &Excess, class: Value) -> Event {
+pub(super) fn measured(event: LogEvent, what: &Measure, passed: &Excess, class: LogValue) -> LogEvent {
     event
         .with("budget", what.to_string())
         .with("count", whole(passed.value))
@@ -56,10 +56,10 @@ pub(super) fn measured(event: Event, what: &Measure, passed: &Excess, class: Val
         .with("pid", passed.pid)
 }
 
-fn whole(value: f64) -> Value {
+fn whole(value: f64) -> LogValue {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
-        return Value::Number(i128::from(value as i64));
+        return LogValue::Number(i128::from(value as i64));
     }
-    Value::Fraction((value * 100.0).round() / 100.0)
+    LogValue::Fraction((value * 100.0).round() / 100.0)
 }

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use fdguard_probe::Probe;
-use fdguard_process::listen::{At, BindError, Bound, Listen};
+use fdguard_process::listen::{ListenAddress, BindError, BoundSocket, Listen};
 use fdguard_process::signals::Signals;
 use rustix::process::Signal;
 
 use super::StartRefusal;
 use crate::config::{self, SocketConfig};
-use crate::event::{Event, EventSink};
+use crate::event::{LogEvent, EventSink};
 use crate::health;
 use crate::port::{HolderClass, Clearing, Conflict, AddressHolder, OwnProcesses, PortPolicy, ClearingStep, look};
 use crate::poll::Interest;
@@ -29,7 +29,7 @@ impl Desk<'_> {
         &mut self,
         service: &config::ServiceConfig,
         listen: &Listen,
-    ) -> Result<Bound, StartRefusal> {
+    ) -> Result<BoundSocket, StartRefusal> {
         match listen.bind() {
             Ok(bound) => Ok(bound),
             Err(BindError::Held { .. }) => self.clear(service, listen),
@@ -37,7 +37,7 @@ impl Desk<'_> {
         }
     }
 
-    fn clear(&mut self, service: &config::ServiceConfig, listen: &Listen) -> Result<Bound, StartRefusal> {
+    fn clear(&mut self, service: &config::ServiceConfig, listen: &Listen) -> Result<BoundSocket, StartRefusal> {
         let policy = match self.signals {
             Some(_) => service.on_conflict,
             None => PortPolicy::Refuse,
@@ -86,7 +86,7 @@ impl Desk<'_> {
             _ => None,
         };
         let addresses = target.and_then(|target| target.addresses().ok());
-        let is_ours = |at: &At| {
+        let is_ours = |at: &ListenAddress| {
             service
                 .listen
                 .iter()
@@ -94,7 +94,7 @@ impl Desk<'_> {
         };
         let places = addresses.unwrap_or_default().into_iter();
         let places = places.filter(|address| address.ip().is_loopback());
-        for at in places.map(At::Tcp).filter(|at| !is_ours(at)) {
+        for at in places.map(ListenAddress::Tcp).filter(|at| !is_ours(at)) {
             let ours = OwnProcesses {
                 members: &[std::process::id()],
                 service: &service.name,
@@ -112,7 +112,7 @@ impl Desk<'_> {
     }
 
     fn tell(&mut self, service: &str, conflict: &Conflict) {
-        let event = Event::of("port_conflict", service)
+        let event = LogEvent::of("port_conflict", service)
             .with("at", conflict.at.to_string())
             .with("pid", conflict.holders.first().map(|holder| holder.pid));
         self.sink.emit(&event.with("text", conflict.to_string()));

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use fdguard_core::snapshot::Limits;
 use fdguard_probe::Probe;
 use fdguard_process::adopt::adopt_orphans_of_trees;
-use fdguard_process::listen::inherited::Inherited;
+use fdguard_process::listen::activation::ActivatedSockets;
 use fdguard_process::parent::Parent;
 use fdguard_process::reserve::{self, Reserve};
 use fdguard_process::signals::{self, Signals};
 
 use crate::config::{Overrides, RunSettings};
-use crate::event::{Event, EventSink};
+use crate::event::{LogEvent, EventSink};
 use crate::health::CommandContext;
 use crate::inject::Injector;
 use crate::metrics::MetricsServer;
@@ -28,7 +28,7 @@ use crate::{limit, trim};
 mod parent_notify;
 mod conflict;
 mod signals;
-mod injected;
+mod injection;
 mod self_check;
 mod pages;
 mod reload;
@@ -53,7 +53,7 @@ pub struct SupervisorLaunch<'p> {
     /// Who supervises us.
     pub parent: Parent,
     /// What our parent handed to us.
-    pub inherited: Inherited,
+    pub inherited: ActivatedSockets,
     /// Where events go.
     pub stderr: Option<OwnedFd>,
     /// What is put into programs.
@@ -183,7 +183,7 @@ impl<'p> Supervisor<'p> {
             let text = format!("{}: {}", gap.what, gap.why);
             supervisor
                 .sink
-                .emit(&Event::new("socket_missing").with("text", text));
+                .emit(&LogEvent::new("socket_missing").with("text", text));
         }
         supervisor.services = supervisor.fresh_services()?;
         supervisor.fds_at_start = self_check::descriptors();
@@ -196,7 +196,7 @@ impl<'p> Supervisor<'p> {
             return;
         }
         if parent.is_supervisor() {
-            let event = Event::new("supervising")
+            let event = LogEvent::new("supervising")
                 .with("parent", parent.kind.to_string())
                 .with("pid", std::process::id());
             self.sink.emit(&event.with("text", parent.reason.as_str()));
@@ -204,7 +204,7 @@ impl<'p> Supervisor<'p> {
         self.tell_limits();
         if let Some(text) = self.above.first_gap() {
             self.sink
-                .emit(&Event::new("notify_failed").with("text", text));
+                .emit(&LogEvent::new("notify_failed").with("text", text));
         }
     }
 
@@ -213,7 +213,7 @@ impl<'p> Supervisor<'p> {
         for service in &self.settings.services {
             let decision = limit::decide(service.raise_limit, self.limits);
             if let Some(soft) = decision.soft {
-                let event = Event::of("limit", &service.name)
+                let event = LogEvent::of("limit", &service.name)
                     .with("from", decision.before.soft)
                     .with("to", soft);
                 self.sink.emit(&event.with("text", decision.to_string()));
@@ -390,7 +390,7 @@ impl<'p> Supervisor<'p> {
                 None => "all_down".to_owned(),
             };
             let up = self.began.elapsed();
-            let event = Event::new("stopped")
+            let event = LogEvent::new("stopped")
                 .with("why", why)
                 .with("exit", u32::from(code))
                 .with("uptime_s", (up.as_secs_f64() * 1000.0).round() / 1000.0)

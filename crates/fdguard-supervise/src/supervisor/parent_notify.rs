@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use fdguard_process::notify::client::monotonic_now;
-use fdguard_process::notify::{Client, Heartbeat, Message};
+use fdguard_process::notify::{NotifyClient, Heartbeat, NotifyMessage};
 
 use super::Supervisor;
-use crate::event::{Event, EventSink};
+use crate::event::{LogEvent, EventSink};
 use crate::service::State;
 use crate::poll::Interest;
 
@@ -18,7 +18,7 @@ const ASK: Duration = Duration::from_secs(5);
 /// Our end towards the parent.
 #[derive(Debug, Default)]
 pub(super) struct ParentNotify {
-    client: Option<Client>,
+    client: Option<NotifyClient>,
     heartbeat: Option<Heartbeat>,
     first_gap: Option<String>,
     is_ready: bool,
@@ -34,7 +34,7 @@ impl ParentNotify {
             return Self::default();
         }
         let mut above = Self::default();
-        match Client::from_environment() {
+        match NotifyClient::from_environment() {
             Ok(client) => above.client = client,
             Err(gap) => above.first_gap = Some(format!("{}: {}", gap.what, gap.why)),
         }
@@ -60,31 +60,31 @@ impl ParentNotify {
         due.into_iter().flatten().for_each(|at| wants.until(at));
     }
 
-    fn tell(&mut self, message: &Message, sink: &mut EventSink) {
+    fn tell(&mut self, message: &NotifyMessage, sink: &mut EventSink) {
         let Some(client) = &mut self.client else {
             return;
         };
         if let Some(gap) = client.tell(message, Instant::now()) {
             let text = format!("{}: {}", gap.what, gap.why);
-            sink.emit(&Event::new("notify_failed").with("text", text));
+            sink.emit(&LogEvent::new("notify_failed").with("text", text));
         }
     }
 
     pub(super) fn stopping(&mut self, sink: &mut EventSink) {
-        let message = Message {
+        let message = NotifyMessage {
             stopping: true,
             status: Some("stopping".to_owned()),
-            ..Message::default()
+            ..NotifyMessage::default()
         };
         self.tell(&message, sink);
         self.ask = Some(Instant::now());
     }
 
     pub(super) fn reloading(&mut self, sink: &mut EventSink) {
-        let message = Message {
+        let message = NotifyMessage {
             reloading: true,
             monotonic: Some(monotonic_now()),
-            ..Message::default()
+            ..NotifyMessage::default()
         };
         self.tell(&message, sink);
         self.is_ready = false;
@@ -106,7 +106,7 @@ impl Supervisor<'_> {
         {
             let text = format!("{}: {}", gap.what, gap.why);
             self.sink
-                .emit(&Event::new("notify_failed").with("text", text));
+                .emit(&LogEvent::new("notify_failed").with("text", text));
         }
         if self.stopping.is_none() {
             self.tell_standing();
@@ -139,10 +139,10 @@ impl Supervisor<'_> {
         if !is_ready && status == self.above.status {
             return;
         }
-        let message = Message {
+        let message = NotifyMessage {
             ready: is_ready,
             status: Some(status.clone()),
-            ..Message::default()
+            ..NotifyMessage::default()
         };
         self.above.tell(&message, &mut self.sink);
         self.above.is_ready |= is_ready;
@@ -164,9 +164,9 @@ impl Supervisor<'_> {
             return;
         }
         if self.above.ask.is_none_or(|at| at <= now) {
-            let message = Message {
+            let message = NotifyMessage {
                 extend_timeout: Some(MORE),
-                ..Message::default()
+                ..NotifyMessage::default()
             };
             self.above.tell(&message, &mut self.sink);
             self.above.ask = Some(now + ASK);

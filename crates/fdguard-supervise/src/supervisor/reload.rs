@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Supervisor, pages};
 use crate::config::{self, RunSettings};
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::input_file;
 use crate::service::Service;
 
@@ -25,7 +25,7 @@ impl<'p> Supervisor<'p> {
         }
         let Some(file) = self.settings.file.clone() else {
             // Without a file there is nothing to read: a gentle restart is what HUP means.
-            self.sink.emit(&Event::new("reload").with("changed", "all"));
+            self.sink.emit(&LogEvent::new("reload").with("changed", "all"));
             return self.renew_all();
         };
         let read = input_file::read_text(Path::new(&file), input_file::WRITTEN)
@@ -40,7 +40,7 @@ impl<'p> Supervisor<'p> {
     }
 
     fn keep_the_old(&mut self, text: &str) {
-        let event = Event::new("reload").with("ok", false).with("text", text);
+        let event = LogEvent::new("reload").with("ok", false).with("text", text);
         self.sink
             .emit(&event.with("kept", "the values from before"));
     }
@@ -73,7 +73,7 @@ impl<'p> Supervisor<'p> {
         self.above.reloading(&mut self.sink);
         let differences = compare(&self.settings.services, &fresh.services);
         let list = |names: &[String]| names.join(",");
-        let event = Event::new("reload")
+        let event = LogEvent::new("reload")
             .with("ok", true)
             .with("kept", differences.kept)
             .with("changed", list(&differences.changed))

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use fdguard_process::signals::{self, Heard};
+use fdguard_process::signals::{self, SignalSet};
 use rustix::process::Signal;
 
 use super::{Stopping, Supervisor, self_check};
-use crate::event::Event;
+use crate::event::LogEvent;
 use crate::poll::Readiness;
 
 impl Supervisor<'_> {
@@ -24,7 +24,7 @@ impl Supervisor<'_> {
     }
 
     /// Around one program that runs to its end everything is the program's. What the terminal sent it has already: it is in our group.
-    fn pass_on(&mut self, heard: Heard) {
+    fn pass_on(&mut self, heard: SignalSet) {
         let is_int = heard.signal == Signal::INT.as_raw();
         if is_int && std::mem::replace(&mut self.was_interrupted, is_int) {
             return self.each(|service, _, _| service.kill());
@@ -51,7 +51,7 @@ impl Supervisor<'_> {
             return;
         }
         let stopping = stopping_by(signal);
-        let event = Event::new("stopping").with("why", stopping.why.as_str());
+        let event = LogEvent::new("stopping").with("why", stopping.why.as_str());
         self.sink.emit(&event);
         self.stopping = Some(stopping);
         self.above.stopping(&mut self.sink);
@@ -60,7 +60,7 @@ impl Supervisor<'_> {
     /// A second Ctrl-C: nobody wants to wait.
     fn hurry(&mut self) {
         self.sink.emit(
-            &Event::new("stopping")
+            &LogEvent::new("stopping")
                 .with("why", "second SIGINT")
                 .with("kill", true),
         );
@@ -75,7 +75,7 @@ impl Supervisor<'_> {
     fn tell_state(&mut self) {
         let now = Instant::now();
         let up = now.saturating_duration_since(self.began).as_secs();
-        let event = Event::new("state")
+        let event = LogEvent::new("state")
             .with("pid", std::process::id())
             .with("uptime_s", up)
             .with("fds", self_check::descriptors())

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use fdguard_process::listen::{Bound, Listen};
-use fdguard_process::plan::Handed;
+use fdguard_process::listen::{BoundSocket, Listen};
+use fdguard_process::plan::InheritedFd;
 use fdguard_process::reserve;
 
 use super::StartRefusal;
@@ -15,20 +15,20 @@ use crate::config::{self, SocketConfig};
 #[derive(Debug)]
 pub(super) struct Sockets {
     bound: Vec<One>,
-    inherited: Vec<Handed>,
+    inherited: Vec<InheritedFd>,
 }
 
 #[derive(Debug)]
 struct One {
     listen: Listen,
-    handed: Handed,
+    handed: InheritedFd,
     /// Keeps the file of a unix socket.
-    _bound: Bound,
+    _bound: BoundSocket,
 }
 
 impl Sockets {
     pub(super) fn new(inherited: Vec<(OwnedFd, String)>) -> Self {
-        let handed = inherited.into_iter().map(|(fd, name)| Handed {
+        let handed = inherited.into_iter().map(|(fd, name)| InheritedFd {
             fd: Arc::new(reserve::raise(fd)),
             name: Some(name),
         });
@@ -44,7 +44,7 @@ impl Sockets {
         service: &config::ServiceConfig,
         is_single: bool,
         desk: &mut Desk<'_>,
-    ) -> Result<Vec<Handed>, StartRefusal> {
+    ) -> Result<Vec<InheritedFd>, StartRefusal> {
         let mut all = Vec::new();
         if is_single {
             all.extend(self.inherited.iter().cloned());
@@ -67,8 +67,8 @@ impl Sockets {
         Ok(all)
     }
 
-    fn named<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Handed> {
-        let is_it = move |one: &&Handed| one.name.as_deref() == Some(name);
+    fn named<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s InheritedFd> {
+        let is_it = move |one: &&InheritedFd| one.name.as_deref() == Some(name);
         self.inherited.iter().filter(is_it)
     }
 
@@ -77,7 +77,7 @@ impl Sockets {
         service: &config::ServiceConfig,
         listen: &Listen,
         desk: &mut Desk<'_>,
-    ) -> Result<Handed, StartRefusal> {
+    ) -> Result<InheritedFd, StartRefusal> {
         if let Some(known) = self.bound.iter().find(|one| one.listen.at == listen.at) {
             return Ok(known.handed.clone());
         }
@@ -85,7 +85,7 @@ impl Sockets {
         let fd = bound.fd.try_clone();
         let fd = fd.map_err(|error| StartRefusal::machine(&listen.to_string(), &error))?;
         let name = listen.name.clone();
-        let handed = Handed {
+        let handed = InheritedFd {
             fd: Arc::new(reserve::raise(fd)),
             name: Some(name.unwrap_or_else(|| "unknown".to_owned())),
         };

@@ -4,8 +4,8 @@
 mod budget;
 mod clocks;
 mod live;
+mod target;
 mod trouble;
 mod wait;
-mod watched;
 
-pub use live::{Live, OnSignal, Plan, Progress};
+pub use live::{LiveWatch, OnSignal, WatchPlan, WatchProgress};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::response::{IntoResponse as _, Response};
-use fdguard_process::identity::Identity;
+use fdguard_process::identity::ProcessId;
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ use super::archive::find_root;
 use crate::Error;
 use crate::http::guard::Door;
 use crate::http::problem::Problem;
-use crate::http::route::{self, Asked, Reply, Route};
+use crate::http::route::{self, ApiRequest, Reply, Route};
 use crate::scope::{
-    CleanUp, Closing, FileEnd, How, Launch, Ownership, Role, ScopeSpec, ScopeView, Ticket,
-    tcp_callers,
+    CleanUp, CloseAnswer, CloseLimits, CloseTicket, FileEnd, Ownership, ProgramLaunch,
+    ResourceRole, ScopeSpec, ScopeView, tcp_callers,
 };
 
 /// Time for an agent that closes its own scope to read the answer.
@@ -49,7 +49,7 @@ enum NewResource {
         /// Default: `owned`.
         whose: Option<Ownership>,
         /// Default: `helper`.
-        role: Option<Role>,
+        role: Option<ResourceRole>,
     },
     /// A program to start in the scope's directory. All its descendants belong to the scope.
     Program {
@@ -63,7 +63,7 @@ enum NewResource {
         /// the end. Without it, output is discarded.
         log: Option<PathBuf>,
         /// Default: `helper`.
-        role: Option<Role>,
+        role: Option<ResourceRole>,
     },
     /// A process that was started elsewhere.
     Process {
@@ -72,7 +72,7 @@ enum NewResource {
         /// Default: `owned`.
         whose: Option<Ownership>,
         /// Default: `helper`.
-        role: Option<Role>,
+        role: Option<ResourceRole>,
     },
     /// A file below the scope's root. It need not exist yet.
     File {
@@ -90,7 +90,7 @@ enum NewResource {
 
 /// All scopes.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct ScopeList {
     /// Includes recently closed scopes.
     scopes: Vec<ScopeView>,
 }
@@ -129,7 +129,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn open(asked: Asked, body: NewScope) -> Result<Reply<ScopeView>, Problem> {
+async fn open(asked: ApiRequest, body: NewScope) -> Result<Reply<ScopeView>, Problem> {
     let roots = &asked.api.settings.roots;
     // The scope checks again by opening them; this check gives one clear error.
     find_root(roots, &body.root)?;
@@ -149,18 +149,18 @@ async fn open(asked: Asked, body: NewScope) -> Result<Reply<ScopeView>, Problem>
     Ok(Reply::new(scope.view()).at(&path))
 }
 
-async fn list(asked: Asked) -> Result<Reply<Listed>, Problem> {
+async fn list(asked: ApiRequest) -> Result<Reply<ScopeList>, Problem> {
     let scopes = asked.api.scopes.list();
-    Ok(Reply::new(Listed { scopes }))
+    Ok(Reply::new(ScopeList { scopes }))
 }
 
-async fn get(asked: Asked) -> Result<Reply<ScopeView>, Problem> {
+async fn get(asked: ApiRequest) -> Result<Reply<ScopeView>, Problem> {
     Ok(Reply::new(asked.api.scopes.get(asked.id())?.view()))
 }
 
-async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Problem> {
+async fn add(asked: ApiRequest, body: NewResource) -> Result<Reply<ScopeView>, Problem> {
     let scope = asked.api.scopes.get(asked.id())?;
-    let (owned, helper) = (Ownership::Owned, Role::Helper);
+    let (owned, helper) = (Ownership::Owned, ResourceRole::Helper);
     match body {
         NewResource::Session { id, whose, role } => {
             asked.api.host.session(&id)?;
@@ -173,7 +173,7 @@ async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Proble
             role,
         } => {
             let role = role.unwrap_or(helper);
-            let launch = Launch {
+            let launch = ProgramLaunch {
                 command,
                 environment,
                 log,
@@ -182,7 +182,7 @@ async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Proble
             scope.launch(launch).await?;
         }
         NewResource::Process { pid, whose, role } => {
-            let identity = Identity::of(pid).map_err(|error| {
+            let identity = ProcessId::of(pid).map_err(|error| {
                 let problem = Problem::senseless(format!("cannot add process {pid}: {error}"));
                 problem.at("process.pid".to_owned())
             })?;
@@ -199,7 +199,7 @@ async fn add(asked: Asked, body: NewResource) -> Result<Reply<ScopeView>, Proble
     Ok(Reply::new(scope.view()).at(&path))
 }
 
-async fn close(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
+async fn close(asked: ApiRequest, _body: bytes::Bytes) -> Result<Response, Problem> {
     let door = asked.door;
     let callers = tokio::task::spawn_blocking(move || match door {
         Some(Door::Tcp { local, peer }) => tcp_callers(local, peer),
@@ -209,11 +209,11 @@ async fn close(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
     let callers = callers.await.map_err(|_ended| Error::Closing)?;
     let scopes = &asked.api.scopes;
     let closing = scopes
-        .close(asked.id(), How::default(), &callers, SOON)
+        .close(asked.id(), CloseLimits::default(), &callers, SOON)
         .await?;
     match closing {
-        Closing::Done(clean_up) => route::json(StatusCode::OK, &*clean_up),
-        Closing::Soon(accepted) => {
+        CloseAnswer::Done(clean_up) => route::json(StatusCode::OK, &*clean_up),
+        CloseAnswer::Soon(accepted) => {
             let path = format!("/v1/tickets/{}", accepted.ticket);
             let later = route::document(StatusCode::ACCEPTED, "fdguard.accepted/1", accepted)?;
             Ok(([(http::header::LOCATION, path)], later).into_response())
@@ -221,6 +221,6 @@ async fn close(asked: Asked, _body: bytes::Bytes) -> Result<Response, Problem> {
     }
 }
 
-async fn ticket(asked: Asked) -> Result<Reply<Ticket>, Problem> {
+async fn ticket(asked: ApiRequest) -> Result<Reply<CloseTicket>, Problem> {
     Ok(Reply::new(asked.api.scopes.ticket(asked.id())?))
 }

@@ -6,13 +6,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use fdguard_core::bearer::Token;
+use fdguard_core::bearer::BearerToken;
 use fdguard_host::environment::TOKEN_FD;
-use fdguard_process::listen::inherited;
+use fdguard_process::listen::activation;
 use rustix::fs::OFlags;
 
 use crate::cli::HostArgs;
-use crate::exit::Hinted;
+use crate::exit::HintedError;
 
 /// Goes before the file.
 const VARIABLE: &str = fdguard_host::environment::TOKEN;
@@ -23,41 +23,41 @@ const LONGEST: u64 = 4096;
 
 /// A token, and where it can be read. Never the word itself: it would stay in logs.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) token: Token,
+pub(super) struct TokenPlace {
+    pub(super) token: BearerToken,
     pub(super) from: String,
 }
 
 /// The token that holds; none with `--no-token`.
-pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<Found>> {
+pub(super) fn find(args: &HostArgs) -> anyhow::Result<Option<TokenPlace>> {
     if args.access.no_token {
         return Ok(None);
     }
     let handed = handed();
     if let Some(text) = handed.filter(|_| args.access.token_file.is_none()) {
-        let token = Token::new(&text).map_err(|why| {
-            Hinted::usage(
+        let token = BearerToken::new(&text).map_err(|why| {
+            HintedError::usage(
                 format!("${VARIABLE}: {why}"),
                 "use a token of at least 16 characters",
             )
         })?;
         let from = format!("${VARIABLE}");
-        return Ok(Some(Found { token, from }));
+        return Ok(Some(TokenPlace { token, from }));
     }
     let path = match &args.access.token_file {
         Some(path) => path.clone(),
         None => default_file(|name| std::env::var_os(name)).ok_or_else(|| {
             let message = "cannot store the token: $HOME is not set";
-            Hinted::usage(message, "name a file with --token-file FILE")
+            HintedError::usage(message, "name a file with --token-file FILE")
         })?,
     };
     let token = read_or_make(&path).map_err(|error| {
         let message = format!("--token-file {}: {error}", path.display());
         let hint = "name a file that you own and only you can read (chmod 600)";
-        Hinted::usage(message, hint)
+        HintedError::usage(message, hint)
     })?;
     let from = path.display().to_string();
-    Ok(Some(Found { token, from }))
+    Ok(Some(TokenPlace { token, from }))
 }
 
 /// In the runtime directory, else in the state directory. Relative values are ignored, as the
@@ -75,13 +75,13 @@ fn default_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
 
 /// The token that was in the environment, which [`super::secrecy`] brought over the exec.
 fn handed() -> Option<Vec<u8>> {
-    let fd = inherited::take_numbered(TOKEN_FD)?;
+    let fd = activation::take_numbered(TOKEN_FD)?;
     let mut text = Vec::new();
     let read = fs::File::from(fd).take(LONGEST).read_to_end(&mut text);
     read.ok().map(|_| text).filter(|text| !text.is_empty())
 }
 
-fn read_or_make(path: &Path) -> io::Result<Token> {
+fn read_or_make(path: &Path) -> io::Result<BearerToken> {
     // One open for the checks and the reading: what has the name later does not matter. A pipe is not waited for.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -94,7 +94,7 @@ fn read_or_make(path: &Path) -> io::Result<Token> {
         .map_err(|why| io::Error::new(io::ErrorKind::PermissionDenied, why))?;
     let mut text = Vec::new();
     file.take(LONGEST).read_to_end(&mut text)?;
-    Token::new(&text).map_err(io::Error::other)
+    BearerToken::new(&text).map_err(io::Error::other)
 }
 
 /// Rejects a file that another user can read or has written.
@@ -113,7 +113,7 @@ fn check(found: &fs::Metadata, own: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn make(path: &Path) -> io::Result<Token> {
+fn make(path: &Path) -> io::Result<BearerToken> {
     if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
         DirBuilder::new()
             .recursive(true)
@@ -129,7 +129,7 @@ fn make(path: &Path) -> io::Result<Token> {
         .mode(0o600)
         .open(path)?;
     file.write_all(format!("{text}\n").as_bytes())?;
-    Token::new(text.as_bytes()).map_err(io::Error::other)
+    BearerToken::new(text.as_bytes()).map_err(io::Error::other)
 }
 
 fn random() -> io::Result<String> {

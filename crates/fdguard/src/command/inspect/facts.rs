@@ -1,14 +1,14 @@
 //! Facts about a file, one per line. Pure.
 
-use fdguard_files::lease::Answer;
-use fdguard_files::sqlite::{Header, Journal, Shm, Wal};
-use fdguard_files::{Inspection, Kind, Sqlite, Verdict};
+use fdguard_files::lease::LeaseAnswer;
+use fdguard_files::sqlite::{DatabaseHeader, Journal, Shm, Wal};
+use fdguard_files::{FileVerdict, Inspection, Kind, SqliteReport};
 
 /// The facts, a line each.
 pub(super) fn facts(seen: &Inspection) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(sqlite) = &seen.sqlite {
-        let is_encrypted = seen.verdict == Verdict::Encrypted;
+        let is_encrypted = seen.verdict == FileVerdict::Encrypted;
         lines.extend(database(sqlite, seen.size, is_encrypted));
     } else {
         let kind = match seen.kind {
@@ -29,15 +29,15 @@ fn writers(seen: &Inspection) -> String {
         n => format!("{n} processes in the descriptor tables"),
     };
     let lease = match seen.writers.lease {
-        Answer::NoWriter => "none according to the kernel (lease)",
-        Answer::Writer => "at least one according to the kernel (lease)",
-        Answer::Denied => "unknown to the kernel (lease not permitted)",
-        Answer::Unsupported => "unknown to the kernel (no leases on this file system)",
+        LeaseAnswer::NoWriter => "none according to the kernel (lease)",
+        LeaseAnswer::Writer => "at least one according to the kernel (lease)",
+        LeaseAnswer::Denied => "unknown to the kernel (lease not permitted)",
+        LeaseAnswer::Unsupported => "unknown to the kernel (no leases on this file system)",
     };
     format!("{lease}, {tables}")
 }
 
-fn database(sqlite: &Sqlite, size: u64, is_encrypted: bool) -> Vec<String> {
+fn database(sqlite: &SqliteReport, size: u64, is_encrypted: bool) -> Vec<String> {
     let mut lines = Vec::new();
     match sqlite.header.as_ref().filter(|header| header.magic) {
         Some(header) => lines.push(header_line(header, size)),
@@ -65,7 +65,7 @@ fn database(sqlite: &Sqlite, size: u64, is_encrypted: bool) -> Vec<String> {
     lines
 }
 
-fn header_line(header: &Header, size: u64) -> String {
+fn header_line(header: &DatabaseHeader, size: u64) -> String {
     let page = header
         .page_size
         .map_or_else(|| "?".to_owned(), |page| page.to_string());

@@ -8,15 +8,15 @@ use fdguard_supervise::config::RunSettings;
 use fdguard_supervise::limit;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 
 /// Does not come back when it works.
 pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
     let [service] = &settings.services[..] else {
-        return Err(Hinted::usage("--exec takes one program", "").into());
+        return Err(HintedError::usage("--exec takes one program", "").into());
     };
     let [program, words @ ..] = &service.command[..] else {
-        return Err(Hinted::usage("--exec takes a program", "").into());
+        return Err(HintedError::usage("--exec takes a program", "").into());
     };
     raise(service.raise_limit);
     let mut command = Command::new(program);
@@ -33,7 +33,7 @@ pub(super) fn run(settings: &RunSettings) -> anyhow::Result<u8> {
         _ => (format!("{shown}: cannot be run: {error}"), 126),
     };
     let hint = String::new();
-    Err(Hinted {
+    Err(HintedError {
         message,
         hint,
         code,

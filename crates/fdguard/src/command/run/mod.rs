@@ -4,27 +4,27 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use fdguard_probe::Probe;
-use fdguard_process::listen::inherited;
+use fdguard_process::listen::activation;
 use fdguard_process::parent::{self, Parent};
 use fdguard_process::reserve;
-use fdguard_supervise::config::{ConfigMistake, Overrides, ServiceConfig, RunSettings, explain};
+use fdguard_supervise::config::{ConfigMistake, Overrides, RunSettings, ServiceConfig, explain};
 use fdguard_supervise::evidence;
 use fdguard_supervise::inject::Injector;
 use fdguard_supervise::input_file;
-use fdguard_supervise::supervisor::{self, SupervisorLaunch, StartRefusal};
+use fdguard_supervise::supervisor::{self, StartRefusal, SupervisorLaunch};
 use fdguard_trace::Program;
 
 use crate::cli::RunArgs;
-use crate::exit::{self, Hinted};
+use crate::exit::{self, HintedError};
 use crate::output;
 
 mod become_program;
-mod injected;
-mod prevented;
-mod watched;
+mod injection;
+mod prevention;
+mod service_watch;
 mod worker;
 
-use injected::Injected;
+use injection::InjectedTrace;
 
 /// A mistake in the file: no restart can help (sysexits: EX_CONFIG).
 const CONFIGURATION: u8 = 78;
@@ -34,7 +34,7 @@ const VARIABLES: [(&str, &str); 1] = [("log_format", "FDGUARD_LOG_FORMAT")];
 /// Runs the verb.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     // Before anything else is opened: their numbers are promised.
-    let inherited = inherited::take();
+    let inherited = activation::take();
     let said = said(args);
     let file = args.config.as_deref().map(read).transpose()?;
     let file = file
@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         settings,
         said,
         parent,
-        inherited,
+        activation,
         stderr: stderr.map(reserve::raise),
         injector,
     };
@@ -79,7 +79,8 @@ fn injector(args: &RunArgs, settings: &RunSettings) -> anyhow::Result<Option<Box
         }
     }
     let is_wanted = args.trace || protection.is_some();
-    Ok(is_wanted.then(|| -> Box<dyn Injector> { Box::new(Injected::new(protection, args.once)) }))
+    Ok(is_wanted
+        .then(|| -> Box<dyn Injector> { Box::new(InjectedTrace::new(protection, args.once)) }))
 }
 
 fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
@@ -88,13 +89,13 @@ fn refuse_blind(service: &ServiceConfig) -> anyhow::Result<()> {
     let Some(Ok(program)) = program else {
         return Ok(());
     };
-    let Some(why) = injected::blindness(&program) else {
+    let Some(why) = injection::blindness(&program) else {
         return Ok(());
     };
     let name = service.command[0].display();
     let message = format!("{name} cannot be protected: {why}");
     let hint = "it was not started; without --protect it runs as it is";
-    Err(Hinted::look(message, hint).into())
+    Err(HintedError::look(message, hint).into())
 }
 
 fn said(args: &RunArgs) -> Overrides {
@@ -123,7 +124,7 @@ fn evidence() -> (&'static str, &'static str, String) {
 
 fn read(path: &Path) -> anyhow::Result<(String, String)> {
     let name = path.display().to_string();
-    let text = input_file::read_text(path, input_file::WRITTEN).map_err(|error| Hinted {
+    let text = input_file::read_text(path, input_file::WRITTEN).map_err(|error| HintedError {
         message: format!("{name}: {error}"),
         hint: "--config takes a file with [service.NAME] in it".to_owned(),
         code: CONFIGURATION,
@@ -138,7 +139,7 @@ fn mistaken(mistake: &ConfigMistake) -> anyhow::Error {
         exit::USAGE
     };
     let hint = "fdguard run --explain shows what holds; fdguard run --help what there is";
-    anyhow::Error::new(Hinted {
+    anyhow::Error::new(HintedError {
         message: mistake.to_string(),
         hint: hint.to_owned(),
         code,
@@ -155,11 +156,11 @@ fn refuse_to_nest(parent: &Parent) -> anyhow::Result<()> {
         outer.pid, outer.service
     );
     let hint = "leave out the inner one, use --once or --exec for it, or say --nest";
-    Err(Hinted::usage(message, hint)).context("run")
+    Err(HintedError::usage(message, hint)).context("run")
 }
 
 fn refused(refusal: StartRefusal) -> anyhow::Error {
-    anyhow::Error::new(Hinted {
+    anyhow::Error::new(HintedError {
         message: refusal.message,
         hint: refusal.hint,
         code: refusal.code,
