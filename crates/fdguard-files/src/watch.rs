@@ -81,7 +81,7 @@ struct Folder {
 impl FileWatch {
     /// Starts watching these files, and all databases in these directories. Existing damage is
     /// reported by the first check.
-    pub fn begin(paths: &[PathBuf]) -> Result<Self, Error> {
+    pub fn start(paths: &[PathBuf]) -> Result<Self, Error> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .map_err(|error| Error::io(Path::new("inotify"), "cannot create", error))?;
         let mut watch = Self {
@@ -169,8 +169,8 @@ impl FileWatch {
     }
 
     /// Processes the kernel's events, checks what is due, and returns what changed.
-    pub fn look(&mut self) -> Result<Vec<FileEvent>, Error> {
-        let mut events = self.take()?;
+    pub fn poll(&mut self) -> Result<Vec<FileEvent>, Error> {
+        let mut events = self.read_events()?;
         let now = Instant::now();
         let due: Vec<PathBuf> = self
             .known
@@ -184,7 +184,7 @@ impl FileWatch {
         Ok(events)
     }
 
-    fn take(&mut self) -> Result<Vec<FileEvent>, Error> {
+    fn read_events(&mut self) -> Result<Vec<FileEvent>, Error> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut told = Vec::new();
         let mut is_overrun = false;

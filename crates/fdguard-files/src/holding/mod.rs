@@ -175,7 +175,7 @@ impl HoldingProcess {
 impl Holding {
     /// Finds the holders of a file and its side files. `database` is the absolute path without
     /// links. With `mappings` it also finds processes that can write only through a mapping.
-    pub fn look(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
+    pub fn find_holders(probe: &Probe, database: &Path, mappings: bool) -> Result<Self, Error> {
         let sought: Vec<SoughtFile> = HolderRole::ALL
             .iter()
             .map(|role| sought(&role.path(database)))

@@ -176,7 +176,7 @@ impl JsonlWriter {
             });
         }
         line.push(b'\n');
-        self.settle()?;
+        self.finish_write()?;
         self.write(&line)
             .map_err(|error| crate::Error::io(&self.path, "cannot write", error))?;
         self.end += line.len() as u64;
@@ -273,7 +273,7 @@ impl JsonlWriter {
     }
 
     /// Ensures that the next line starts on a new line.
-    fn settle(&mut self) -> Result<(), Error> {
+    fn finish_write(&mut self) -> Result<(), Error> {
         let failed = |error| crate::Error::io(&self.path, "cannot read", error);
         let meta = self.file.metadata().map_err(failed)?;
         if meta.nlink() == 0 {

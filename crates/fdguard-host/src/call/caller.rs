@@ -117,7 +117,7 @@ impl Caller {
     }
 
     /// Begins a call. Nothing is sent before its owner waits for the answer.
-    pub fn begin(&self, request: CallRequest) -> Result<Call, CallFailure> {
+    pub fn start(&self, request: CallRequest) -> Result<Call, CallFailure> {
         self.begin_within(request, usize::MAX)
     }
 
@@ -128,7 +128,7 @@ impl Caller {
         cap: usize,
     ) -> Result<Call, CallFailure> {
         let url = shown(&request.url);
-        let ready = Ready::of(request)?;
+        let ready = Ready::try_from_request(request)?;
         let mut book = self.inner.book();
         if book.closing.is_some() {
             return Err(CallFailure::Closing);

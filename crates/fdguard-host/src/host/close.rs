@@ -129,11 +129,11 @@ impl Inner {
         if let (Some(record), Some(claim)) = (record, claim) {
             record.finish(claim, &receipt).await;
         }
-        self.settle(&entry, receipt);
+        self.record_close(&entry, receipt);
     }
 
     /// Frees the slot, stores the receipt and reports it.
-    fn settle(&self, entry: &Entry, receipt: Receipt) {
+    fn record_close(&self, entry: &Entry, receipt: Receipt) {
         self.table().close(receipt.clone());
         self.changed.send_modify(|()| {});
         self.tell_closed("session_close", entry, &receipt);

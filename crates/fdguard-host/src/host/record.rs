@@ -206,7 +206,7 @@ impl Record {
 /// The process of a session; absent if it is just ending, because its pid may already be reused.
 fn identity_of(pid: impl Fn() -> Option<u32>) -> Option<OwnerId> {
     let named = pid()?;
-    let identity = OwnerId::of(named).ok()?;
+    let identity = OwnerId::read(named).ok()?;
     (pid() == Some(named)).then_some(identity)
 }
 

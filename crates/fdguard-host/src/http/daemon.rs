@@ -50,7 +50,7 @@ where
 {
     // Before any thread starts: a signal must find none that does not block it.
     let ends = [Signal::TERM, Signal::INT].map(Signal::as_raw);
-    let signals = Signals::take(ends).map_err(Error::io("cannot set up signal handling"))?;
+    let signals = Signals::block(ends).map_err(Error::io("cannot set up signal handling"))?;
     // Sessions may kill their keepers. All children of the host are keepers, so any other child is
     // an orphan of such a session.
     adopt_orphans_of_trees().map_err(Error::io("cannot become a child subreaper"))?;

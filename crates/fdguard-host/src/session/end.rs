@@ -106,7 +106,7 @@ impl SessionEnd {
     }
 
     /// Sets the number of survivors.
-    pub(super) fn settle(&mut self, survivors: Option<u32>) {
+    pub(super) fn finish(&mut self, survivors: Option<u32>) {
         self.survivors = survivors;
     }
 

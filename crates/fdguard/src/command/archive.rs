@@ -32,7 +32,7 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
         })?;
     } else {
         output::emit_styled(file, |out| write(out, &report))?;
-        for receipt in of(&report, ArchiveOutcome::NotSeen) {
+        for receipt in with_outcome(&report, ArchiveOutcome::NotSeen) {
             // A file that could not be examined is not a result.
             let (message, remedy) = said_of(receipt);
             exit::report(&HintedError::look(message, remedy).into());
@@ -41,7 +41,7 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
     Ok(exit_code(&report))
 }
 
-fn of(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &ArchiveReceipt> {
+fn with_outcome(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &ArchiveReceipt> {
     report
         .files
         .iter()
@@ -50,7 +50,7 @@ fn of(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &
 
 /// "Could not look" takes precedence, as everywhere.
 fn exit_code(report: &ArchiveReport) -> u8 {
-    if of(report, ArchiveOutcome::NotSeen).next().is_some() {
+    if with_outcome(report, ArchiveOutcome::NotSeen).next().is_some() {
         exit::COULD_NOT_LOOK
     } else if report.success {
         exit::CLEAN

@@ -316,7 +316,7 @@ fn the_archive_follows_the_last_writer_at_once() {
         ];
         let disk: f64 = disk
             .iter()
-            .filter_map(|step| receipt.steps_ms.of(*step))
+            .filter_map(|step| receipt.steps_ms.seconds(*step))
             .sum();
         spent.push(all - disk);
     }

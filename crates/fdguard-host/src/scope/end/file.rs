@@ -186,7 +186,7 @@ async fn twice(
 ) -> ScopeEnd {
     let mut running = spawn_blocking(work.clone());
     let first = match timeout(limit, &mut running).await {
-        Ok(done) => match settle(done) {
+        Ok(done) => match finish(done) {
             Ok(end) => return end,
             Err(failure) if failure.is_final => return *failure.end,
             Err(failure) => {
@@ -197,13 +197,13 @@ async fn twice(
         Err(_elapsed) => vec![too_long(limit)],
     };
     match timeout(limit, &mut running).await {
-        Ok(done) => settle(done)
+        Ok(done) => finish(done)
             .unwrap_or_else(|failure| *failure.end)
             .after(first),
         Err(_elapsed) => ScopeEnd::failed("the operation is still running").after(first),
     }
 }
 
-fn settle(done: Result<ArchiveAttempt, JoinError>) -> ArchiveAttempt {
+fn finish(done: Result<ArchiveAttempt, JoinError>) -> ArchiveAttempt {
     done.unwrap_or_else(|error| Err(Failure::never(error.to_string())))
 }

@@ -70,7 +70,7 @@ async fn one(caller: &Caller, url: &str, round: usize) {
         "silent"
     };
     let mut call = caller
-        .begin(CallRequest::get(&format!("{url}{path}")))
+        .start(CallRequest::get(&format!("{url}{path}")))
         .unwrap();
     let handle = call.handle();
     let stranger = tokio::task::spawn_blocking(move || {
