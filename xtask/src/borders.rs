@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use crate::source;
+use crate::{architecture, source};
 
 /// Everything that is checked. A change here is a design change: give its reason in
 /// ARCHITECTURE.md first.
@@ -93,20 +93,20 @@ const RULES: Rules = Rules {
     ],
     may_be_unsafe: &[
         "crates/fdguard-files/src/sys.rs",
-        "crates/fdguard-host/src/watched.rs",
+        "crates/fdguard-host/src/watched_tree.rs",
         "crates/fdguard-host/src/http/signal.rs",
         "crates/fdguard-host/tests/suite/call/wrong_closer.rs",
-        "crates/fdguard-preload/src/alone.rs",
+        "crates/fdguard-preload/src/no_std_support.rs",
         "crates/fdguard-preload/src/creator/patch.rs",
         "crates/fdguard-preload/src/errno.rs",
-        "crates/fdguard-preload/src/farewell.rs",
+        "crates/fdguard-preload/src/exit_report.rs",
         "crates/fdguard-preload/src/hand_over.rs",
         "crates/fdguard-preload/src/hook/answer.rs",
         "crates/fdguard-preload/src/hook/ask.rs",
         "crates/fdguard-preload/src/hook/close.rs",
         "crates/fdguard-preload/src/hook/control.rs",
         "crates/fdguard-preload/src/hook/descriptor.rs",
-        "crates/fdguard-preload/src/hook/each.rs",
+        "crates/fdguard-preload/src/hook/shape.rs",
         "crates/fdguard-preload/src/hook/end.rs",
         "crates/fdguard-preload/src/hook/exec.rs",
         "crates/fdguard-preload/src/hook/file.rs",
@@ -132,10 +132,10 @@ const RULES: Rules = Rules {
         "crates/fdguard-preload/src/memory.rs",
         "crates/fdguard-preload/src/modules.rs",
         "crates/fdguard-preload/src/node.rs",
-        "crates/fdguard-preload/src/protect/band.rs",
+        "crates/fdguard-preload/src/protect/reserved_range.rs",
         "crates/fdguard-preload/src/protect/kernel.rs",
         "crates/fdguard-preload/src/real.rs",
-        "crates/fdguard-preload/src/seat.rs",
+        "crates/fdguard-preload/src/inflight.rs",
         "crates/fdguard-preload/src/start.rs",
         "crates/fdguard-preload/src/symbols.rs",
         "crates/fdguard-preload/src/sys.rs",
@@ -151,7 +151,7 @@ const RULES: Rules = Rules {
         "crates/fdguard-probe/src/linux/rlimit.rs",
         "crates/fdguard-probe/src/linux/socket_query.rs",
         "crates/fdguard-process/src/signals.rs",
-        "crates/fdguard-process/src/listen/inherited.rs",
+        "crates/fdguard-process/src/listen/activation.rs",
         "crates/fdguard-process/src/notify/same.rs",
         "crates/fdguard-process/src/keeper/mod.rs",
         "crates/fdguard-process/src/pty.rs",
@@ -181,6 +181,17 @@ struct Rules {
     may_be_unsafe: &'static [&'static str],
 }
 
+impl Rules {
+    /// The part of the table that ARCHITECTURE.md shows.
+    fn design(&self) -> architecture::Design {
+        architecture::Design {
+            arrows: self.arrows,
+            only_in: self.only_in,
+            may_be_unsafe: self.may_be_unsafe,
+        }
+    }
+}
+
 /// What is wrong, and where.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
@@ -190,7 +201,7 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
-    fn new(file: &Path, line: usize, text: impl Into<String>) -> Self {
+    pub(crate) fn new(file: &Path, line: usize, text: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             line,
@@ -229,6 +240,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
             complaints.push(Complaint::new(file, 1, "lacks #![forbid(unsafe_code)]"));
         }
     }
+    complaints.extend(architecture::check(root, &sources, &RULES.design())?);
     Ok(complaints.iter().map(Complaint::to_string).collect())
 }
 

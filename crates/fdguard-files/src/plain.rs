@@ -204,7 +204,8 @@ mod tests {
         // However the pieces are cut.
         for size in [1, 2, 3, 7, 1000] {
             let mut scanner = PlainTextScanner::new();
-            text.chunks(size).for_each(|piece| scanner.push_bytes(piece));
+            text.chunks(size)
+                .for_each(|piece| scanner.push_bytes(piece));
             let found = scanner.finish();
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!((found[0].offset, found[0].length), (Some(at), Some(24)));

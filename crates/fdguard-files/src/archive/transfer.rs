@@ -73,7 +73,11 @@ impl Transfer<'_> {
         {
             return Ok(moved);
         }
-        let is_taken = || self.to.stat_entry(self.name).is_ok_and(|entry| entry.is_some());
+        let is_taken = || {
+            self.to
+                .stat_entry(self.name)
+                .is_ok_and(|entry| entry.is_some())
+        };
         if !self.may_number && is_taken() {
             return Err(collision());
         }
@@ -119,7 +123,7 @@ impl Transfer<'_> {
         (self.passed)(ArchiveStep::Recorded);
         sync(self.from)?;
         (self.passed)(ArchiveStep::Settled);
-        Ok(Some(TransferResuPlacedCopyne(Placed {
+        Ok(Some(TransferResult::Done(PlacedCopy {
             name,
             contents,
             method: ArchiveMethod::Rename,
@@ -137,7 +141,10 @@ impl Transfer<'_> {
                 Err(Errno::EXIST) => break,
                 Err(Errno::XDEV) => return Ok(None),
                 Err(error) => {
-                    return Err(ArchiveProblem::io("cannot move it into the archive", error));
+                    return Err(ArchiveProblem::io(
+                        "cannot move it into the archive",
+                        error,
+                    ));
                 }
             }
         }
@@ -201,7 +208,7 @@ impl Transfer<'_> {
                 }
                 sync(self.from)?;
                 (self.passed)(ArchiveStep::Settled);
-                Ok(TransferResuPlacedCopyne(Placed {
+                Ok(TransferResult::Done(PlacedCopy {
                     name,
                     contents,
                     method: ArchiveMethod::Copy,
@@ -230,7 +237,8 @@ impl Transfer<'_> {
 
     /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
     fn finish_earlier(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
-        let failed = |error: io::Error| ArchiveProblem::io("cannot read the archive", error);
+        let failed =
+            |error: io::Error| ArchiveProblem::io("cannot read the archive", error);
         let own = self.from.stat_entry(self.closing).map_err(failed)?;
         let Some(own) = own else {
             return Ok(None);
@@ -252,8 +260,9 @@ impl Transfer<'_> {
                 None => self.read()?,
             };
             let theirs = self.to.read(&name).map_err(failed)?;
-            let is_same =
-                digest::read_contents(&theirs, names::has_json_lines(self.name)).map_err(failed)? == ours;
+            let is_same = digest::read_contents(&theirs, names::has_json_lines(self.name))
+                .map_err(failed)?
+                == ours;
             if is_same {
                 theirs.sync_all().map_err(failed)?;
                 return self.adopt(name, ours).map(Some);
@@ -275,7 +284,7 @@ impl Transfer<'_> {
         }
         sync(self.from)?;
         (self.passed)(ArchiveStep::Settled);
-        Ok(TransferResuPlacedCopyne(Placed {
+        Ok(TransferResult::Done(PlacedCopy {
             name,
             contents,
             method: ArchiveMethod::Found,

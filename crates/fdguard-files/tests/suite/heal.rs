@@ -217,7 +217,7 @@ fn r45_a_name_that_others_share_is_refused() {
     made.write(5, &alert());
     let said = healed(&made.path);
     assert_eq!(said.outcome, HealOutcome::Refused);
-    assert!(said.message.contains("2 names"), "{}", said.message);
+    assert!(said.message.contains("2 hard links"), "{}", said.message);
 }
 
 #[test]

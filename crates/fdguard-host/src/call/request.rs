@@ -234,8 +234,9 @@ fn host_header(uri: &Uri, origin: &Origin) -> Result<HeaderValue, CallFailure> {
 fn headers(given: &[(String, String)]) -> Result<HeaderMap, CallFailure> {
     let mut headers = HeaderMap::with_capacity(given.len() + 1);
     for (name, value) in given {
-        let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| CallFailure::Bad(format!("invalid header name {name:?}")))?;
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_invalid| {
+            CallFailure::Bad(format!("invalid header name {name:?}"))
+        })?;
         if OURS.contains(&known.as_str()) {
             return Err(CallFailure::Bad(format!(
                 "cannot set header {known}: the host sets it"
@@ -352,7 +353,9 @@ mod tests {
         assert!(ready("http://a b/").unwrap_err().contains("invalid URL"));
         let mut request = CallRequest::get("http://a/");
         request.headers = vec![("x".to_owned(), "SECRET\n".to_owned())];
-        let line = Ready::try_from_request(request.clone()).unwrap_err().to_string();
+        let line = Ready::try_from_request(request.clone())
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             line,
             "invalid value for header x: it contains characters that HTTP does not allow"

@@ -223,7 +223,7 @@ fn few_descriptors_are_enough_and_too_few_are_refused_in_words() {
             let hub = Hub::open().unwrap();
             let refused = Session::start("test", spec, &hub).await.unwrap_err();
             let text = refused.to_string();
-            assert!(text.contains("limits.descriptors: 23"), "{text}");
+            assert!(text.contains("limits.descriptors is 23"), "{text}");
         }
     });
 }

@@ -41,7 +41,10 @@ pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<u8> {
     Ok(exit_code(&report))
 }
 
-fn with_outcome(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterator<Item = &ArchiveReceipt> {
+fn with_outcome(
+    report: &ArchiveReport,
+    outcome: ArchiveOutcome,
+) -> impl Iterator<Item = &ArchiveReceipt> {
     report
         .files
         .iter()
@@ -50,7 +53,10 @@ fn with_outcome(report: &ArchiveReport, outcome: ArchiveOutcome) -> impl Iterato
 
 /// "Could not look" takes precedence, as everywhere.
 fn exit_code(report: &ArchiveReport) -> u8 {
-    if with_outcome(report, ArchiveOutcome::NotSeen).next().is_some() {
+    if with_outcome(report, ArchiveOutcome::NotSeen)
+        .next()
+        .is_some()
+    {
         exit::COULD_NOT_LOOK
     } else if report.success {
         exit::CLEAN

@@ -151,7 +151,7 @@ async fn running_calls_are_listed_without_secrets_capped_and_aborted_by_id() {
     ));
     assert_eq!(
         calls.abort(&id).unwrap_err().to_string(),
-        format!("no call {id}")
+        format!("no such call: {id}")
     );
     drop(second);
     assert!(calls.list().is_empty());

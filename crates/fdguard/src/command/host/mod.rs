@@ -45,9 +45,9 @@ pub(super) fn run(args: &HostArgs) -> anyhow::Result<u8> {
     if args.mcp {
         return serve_one(args, roots);
     }
-    let sockets = Sockets::plan(args, &activation)?;
+    let sockets = Sockets::plan(args, &inherited)?;
     let token = token::find(args)?;
-    let bound = sockets.bind(activation)?;
+    let bound = sockets.bind(inherited)?;
     let sink = sink(args)?;
     let mut settings = ApiSettings::default();
     settings.token = token.as_ref().map(|found| found.token.clone());

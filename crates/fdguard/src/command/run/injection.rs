@@ -184,7 +184,9 @@ impl Injector for InjectedTrace {
                     Some(_) => ("unprotected", "it runs without protection"),
                     None => ("untraced", "the lines of what it opens are not known"),
                 };
-                events.push(LogEvent::new(name, service).with("text", format!("{what}: {why}")));
+                events.push(
+                    LogEvent::for_service(name, service).with("text", format!("{what}: {why}")),
+                );
             }
             Err(_) => {}
         }

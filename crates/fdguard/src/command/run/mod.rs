@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         settings,
         said,
         parent,
-        activation,
+        inherited,
         stderr: stderr.map(reserve::raise),
         injector,
     };
