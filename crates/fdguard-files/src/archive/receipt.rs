@@ -214,10 +214,7 @@ impl ArchiveProblem {
                 ArchiveTrouble::NoRoom,
                 "free space in the archive, or name another one",
             ),
-            std::io::ErrorKind::InvalidFilename => (
-                ArchiveTrouble::Io,
-                "shorten the file name",
-            ),
+            std::io::ErrorKind::InvalidFilename => (ArchiveTrouble::Io, "shorten the file name"),
             _ => (ArchiveTrouble::Io, "check the kernel log (dmesg)"),
         };
         Self::new(kind, format!("{what}: {error}"), remedy)

@@ -141,10 +141,7 @@ impl Transfer<'_> {
                 Err(Errno::EXIST) => break,
                 Err(Errno::XDEV) => return Ok(None),
                 Err(error) => {
-                    return Err(ArchiveProblem::io(
-                        "cannot move it into the archive",
-                        error,
-                    ));
+                    return Err(ArchiveProblem::io("cannot move it into the archive", error));
                 }
             }
         }
@@ -237,8 +234,7 @@ impl Transfer<'_> {
 
     /// Ends what an earlier archive has left: its copy is whole, but the original is still there.
     fn finish_earlier(&mut self) -> Result<Option<TransferResult>, ArchiveProblem> {
-        let failed =
-            |error: io::Error| ArchiveProblem::io("cannot read the archive", error);
+        let failed = |error: io::Error| ArchiveProblem::io("cannot read the archive", error);
         let own = self.from.stat_entry(self.closing).map_err(failed)?;
         let Some(own) = own else {
             return Ok(None);

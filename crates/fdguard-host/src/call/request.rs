@@ -234,9 +234,8 @@ fn host_header(uri: &Uri, origin: &Origin) -> Result<HeaderValue, CallFailure> {
 fn headers(given: &[(String, String)]) -> Result<HeaderMap, CallFailure> {
     let mut headers = HeaderMap::with_capacity(given.len() + 1);
     for (name, value) in given {
-        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_invalid| {
-            CallFailure::Bad(format!("invalid header name {name:?}"))
-        })?;
+        let known = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_invalid| CallFailure::Bad(format!("invalid header name {name:?}")))?;
         if OURS.contains(&known.as_str()) {
             return Err(CallFailure::Bad(format!(
                 "cannot set header {known}: the host sets it"
