@@ -1,4 +1,4 @@
-//! Entries as columns: written and read.
+//! Converts entries to and from columns.
 
 use jiff::Timestamp;
 use rusqlite::Row as Found;

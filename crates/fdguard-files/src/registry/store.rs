@@ -1,4 +1,5 @@
-//! The database of a registry, as it lives in the vault. The rules are not here: every change asks `state` first.
+//! The database of a registry, inside the vault. The rules are in `state`, which every change
+//! consults first.
 
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub(super) struct Store {
     pub(super) guard: Guard,
 }
 
-/// An end, with what is noted about it.
+/// An end, with its notes.
 pub(super) struct Ending {
     pub(super) end: RowEnd,
     pub(super) reason: String,
@@ -36,7 +37,8 @@ impl Store {
         work(&self.connection).map_err(|error| Error::sqlite(&self.path, error))
     }
 
-    /// Changes, as a whole or not at all. The file is looked at before and after: a change that went into a removed file is no success.
+    /// Runs a change as one transaction. The file is checked before and after: a change to a
+    /// removed file is not a success.
     fn change<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
@@ -149,7 +151,8 @@ impl Store {
         })
     }
 
-    /// `present` is whoever closes it now and whether that one lives; what was asked outside of the transaction is compared in it.
+    /// `present` is the current closer and whether it is running; that check was made outside the
+    /// transaction, so it is verified inside.
     pub(super) fn begin_closing(
         &mut self,
         id: &str,
@@ -208,7 +211,7 @@ impl Store {
         })
     }
 
-    /// Notes what is gone; those that somebody changed meanwhile are left out.
+    /// Records entries that are gone, except those changed meanwhile.
     pub(super) fn lose(
         &mut self,
         lost: &[(String, u64, &'static str)],
@@ -246,7 +249,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // The last to close removes the log by its name. When the file is not ours any more, neither is the log.
+        // The last connection to close removes the WAL by name. If the file was replaced, the WAL
+        // belongs to the new one.
         if self.guard.check().is_err() {
             let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             drop(self.connection.set_db_config(no_checkpoint, true));
@@ -278,7 +282,7 @@ fn one(connection: &Connection, id: &str) -> rusqlite::Result<Option<RegistryRow
     statement.query_row([id], read).optional()
 }
 
-/// The entry as it stands after a step, not written yet.
+/// The entry after a step, not yet written.
 fn stepped(
     transaction: &Transaction<'_>,
     id: &str,

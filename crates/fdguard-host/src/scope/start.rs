@@ -1,4 +1,5 @@
-//! A scope with everything that it needs, or nothing: when one of its things cannot be had, all that came before it are released.
+//! Starts a scope with all its resources or none: if one cannot be started, those before it are
+//! released.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,21 +21,21 @@ pub enum StartResource {
     OpenSession(String, Ownership, ResourceRole),
     /// A program that is started.
     Program(Box<Plan>, ResourceRole),
-    /// A process that somebody else started.
+    /// A process that was started elsewhere.
     Process(ProcessId, Ownership, ResourceRole),
     /// A file.
     File(PathBuf, FileEnd),
-    /// A folder that is made.
+    /// A directory to create.
     Directory(String),
-    /// A socket of ours.
+    /// A socket of the host.
     Socket(String, std::os::fd::OwnedFd),
-    /// Any other descriptor of ours.
+    /// Any other descriptor of the host.
     Descriptor(String, std::os::fd::OwnedFd),
 }
 
 /// A start that failed. Everything that came before is released.
 #[derive(Debug, thiserror::Error)]
-#[error("resource {at} of the scope: {error}")]
+#[error("cannot start resource {at} of the scope: {error}")]
 pub struct StartFailed {
     /// Which one, from 1.
     pub at: usize,

@@ -183,7 +183,7 @@ fn a_target_that_became_a_link_after_the_scope_was_opened_gets_nothing() {
         let closed = served.send("DELETE", &scope, "").json();
         assert_eq!(closed["success"], false, "{closed}");
         let error = closed["resources"][0]["error"].as_str().unwrap();
-        assert!(error.contains("is a link"), "{error}");
+        assert!(error.contains("is a symbolic link"), "{error}");
         assert!(agent.join("log").exists(), "it stays where it was");
         assert_eq!(site.touched(), [""; 0]);
     }

@@ -166,7 +166,7 @@ async fn r52_a_link_that_leads_out_is_refused_and_what_it_leads_to_is_whole() {
             "{refused:?}"
         );
         assert!(
-            refused.error.as_ref().unwrap().contains("leads out"),
+            refused.error.as_ref().unwrap().contains("is outside"),
             "{refused:?}"
         );
         assert!(!refused.details.tried_twice);

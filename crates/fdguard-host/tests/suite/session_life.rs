@@ -143,10 +143,10 @@ fn a_start_that_fails_leaves_nothing() {
             (
                 ending,
                 "ended",
-                "exit 3 before it was ready; it said: \"broken",
+                "exit 3 before it was ready; its output: \"broken",
             ),
             (nowhere, "start-failed", "No such file or directory"),
-            (bad, "bad-request", "\"A=B\" cannot be a variable"),
+            (bad, "bad-request", "invalid environment variable \"A=B\""),
         ] {
             let error = Session::start("failing", spec, &hub).await.unwrap_err();
             assert_eq!(error.code(), code, "{error}");

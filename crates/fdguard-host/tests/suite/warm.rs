@@ -230,7 +230,7 @@ async fn an_interpreter_that_cannot_start_says_why_and_another_is_not_served() {
         .environment
         .push(("PATH".into(), "/no/such".into()));
     let error = pool.fork(&asked.plan, NONCE).await.unwrap_err();
-    assert!(error.to_string().contains("another python3"), "{error}");
+    assert!(error.to_string().contains("different python3"), "{error}");
     pool.close().await;
     assert!(pool.fork(&ask().plan, NONCE).await.is_err());
 }

@@ -149,7 +149,10 @@ fn r36_a_soak_keeps_at_it() {
     // A machine under load may need more than the first times for the least number of cycles.
     let soaks = ["2s", "8s", "30s"];
     let goes_on = soaks.iter().any(|soak| cycles_of_a_soak(soak) > 12);
-    assert!(goes_on, "none of {soaks:?} went on after the cycles that count");
+    assert!(
+        goes_on,
+        "none of {soaks:?} went on after the cycles that count"
+    );
 }
 
 /// How many cycles a soak of this length makes of the ten that count at least.

@@ -155,6 +155,6 @@ fn a_folder_without_a_registry_is_told_and_stays_empty() {
     command.args(["host", "--reconcile", "--dry-run", "--state"]);
     let said = super::CommandOutput::of(command.arg(state.path()).output().unwrap());
     assert_eq!(said.code, 3, "{}", said.stderr);
-    assert!(said.stderr.contains("no registry"), "{}", said.stderr);
+    assert!(said.stderr.contains("no such registry"), "{}", said.stderr);
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
 }

@@ -1,4 +1,4 @@
-//! What is judged about an agent from what was seen of it. Pure: no clock, no file.
+//! Judges the status of an agent from observations. Pure: no clock, no file.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use super::super::CloseReason;
 use super::marker::LastEntry;
 
-/// How an agent is.
+/// Status of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentStatus {
-    /// It works, as far as anybody knows.
+    /// It is running, as far as known.
     Running,
-    /// It has done its work.
+    /// It has completed its work.
     Completed,
-    /// It ended before that.
+    /// It ended before completing its work.
     Failed,
-    /// Somebody ended it.
+    /// It was terminated on request.
     Terminated,
 }
 
@@ -30,26 +30,26 @@ impl AgentStatus {
     }
 }
 
-/// Why an agent is judged so. The words stay the same.
+/// Reason for a status. The values are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReasonCode {
-    /// A session that it needs is gone.
+    /// A session it needs is gone.
     SessionDead,
-    /// A process that it needs is gone.
+    /// A process it needs is gone.
     ProcessDead,
-    /// Nothing that it writes has changed for too long.
+    /// None of its files has changed for too long.
     AgentStuck,
     /// Its log ends with a result.
     ResultFound,
-    /// Its log ends with a result that says that it failed.
+    /// Its log ends with a result that reports an error.
     ResultIsError,
-    /// Its program ended with status 0.
+    /// Its program exited with status 0.
     ExitedWithSuccess,
 }
 
-/// Something without which there is no agent.
+/// A resource without which there is no agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MainResource {
     /// A session, and whether it is there.
@@ -61,7 +61,7 @@ pub enum MainResource {
     Process {
         /// It lives.
         is_alive: bool,
-        /// It ended with status 0; unknown for a process that we did not start.
+        /// It exited with status 0; unknown for a process that the host did not start.
         has_succeeded: Option<bool>,
     },
 }
@@ -88,7 +88,7 @@ pub struct AgentRules {
     pub idle_after: Duration,
 }
 
-/// What is wrong, without having asked its log.
+/// Problems of an agent, without reading its log.
 #[must_use]
 pub fn unhealthy(seen: &AgentFacts, rules: AgentRules) -> Vec<ReasonCode> {
     if seen.status.is_terminal() {
@@ -109,7 +109,7 @@ pub fn unhealthy(seen: &AgentFacts, rules: AgentRules) -> Vec<ReasonCode> {
     reasons
 }
 
-/// What an agent with something wrong is: its log has the last word. `None` when nothing may be said yet.
+/// The verdict on an agent with problems: its log decides. `None` if it is too early.
 #[must_use]
 pub fn verdict(
     seen: &AgentFacts,
@@ -136,7 +136,7 @@ pub fn verdict(
     }
 }
 
-/// Only programs are gone, and each said that all is well.
+/// Only programs are gone, and each exited with status 0.
 fn has_succeeded(seen: &AgentFacts, reasons: &[ReasonCode]) -> bool {
     let fine = |main: &MainResource| match main {
         MainResource::Process {

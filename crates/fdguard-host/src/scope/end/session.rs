@@ -1,4 +1,4 @@
-//! The end of a session, which the host does: the scope waits for its receipt.
+//! Ends a session through the host and waits for its receipt.
 
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ impl ScopeEnd {
 
 async fn once(id: &str, around: &Around) -> Result<ScopeEnd, String> {
     let host = around.means.host.as_ref();
-    let host = host.ok_or("there is no host of sessions")?;
+    let host = host.ok_or("sessions are not available")?;
     let limit = around.how.limit;
     match timeout(limit, host.close(id, reason(around.why))).await {
         Err(_elapsed) => Err(too_long(limit)),
@@ -41,7 +41,7 @@ async fn once(id: &str, around: &Around) -> Result<ScopeEnd, String> {
 /// A receipt that does not say how many live on proves nothing.
 fn ended(receipt: Receipt) -> ScopeEnd {
     let is_gone = receipt.survivors == Some(0);
-    // The host keeps the receipt of a session that ended before.
+    // The host keeps the receipt of a session that ended earlier.
     let was_gone = receipt.reason == SessionEndReason::ProgramEnded;
     let mut end = ScopeEnd::fine(if was_gone {
         CleanUpAction::Absent
@@ -51,8 +51,8 @@ fn ended(receipt: Receipt) -> ScopeEnd {
     end.ok = is_gone;
     if !is_gone {
         let why = receipt.survivors.map_or_else(
-            || "nobody can say whether processes of it live on".to_owned(),
-            |count| format!("{count} of its processes live on"),
+            || "unknown whether any of its processes are still running".to_owned(),
+            |count| format!("{count} of its processes are still running"),
         );
         end.errors.push(why);
         end.errors.extend(receipt.errors.iter().cloned());

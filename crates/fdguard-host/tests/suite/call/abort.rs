@@ -148,7 +148,7 @@ async fn r39_lookups_that_never_end_are_bounded_and_their_queue_can_be_aborted()
     let failure = first.await.unwrap().unwrap_err();
     assert_eq!(
         failure.to_string(),
-        "one.invalid cannot be resolved: no such name"
+        "cannot resolve one.invalid: no such name"
     );
 }
 

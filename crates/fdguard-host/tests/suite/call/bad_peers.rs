@@ -242,7 +242,7 @@ async fn a_refused_connection_an_unknown_certificate_and_no_roots_are_told_in_on
     assert!(failure.to_string().contains("certificate"), "{failure}");
     let failure = ask(caller(&log), peer.secure_url("/")).await;
     assert!(
-        failure.to_string().contains("no certificate to trust"),
+        failure.to_string().contains("no trusted certificates"),
         "{failure}"
     );
     let nobody = std::net::TcpListener::bind(("127.0.0.1", 0))

@@ -120,7 +120,10 @@ async fn running_calls_are_listed_without_secrets_capped_and_aborted_by_id() {
         .start(CallRequest::post(&peer.url("/b"), "x"))
         .unwrap();
     let refused = calls.start(CallRequest::get(&peer.url("/c"))).unwrap_err();
-    assert_eq!(refused.to_string(), "2 calls are open, which is the cap");
+    assert_eq!(
+        refused.to_string(),
+        "too many calls: 2 are open, which is the limit"
+    );
     assert_eq!(refused.code(), "full");
     let id = first.id().to_owned();
     let owner = tokio::spawn(async move { first.response().await });
@@ -148,7 +151,7 @@ async fn running_calls_are_listed_without_secrets_capped_and_aborted_by_id() {
     ));
     assert_eq!(
         calls.abort(&id).unwrap_err().to_string(),
-        format!("no call {id}")
+        format!("no such call: {id}")
     );
     drop(second);
     assert!(calls.list().is_empty());

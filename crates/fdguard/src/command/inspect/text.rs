@@ -1,4 +1,4 @@
-//! An inspection for people: the verdict first, then the facts, then what to do.
+//! Text output of an inspection: the verdict first, then the facts, then the next steps.
 
 use std::io::Write;
 
@@ -95,7 +95,7 @@ fn verdict(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
 
 fn said(healed: &HealResult) -> String {
     let backup = healed.backup.as_ref().map_or_else(String::new, |path| {
-        format!("; the damaged one is kept in {}", path.display())
+        format!("; the damaged file is kept in {}", path.display())
     });
     let message = &healed.message;
     match healed.outcome {
@@ -126,7 +126,7 @@ fn findings(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     page.heading("findings")?;
     if !follow.is_empty() {
         let rules: Vec<&str> = follow.iter().map(|one| one.rule).collect();
-        page.line(&format!("  overwritten by it: {}", rules.join(", ")))?;
+        page.line(&format!("  fields overwritten by it: {}", rules.join(", ")))?;
     }
     for finding in others {
         let word = match finding.severity {
@@ -145,7 +145,7 @@ fn lies_in(field: &FileFinding, foreign: &FileFinding) -> bool {
     else {
         return false;
     };
-    // The magic begins before what has overwritten a part of it.
+    // The magic starts before the data that overwrote a part of it.
     field.rule == "magic" && from < 16 || (from..from + length).contains(&at)
 }
 
@@ -155,7 +155,7 @@ fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
         let certain = if seen.holders.is_complete {
             "nobody"
         } else {
-            "nobody that may be seen"
+            "no visible process"
         };
         page.line(&format!("  {certain}"))?;
     }
@@ -168,7 +168,7 @@ fn holders(page: &mut Page<'_>, seen: &Inspection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `python3 (pid 12): 2 connections, 1 parked; database 3, 5; log 4; index 6`.
+/// `python3 (pid 12): 2 connections, 1 parked; database 3, 5; WAL 4; WAL index 6`.
 fn held(process: &HoldingProcess) -> String {
     let mut parts = Vec::new();
     if process.connections > 0 {
@@ -191,8 +191,8 @@ fn held(process: &HoldingProcess) -> String {
             },
             &process.main,
         ),
-        ("log", &process.wal),
-        ("index", &process.shm),
+        ("WAL", &process.wal),
+        ("WAL index", &process.shm),
         ("journal", &process.journal),
     ];
     parts.extend(
@@ -201,7 +201,7 @@ fn held(process: &HoldingProcess) -> String {
             .filter_map(|(name, grip)| grip_text(name, grip)),
     );
     if parts.is_empty() {
-        parts.push("locks; its descriptors may not be read".to_owned());
+        parts.push("locks; its descriptors cannot be read".to_owned());
     }
     format!("{}: {}", process.name(), parts.join("; "))
 }
@@ -209,7 +209,7 @@ fn held(process: &HoldingProcess) -> String {
 fn grip_text(name: &str, grip: &Grip) -> Option<String> {
     let mut parts = Vec::new();
     if !grip.fds.is_empty() {
-        let how = if grip.writable > 0 { "" } else { ", reading" };
+        let how = if grip.writable > 0 { "" } else { ", read-only" };
         parts.push(format!("fd {}{how}", numbers(&grip.fds)));
     }
     if grip.mapped {
@@ -219,7 +219,7 @@ fn grip_text(name: &str, grip: &Grip) -> Option<String> {
         parts.push(format!("in the io_uring fd {}", numbers(&grip.rings)));
     }
     if !grip.gone.is_empty() {
-        parts.push(format!("a deleted one as fd {}", numbers(&grip.gone)));
+        parts.push(format!("a deleted file as fd {}", numbers(&grip.gone)));
     }
     (!parts.is_empty()).then(|| format!("{name} {}", parts.join(", ")))
 }
