@@ -22,7 +22,7 @@ pub enum Error {
         source: io::Error,
     },
     /// No folder for what the program writes.
-    #[error("no private folder for the trace")]
+    #[error("cannot create a private directory for the trace")]
     Folder {
         /// Why.
         source: io::Error,

@@ -402,9 +402,9 @@ impl Heard {
         gaps.extend(omission::gaps(&self.all_omissions()));
         if self.unheard > 0 {
             gaps.push(Gap::new(
-                format!("hazards of {} processes", self.unheard),
-                format!("more than {MOST_RINGS} run at the same time"),
-                "trace fewer of them at once",
+                format!("hazards in {} processes", self.unheard),
+                format!("more than {MOST_RINGS} traced processes run at the same time"),
+                "trace fewer processes at once",
             ));
         }
         (hazards, gaps)

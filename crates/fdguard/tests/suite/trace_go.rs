@@ -96,7 +96,7 @@ fn why(found: &Value) -> Vec<&str> {
 }
 
 const REASON: &str =
-    "a Go program makes system calls without the C library: launch tracing cannot see them";
+    "Go programs make system calls without libc, which tracing interposes";
 
 #[test]
 fn r40_a_go_program_is_a_gap_with_its_reason_and_no_wrong_line() {

@@ -100,7 +100,7 @@ fn r18_where_the_terminal_is_the_programs_there_is_one_clear_line() {
     let (status, shown) = live.end();
     assert_eq!(status.code(), Some(2), "{shown}");
     assert!(
-        shown.contains("fdguard: the terminal is the program's"),
+        shown.contains("fdguard: cannot show the live view: the program uses this terminal"),
         "{shown}"
     );
     assert!(shown.contains("</dev/null >out.log 2>&1"), "{shown}");

@@ -330,7 +330,7 @@ pub(super) fn budget_finding(process: &Process, why: String, count: u64) -> Find
         walls: Vec::new(),
         why,
         next_step:
-            "See what they are: `fdguard snap`; then close what is not needed, or allow more."
+            "List them with `fdguard snap`. Close what is not needed, or raise the budget."
                 .to_owned(),
         origin: None,
         shape: None,
@@ -357,8 +357,8 @@ fn allow_remains(remains: &mut Remains, clearance: &Clearance<'_>) {
 pub(super) fn too_short() -> Gap {
     Gap::new(
         "what it left open",
-        "the program cannot be traced, and it ended before it could be judged from outside",
-        "let it run for five seconds or longer, or link it dynamically",
+        "the program cannot be traced, and it ended before its descriptor counts showed a trend",
+        "let it run for at least five seconds, or link it dynamically",
     )
 }
 

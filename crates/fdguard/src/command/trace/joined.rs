@@ -129,8 +129,8 @@ impl Joined {
         if watch.is_none() && traces.iter().all(|one| one.pid != about.pid) {
             diagnosis.gaps.push(Gap::new(
                 "whether it leaks",
-                "it ended before the first look",
-                "nothing: what it left open at its end is shown",
+                "the program ended before the first sample",
+                "no action needed: the descriptors it left open are listed",
             ));
         }
         Ok(Self {
@@ -314,7 +314,7 @@ impl Origins {
 fn tell_path(finding: &mut Finding) {
     if let Some(origin) = finding.origin.as_ref().filter(|origin| origin.partly) {
         finding.why.push_str(&format!(
-            "; {} of the {} that came from there were closed: they stay open on some path only, as after a failed start, an exception or a timeout",
+            "; {} of the {} opened there were closed, so only some code paths leak: check failed starts, exceptions and timeouts",
             origin.closed, origin.opened
         ));
     }
@@ -343,13 +343,13 @@ fn gaps(about: &About, tables: &Tables, processes: &[Origins]) -> Vec<Gap> {
     let is_untold = tables.of(about.pid).is_none();
     let became = about.became.get(&about.pid).map(|became| became.blind);
     if let Some(blind) = about.blind.or(became.filter(|_| is_untold)) {
-        let what = "the lines that opened descriptors: launch tracing cannot see into this program";
+        let what = "the lines that opened descriptors: fdguard cannot trace this program";
         gaps.push(Gap::new(what, blind.why(), blind.remedy()));
     } else if is_untold {
         gaps.push(Gap::new(
             "the lines that opened descriptors",
-            "the program did not load the injected library, or could not write its table",
-            "see that its limits (ulimit -f, -v) and its environment leave room for it",
+            "the program did not load the injected library, or the library could not write its table",
+            "raise its limits (ulimit -f, -v) and keep LD_PRELOAD in its environment",
         ));
     }
     let unseen = |is_go: bool| {
@@ -358,22 +358,22 @@ fn gaps(about: &About, tables: &Tables, processes: &[Origins]) -> Vec<Gap> {
         (unknown > 0).then(|| format!("the opening line of {unknown} descriptors"))
     };
     if let Some(what) = unseen(true) {
-        let remedy = "fdguard watch PID tells class and rate; what its C part opens has its line";
+        let remedy = "run fdguard watch PID for class and rate; descriptors opened by its C code do have lines";
         gaps.push(Gap::new(what, GO, remedy));
     }
     if let Some(what) = unseen(false) {
         gaps.push(Gap::new(
             what,
-            "they were opened inside the C library or by a system call of its own",
-            "nothing: their class and target are known",
+            "they were opened inside the C library, or by a direct system call of the program",
+            "no action needed: their class and target are known",
         ));
     }
     let lost: u64 = tables.iter().map(|table| table.lost_stacks).sum();
     if lost > 0 {
         gaps.push(Gap::new(
-            format!("the stacks of {lost} openings"),
-            "more different stacks than the table has places for",
-            "nothing: they are counted, without a line",
+            format!("the stacks of {lost} opened descriptors"),
+            "the program has more distinct stacks than the table can hold",
+            "no action needed: they are counted, without a line",
         ));
     }
     gaps
@@ -387,7 +387,7 @@ fn unread_gaps(processes: &[Origins]) -> Vec<Gap> {
 
 /// Children that the library does not see into, by the reason.
 fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
-    const UNSURE: &str = "these children are static, run with other rights or in another environment, and did not load the injected library";
+    const UNSURE: &str = "these child processes did not load the injected library: they are static, privileged, or run in another environment";
     let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for child in children {
         let (why, name) = match about.became.get(&child.process.pid) {
@@ -412,7 +412,7 @@ fn untold_gaps(about: &About, children: &[&Subject]) -> Vec<Gap> {
         Gap::new(
             format!("the lines that opened descriptors of {list}"),
             why,
-            "fdguard watch PID tells class, target and rate, not the line",
+            "run fdguard watch PID for class, target and rate (without the line)",
         )
     };
     names.into_iter().map(gap).collect()

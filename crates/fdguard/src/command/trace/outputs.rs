@@ -42,8 +42,8 @@ impl Outputs {
         let mut streams = Vec::new();
         for (format, path) in asked {
             if taken.contains(&path) && !is_special(path) {
-                let message = format!("{}: named for two outputs", path.display());
-                return Err(Hinted::usage(message, "give each a file of its own").into());
+                let message = format!("{}: used for two outputs", path.display());
+                return Err(Hinted::usage(message, "give each output its own file").into());
             }
             taken.push(path);
             streams.push((format, Stream::open(Some(path))?));

@@ -242,7 +242,7 @@ fn wait(
                 is_quiet = true;
                 let seconds = SLOW.as_secs();
                 say(&format!(
-                    "{} still runs, {seconds} s after it was asked to end: waiting; Ctrl-C twice leaves with the report",
+                    "process {} is still running {seconds} s after SIGTERM; press Ctrl-C twice to stop waiting and print the report",
                     traced.pid()
                 ));
             }
@@ -256,7 +256,7 @@ fn part(traced: &mut Traced, asked: &mut Asked) -> anyhow::Result<Option<ExitSta
         return Ok(Some(status));
     }
     say(&format!(
-        "{} still runs: left, this is the report so far",
+        "process {} is still running and was left alone; this is the report so far",
         traced.pid()
     ));
     Ok(None)

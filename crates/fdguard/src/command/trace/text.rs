@@ -80,7 +80,7 @@ fn write_processes(out: &mut dyn Write, found: &Diagnosis, width: usize) -> anyh
         .peak
         .filter(|peak| root.and_then(|one| one.last) != Some(*peak))
     {
-        writeln!(out, "  {peak} descriptors at most")?;
+        writeln!(out, "  peak: {peak} descriptors")?;
     }
     for ((comm, verdict), count) in others {
         writeln!(out, "{DIM}{count} × {comm}: {verdict}{DIM:#}")?;
@@ -204,7 +204,7 @@ fn write_place(out: &mut dyn Write, place: &Place<'_>, is_short: bool) -> anyhow
         let caller = name::culprit(telling);
         writeln!(
             out,
-            "    called from {HEADING}{caller}{HEADING:#}: only there it leaks"
+            "    called from {HEADING}{caller}{HEADING:#}: the only caller that leaks"
         )?;
     }
     for frame in place.stack.iter().take(MOST_FRAMES) {
@@ -310,7 +310,7 @@ mod tests {
     fn a_stack_that_was_lost_is_said_so() {
         let text = told(&Made::default().site("srv", &[], 2));
         assert!(
-            text.contains("2 live of 4, oldest 5.0 min: a stack that was lost (open"),
+            text.contains("2 live of 4, oldest 5.0 min: unknown stack (open"),
             "{text}"
         );
     }

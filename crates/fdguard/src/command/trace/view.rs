@@ -27,11 +27,11 @@ pub(super) fn check_free() -> anyhow::Result<()> {
         return Ok(());
     }
     let message = if is_used {
-        "the terminal is the program's, and the live view would write over it"
+        "cannot show the live view: the program uses this terminal"
     } else {
-        "there is no terminal for the live view"
+        "cannot show the live view: there is no terminal"
     };
-    let hint = "fdguard trace --live -- COMMAND </dev/null >out.log 2>&1, or in a second terminal fdguard trace --report PID --live";
+    let hint = "redirect the program (fdguard trace --live -- COMMAND </dev/null >out.log 2>&1), or run fdguard trace --report PID --live in a second terminal";
     Err(Hinted::usage(message, hint).into())
 }
 
@@ -39,7 +39,7 @@ pub(super) fn check_free() -> anyhow::Result<()> {
 pub(super) fn show(live: &mut Live<'_>, observed: &Observed) -> anyhow::Result<Looked> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         let message = "the live view needs a terminal";
-        return Err(Hinted::usage(message, "without --live it is a report").into());
+        return Err(Hinted::usage(message, "leave out --live to print a report").into());
     }
     let mut source = Observing {
         looked: Looked::at(observed)?,

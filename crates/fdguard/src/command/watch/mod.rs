@@ -163,7 +163,7 @@ fn finish(
     mut stream: Stream,
 ) -> anyhow::Result<u8> {
     let Some(mut found) = watch.diagnosis(settings) else {
-        return Err(Hinted::look("no process was seen", "fdguard top lists them").into());
+        return Err(Hinted::look("no process was found", "list processes with fdguard top").into());
     };
     watch.name_traces(&mut found);
     if args.json {

@@ -149,7 +149,7 @@ mod tests {
         let root = Node::of(&made.seen());
         assert_eq!((root.name.as_str(), root.live), ("all processes", 3));
         assert_eq!(root.inner[0].name, "b (pid 101)");
-        assert_eq!(root.inner[0].inner[0].name, "[a stack that was lost]");
+        assert_eq!(root.inner[0].inner[0].name, "[unknown stack]");
     }
 
     #[test]

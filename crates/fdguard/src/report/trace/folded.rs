@@ -52,7 +52,7 @@ mod tests {
             .site("srv", &[], 1);
         assert_eq!(
             text(&made.seen()),
-            "srv;[a stack that was lost] 1\n\
+            "srv;[unknown stack] 1\n\
              srv;main (main.c:9);arm (main.c:3) 7\n\
              srv;main (main.c:9);arm (main.c:4) 7\n"
         );

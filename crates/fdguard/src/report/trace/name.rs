@@ -9,7 +9,7 @@ use fdguard_core::origin::{Culprit, Frame, Language};
 use crate::terminal::{sanitize, sanitize_bytes, sanitize_str};
 
 /// What stands for a stack that nobody knows.
-pub const LOST: &str = "a stack that was lost";
+pub const LOST: &str = "unknown stack";
 
 /// `main.c:23 begin`, or as much of it as is known.
 #[must_use]
@@ -41,7 +41,7 @@ pub fn culprit(culprit: &Culprit) -> String {
 #[must_use]
 pub fn site(found: Option<&Culprit>, stack: &[Frame]) -> String {
     match (found, unread_language(stack)) {
-        (None, Some(language)) => format!("a line of {language} (not read)"),
+        (None, Some(language)) => format!("a {language} line (not read)"),
         _ => place(found),
     }
 }

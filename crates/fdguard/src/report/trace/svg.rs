@@ -30,7 +30,7 @@ const HEAD: usize = 66;
 pub fn file(seen: &Seen<'_>) -> String {
     let root = Node::of(seen);
     let comm = crate::terminal::sanitize(&seen.diagnosis.process.comm);
-    let title = format!("What {comm} still holds, by the line that opened it");
+    let title = format!("Descriptors that {comm} still holds, by the line that opened them");
     let (frames, left) = frames(&root, HEAD);
     let height = HEAD + ROW * root.depth() + 12;
     let mut head = format!(
@@ -91,12 +91,12 @@ fn xml(text: &str) -> String {
 fn about(root: &Node, left: u64) -> String {
     let count = counted(root.live, "descriptor is", "descriptors are");
     let mut text = format!(
-        "{count} still open. Wide is many; the outermost frame is on top; outlined is the line to be looked at."
+        "{count} still open. Width is the number of descriptors; the outermost frame is at the top; the outlined frame is the culprit."
     );
     if left > 0 {
         let _infallible = write!(
             text,
-            " {} frames are too narrow to be drawn.",
+            " {} frames are too narrow to draw.",
             thousands(left)
         );
     }
@@ -236,7 +236,7 @@ mod tests {
             );
         }
         let svg = file(&made.seen());
-        assert!(svg.contains("3 frames are too narrow to be drawn"), "{svg}");
+        assert!(svg.contains("3 frames are too narrow to draw"), "{svg}");
         assert!(!svg.contains("thin0") && svg.contains(">wide<"), "{svg}");
     }
 

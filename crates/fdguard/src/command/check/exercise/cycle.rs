@@ -48,7 +48,7 @@ pub(super) fn work(
             let done = run(command, count, cycle, within, stop)?;
             Ok(match (done, must_fail) {
                 (done, false) => done,
-                (Ok(()), true) => Err(failed("succeeded, and must fail".to_owned())),
+                (Ok(()), true) => Err(failed("succeeded, but must fail".to_owned())),
                 // A command that hangs does not fail in the way that was meant.
                 (Err(failure), true) if failure.is_late => Err(failure),
                 (Err(_), true) => Ok(()),
@@ -59,7 +59,7 @@ pub(super) fn work(
             let done: std::io::Result<()> = all.collect();
             Ok(
                 done.map_err(|error| {
-                    failed(format!("could not do its part at {address}: {error}"))
+                    failed(format!("failed at {address}: {error}"))
                 }),
             )
         }
@@ -73,7 +73,7 @@ pub(super) fn work(
             let done: std::io::Result<()> = all.collect();
             Ok(
                 done.map_err(|error| {
-                    failed(format!("could not do its part at {address}: {error}"))
+                    failed(format!("failed at {address}: {error}"))
                 }),
             )
         }
@@ -144,7 +144,7 @@ impl Running {
             stop.check()?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let how = "took too long (--cycle-timeout)".to_owned();
+                let how = "did not finish within --cycle-timeout".to_owned();
                 let output = self.said();
                 return Ok(Err(Failure {
                     how,

@@ -47,12 +47,12 @@ pub(super) fn judge(
             }
         }
         let (judged, rate, why) = match cycles::judge(&series) {
-            Outcome::Clean => (Judged::InFlight, None, "only the last cycles left some"),
-            Outcome::Leaks(rate) => (Judged::PerCycle, Some(rate), "left by each cycle"),
+            Outcome::Clean => (Judged::InFlight, None, "left by the last cycles only"),
+            Outcome::Leaks(rate) => (Judged::PerCycle, Some(rate), "left by every cycle"),
             Outcome::Bounded(rate) => (Judged::Held, Some(rate), "left by the first cycles only"),
             Outcome::Undecided(rate) => {
                 is_undecided = true;
-                (Judged::Held, Some(rate), "left now and then: not proven")
+                (Judged::Held, Some(rate), "left by some cycles: not proven to be a leak")
             }
         };
         remains.push(group.remains(&comm, judged, rate, why));
@@ -193,7 +193,7 @@ fn find<'g>(
             target: target.cloned(),
             origin: None,
             members: Vec::new(),
-            call: "a call that was not seen".to_owned(),
+            call: "an unknown call".to_owned(),
         });
         groups.len() - 1
     });

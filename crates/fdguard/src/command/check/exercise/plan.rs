@@ -78,7 +78,7 @@ impl Plan {
     ) -> anyhow::Result<Self> {
         let text = input::read_text(path)?;
         let wrong = |what: String| {
-            let hint = "see the guide: docs/guide/check.md has every key";
+            let hint = "see docs/guide/check.md for all keys";
             Hinted::usage(format!("{}: {what}", path.display()), hint)
         };
         let scenario = Scenario::parse(&text).map_err(|error| wrong(error.to_string()))?;
@@ -97,7 +97,7 @@ impl Plan {
         };
         if command.is_empty() && args.exercise.pid.is_none() {
             return Err(wrong(
-                "no server: neither the file nor the command line names one".to_owned(),
+                "no server: name one in the file or on the command line".to_owned(),
             )
             .into());
         }
