@@ -27,6 +27,6 @@ pub use holding::Holding;
 pub use launch::{NOBODY, run_as};
 pub use locate::{c_variant, c_victim, compiled, victim_path};
 pub use report::{Report, next_line, number, text};
-pub use requirement::{Runtime, have, is_root, runtimes, skip, software};
+pub use requirement::{Runtime, have, is_root, may_install, runtimes, skip, software};
 pub use scripted::Scripted;
 pub use victim::{Launch, Namespace, Victim, listed};
