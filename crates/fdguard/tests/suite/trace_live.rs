@@ -33,7 +33,7 @@ fn r18_a_second_terminal_shows_the_sites_and_leaves_without_touching_the_program
         "{status}"
     );
     assert!(
-        shown.contains("Stopped: this is the verdict so far."),
+        shown.contains("Stopped early. The verdict covers the time until then."),
         "{shown}"
     );
     assert_eq!(

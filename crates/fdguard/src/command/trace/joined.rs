@@ -314,7 +314,7 @@ impl Origins {
 fn tell_path(finding: &mut Finding) {
     if let Some(origin) = finding.origin.as_ref().filter(|origin| origin.partly) {
         finding.why.push_str(&format!(
-            "; {} of the {} opened there were closed, so only some code paths leak: check failed starts, exceptions and timeouts",
+            "; {} of the {} that came from there were closed: they stay open on some path only, as after a failed start, an exception or a timeout",
             origin.closed, origin.opened
         ));
     }

@@ -49,7 +49,7 @@ fn write_seen(out: &mut dyn Write, seen: &Seen<'_>, width: Option<usize>) -> any
     }
     write_processes(out, found, columns)?;
     if found.ended == Ended::Interrupted {
-        writeln!(out, "{DIM}Stopped: this is the verdict so far.{DIM:#}")?;
+        writeln!(out, "{DIM}Stopped early. The verdict covers the time until then.{DIM:#}")?;
     }
     diagnosis::write_gaps(out, &found.gaps, columns)?;
     for holder in &seen.holders {
