@@ -114,7 +114,7 @@ impl Baseline {
 impl fmt::Display for NotRestored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(why) = &self.unseen {
-            return write!(f, "cannot list the descriptors: {why}");
+            return write!(f, "descriptors could not be looked at: {why}");
         }
         write!(f, "{} left open:", self.left.len())?;
         for one in &self.left {
@@ -124,7 +124,7 @@ impl fmt::Display for NotRestored {
             }
         }
         if self.left.iter().all(|one| one.line.is_none()) {
-            write!(f, "\n  run fdguard check -- THIS TEST to see the lines")?;
+            write!(f, "\n  for the lines: fdguard check -- THIS TEST")?;
         }
         if let Some(doubt) = &self.doubt {
             write!(f, "\n  {doubt}")?;
@@ -141,7 +141,7 @@ fn look() -> Result<BTreeMap<Fd, Identity>, String> {
     let snapshot = snapshot.map_err(|error| error.to_string())?;
     let first = |gaps: &[Gap]| gaps.first().map(|gap| gap.why.clone());
     let Some(fds) = snapshot.fds else {
-        return Err(first(&snapshot.gaps).unwrap_or_else(|| "no reason given".to_owned()));
+        return Err(first(&snapshot.gaps).unwrap_or_else(|| "no list".to_owned()));
     };
     Ok(fds
         .into_iter()
@@ -165,8 +165,8 @@ fn threads() -> Option<u64> {
 fn doubt(before: Option<u64>, now: Option<u64>) -> Option<String> {
     match (before, now) {
         (Some(before), Some(now)) if now > before => Some(format!(
-            "not reliable: this process has {now} threads and had {before} when the baseline was taken, so \
-             another test may have opened these. Run each test in its own process (cargo nextest run), or with --test-threads=1"
+            "not to be trusted: this process has {now} threads and had {before} when the baseline was taken; what another test of the same \
+             process opened looks the same. Run each test in a process of its own: cargo nextest run, or --test-threads=1"
         )),
         _ => None,
     }

@@ -29,8 +29,8 @@ pub(super) fn plan(args: &WatchArgs, probe: &Probe, is_shown: bool) -> anyhow::R
         }
         None => {
             let hint =
-                "give a PID, --name NAME or --from FILE; use `fdguard top` to watch all processes";
-            return Err(Hinted::usage("no process given", hint).into());
+                "fdguard watch PID, or --name NAME, --from FILE; `fdguard top` watches all of them";
+            return Err(Hinted::usage("no process named", hint).into());
         }
     };
     // Says at once when nobody has the name.
