@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller can do about it.
+//! Errors, divided by what the caller can do about them.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
-//! Reads the events of every traced process while they happen, and looks out for hazards.
+//! Reads the events of every traced process as they happen, and detects hazards.
 //!
-//! One thread, which wakes up more often the more there is to read: a ring holds some tens of milliseconds of the fastest program.
+//! One thread, which wakes more often the more there is to read: a ring holds some tens of
+//! milliseconds of events of the fastest program.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,4 +1,4 @@
-//! Programs that were started without the library, as gaps.
+//! Gaps for programs that ran without the library.
 
 use fdguard_core::Gap;
 use fdguard_wire::Omission;

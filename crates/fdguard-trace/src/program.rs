@@ -1,5 +1,5 @@
-//! Whether the injected library can see into a program: asked before it is started, because the loaders of some programs
-//! would refuse to start with it.
+//! Whether a program can load the injected library. This is checked before the start, because some
+//! loaders would refuse to start with it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! How a program is protected: what the injected library is told of it.
+//! Settings of protection, passed to the injected library.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `--baseline FILE`: what was held at the end, compared with the last run that passed.
+//! `--baseline FILE`: compares the descriptors held at the end with the last run that passed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

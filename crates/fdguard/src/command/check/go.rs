@@ -1,4 +1,4 @@
-//! A Go program: what it opened has no line, and the reader is told why.
+//! Explains why descriptors of a Go program have no line.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a check came to: the diagnosis, and what the check adds to it.
+//! The result of a check: the diagnosis, and what the check adds to it.
 
 use fdguard_core::children::finding::{self as children, ChildPile};
 use fdguard_core::diagnosis::Diagnosis;

@@ -1,4 +1,4 @@
-//! A check for people: the verdict, then what fails it with its stack, the culprit first.
+//! The text report of a check: the verdict, then each failure with its stack.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! The files beside the report: opened before the program starts, written when it has ended.
+//! The additional output files: opened before the program starts, written when it has ended.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `fdguard trace --report PID`: what a traced program holds right now, from another terminal.
+//! `fdguard trace --report PID`: what a traced program holds now, from another terminal.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The program runs, and is looked at from outside until it ends, its time is up, or somebody wants us to leave.
+//! Samples the running program until it ends, its time is up, or the user stops fdguard.
 
 use std::collections::HashMap;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! A trace for people: the answer, the hazards, what is said of each process, then every site that
-//! holds something, the program's own first.
+//! The text report of a trace: the answer, the hazards, each process, then every site that holds
+//! something, the program's own first.
 
 use std::collections::BTreeMap;
 use std::io::Write;

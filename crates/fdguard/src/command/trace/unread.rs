@@ -1,4 +1,4 @@
-//! Programs in languages whose lines are not read: said once for each language.
+//! Gaps for languages whose lines are not read, one per language.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The live view: the sites that grow now, of a program that we launched or of one that another fdguard did.
+//! The live view: the growing sites of a program that this or another fdguard launched.
 
 use std::io::IsTerminal as _;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The running watch with its recorder.
+//! The running watch and its recorder.
 
 use std::path::Path;
 use std::time::Instant;

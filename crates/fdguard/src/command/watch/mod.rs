@@ -1,4 +1,4 @@
-//! `fdguard watch`: is it leaking, which class, how fast, when does it hit which wall?
+//! `fdguard watch`: is it leaking, which class, how fast, and when does it reach which limit?
 
 mod engine;
 mod plan;

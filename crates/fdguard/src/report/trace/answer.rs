@@ -1,5 +1,5 @@
-//! The answer that a trace or a check opens with: which line leaks what, the line itself, then the
-//! evidence and what to change.
+//! The answer at the top of a trace or check report: which line leaks what, its source, the
+//! evidence and the fix.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The tree of a flame graph: stacks laid over each other from the outermost frame, with what is open along each.
+//! The tree of a flame graph: stacks merged from the outermost frame, with the number of open
+//! descriptors.
 
 use fdguard_core::origin::{Culprit, Frame, Language};
 

@@ -1,4 +1,5 @@
-//! Folded stacks: a line for each stack, frames from the outermost to the innermost with `;` between, the count last.
+//! Folded stacks: one line per stack, frames from outermost to innermost separated by `;`, then the
+//! count.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! A hazard in words: what happened, who took part, whose stack is to be looked at.
+//! The text of a hazard: what happened, the calls involved, and the stack at fault.
 
 use std::io::Write;
 

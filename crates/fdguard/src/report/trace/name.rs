@@ -1,4 +1,5 @@
-//! Names of frames. What the traced program chose is made safe here: nothing of it acts on a terminal.
+//! Names of frames. Text from the traced program is sanitised here, so that it cannot control a
+//! terminal.
 
 use std::borrow::Cow;
 

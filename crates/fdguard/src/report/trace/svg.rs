@@ -1,6 +1,8 @@
-//! A flame graph as SVG: the width of a frame is what is still open along it, its colour the language. The root is on top.
+//! A flame graph as SVG. A frame is as wide as the number of descriptors open below it; its colour
+//! is the language. The root is at the top.
 //!
-//! Frames are placed in percent and cut their own text, so the picture fits every width without a script. The script only zooms.
+//! Frames are placed in percent and clip their own text, so the picture fits every width without a
+//! script. The script only zooms.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

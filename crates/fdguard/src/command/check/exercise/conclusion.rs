@@ -1,4 +1,4 @@
-//! The document of an exercise.
+//! The diagnosis of an exercise.
 
 use fdguard_core::Gap;
 use fdguard_core::diagnosis::{Coverage, DIAGNOSIS_SCHEMA, Diagnosis, Ended};

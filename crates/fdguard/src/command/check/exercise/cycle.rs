@@ -1,4 +1,4 @@
-//! One cycle: the exercise's commands, started together and waited for.
+//! One cycle: starts the commands of the exercise together and waits for them.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;

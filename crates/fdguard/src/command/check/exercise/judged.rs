@@ -1,4 +1,4 @@
-//! What the cycles left, put together by origin and class.
+//! What the cycles left, grouped by origin and class.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! A server that is exercised: the same work again and again, and what each cycle of it leaves open.
+//! Exercises a server: repeats the same work and finds what each cycle leaves open.
 
 mod children;
 mod client;

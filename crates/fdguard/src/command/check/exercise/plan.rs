@@ -1,4 +1,4 @@
-//! What is exercised, and how: from the command line, or from a scenario.
+//! What to exercise and how, from the command line or a scenario.
 
 use std::ffi::OsString;
 use std::path::Path;
