@@ -1,4 +1,4 @@
-"""Times fdguard beside its peers, in turns, and says which goals are met. Run through bench/run."""
+"""Times fdguard and other tools in turns and reports which goals are met. Run by bench/run."""
 import contextlib, os, shutil, statistics, subprocess, sys, tempfile, time
 
 OUT = "target/bench"
